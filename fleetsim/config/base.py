@@ -1,0 +1,62 @@
+"""What every section of a scenario file shares: strict, frozen, no unknown keys, finite numbers, bounded counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+NOT_SUPPORTED = "not supported yet"
+
+
+class Section(BaseModel):
+    """Base of every section. Numbers must be written as numbers ("8" and true are no integers); keys must be known."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_section_means_defaults(cls, given: Any) -> Any:
+        """A section header whose keys are all commented out reads as null in YAML; it means the defaults."""
+        return {} if given is None else given
+
+
+def unsupported(*values: str) -> AfterValidator:
+    """Refuse `values`, which the schema knows but the simulator does not run: refused by name, never ignored."""
+
+    def check(given: Any) -> Any:
+        if given in values:
+            raise PydanticCustomError("not_supported", NOT_SUPPORTED, {"unsupported": list(values)})
+        return given
+
+    return AfterValidator(check)
+
+
+def at_most_supported(most: int) -> AfterValidator:
+    """Refuse whole numbers above `most`, which the schema allows but the simulator does not run."""
+
+    def check(given: int) -> int:
+        if given > most:
+            raise PydanticCustomError("not_supported", NOT_SUPPORTED, {"most": most})
+        return given
+
+    return AfterValidator(check)
+
+
+# The upper bounds keep every count in 32 bits and every sum of them in 64; nothing real comes near them.
+MAX_COUNT = 1_000_000_000
+MAX_TOKENS = 100_000_000
+MAX_SECONDS = 1e9
+
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+PositiveSeconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(gt=0, le=1e6)]
+Name = Annotated[str, Field(min_length=1, max_length=1000)]
+
+Check = Callable[[Any], Any]

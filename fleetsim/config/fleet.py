@@ -1,0 +1,56 @@
+"""The `fleet` section: how many instances, how samples reach them, and what goes wrong with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fleetsim.config.base import Count, CountOrZero, Factor, Fraction, PositiveSeconds, Seconds, Section, unsupported
+
+Instances = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class FailuresConfig(Section):
+    """Instance failures: exponential times between them; lost work is queued again and counted."""
+
+    mtbf_s: PositiveSeconds | None = Field(
+        default=None, description="mean seconds between failures of one instance; null = never"
+    )
+    restart_s: Seconds = Field(default=300.0, description="seconds until a failed instance serves again")
+
+
+class FleetConfig(Section):
+    """The rollout instances and the client in front of them."""
+
+    placement: Annotated[
+        Literal["disaggregated", "colocated", "colocated_lending"], unsupported("colocated_lending")
+    ] = Field(default="disaggregated", description="own GPUs for rollout, or the trainer's GPUs in turn")
+    instances: Instances = Field(default=8, description="rollout engine replicas of engine.tp GPUs each")
+    max_in_flight_samples: Count | None = Field(
+        default=None, description="samples that the client keeps in flight over the whole fleet; null = no cap"
+    )
+    max_in_flight_samples_per_instance: Count | None = Field(
+        default=None, description="samples in flight on one instance; null = no cap"
+    )
+    group_placement: Literal["together", "spread"] = Field(
+        default="together", description="the samples of a group go to one instance, or anywhere"
+    )
+    routing: Literal["round_robin", "least_loaded", "prefix_affinity"] = Field(
+        default="least_loaded", description="which instance takes the next sample or group"
+    )
+    imbalance_limit: CountOrZero = Field(
+        default=8, description="prefix_affinity: samples above the least loaded instance before affinity gives way"
+    )
+    switch_s: Seconds = Field(default=0.0, description="colocated: seconds to hand the GPUs over, each way")
+    speed_factors: tuple[Factor, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=1_000_000,
+        description="iteration time multiplier per instance (1.2 = 20 % slower); missing ones are 1.0",
+    )
+    straggler_share: Fraction = Field(default=0.0, description="share of the instances (rounded) that are slow")
+    straggler_slowdown: Annotated[float, Field(ge=1, le=1e6)] = Field(
+        default=1.0, description="iteration time multiplier of the slow instances"
+    )
+    failures: FailuresConfig = FailuresConfig()

@@ -1,0 +1,161 @@
+"""From a file, a mapping or nothing to a Scenario, with every problem reported at once; and back to text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fleetsim.config.files import read_text
+from fleetsim.config.lengths import Empirical
+from fleetsim.config.override import with_overrides
+from fleetsim.config.problems import problems_of, wrong_places
+from fleetsim.config.rules import broken_rules
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.shipped import find_scenario
+from fleetsim.config.tree import Node, Place, tree_of
+from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
+from fleetsim.errors import InputError, Problem
+
+
+def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
+    """The scenario in a YAML file (or of a shipped name), with `key.path=value` overrides applied before validation.
+
+    Relative paths in the file are relative to its folder. Later overrides win; put `env_overrides(os.environ)` before
+    the flags'. Raises InputError with all problems: of the file, its YAML, its keys and values, the rules that join
+    fields, values that are not supported yet.
+    """
+    file = find_scenario(path)
+    shown = os.fspath(file)
+    raw = from_yaml(read_text(file, "SCENARIO", MAX_BYTES), shown)
+    return _built(raw, overrides, shown, file.parent)
+
+
+def scenario_from_mapping(
+    mapping: Mapping[str, Any],
+    where: str = "scenario",
+    overrides: Sequence[str] = (),
+    base: str | os.PathLike[str] | None = None,
+) -> Scenario:
+    """The scenario in a plain mapping (parsed JSON or YAML). `where` names it in errors.
+
+    `base` is the folder that relative paths in it refer to, the working directory if None. Raises InputError as
+    `load_scenario` does.
+    """
+    return _built(mapping, overrides, where, Path() if base is None else Path(base))
+
+
+def default_scenario() -> Scenario:
+    """The embedded default: a 7B model on H100, groups of 8, 512 samples per step, 20 s of trainer compute."""
+    return Scenario()
+
+
+def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """A copy with dotted paths set to new values: `with_changes(s, {"fleet.instances": 12})`.
+
+    Validated like a file. Raises InputError.
+    """
+    raw = scenario.model_dump(exclude_none=True)
+    problems: list[Problem] = []
+    for path, value in changes.items():
+        *above, last = path.split(".")
+        here: Any = raw
+        for key in above:
+            here = here.setdefault(key, {}) if isinstance(here, dict) else None
+        if isinstance(here, dict):
+            here[last] = value.model_dump() if hasattr(value, "model_dump") else value
+        else:
+            problems.append(Problem(path, value, "cannot be set: a value stands above it", "set the whole value"))
+    if problems:
+        raise InputError(problems)
+    return _built(raw, (), "scenario", Path())
+
+
+def dump_scenario(scenario: Scenario) -> str:
+    """YAML of the resolved scenario, defaults written out, that loads back to an equal one. Nulls are left out."""
+    return to_yaml(_short(scenario.model_dump(exclude_none=True)))
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema (2020-12) of a scenario file, for editors."""
+    schema = Scenario.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fleetsim scenario", **schema}
+
+
+def _built(raw: object, overrides: Sequence[str], where: str, base: Path) -> Scenario:
+    if not isinstance(raw, Mapping):
+        raise InputError(
+            [Problem(where, raw, "must be a mapping of sections", "write sections such as `workload:` and `fleet:`")]
+        )
+    problems: list[Problem] = []
+    changed: Mapping[str, Any] = raw
+    try:
+        changed = with_overrides(raw, overrides)
+    except InputError as error:
+        problems += error.problems
+    found, scenario = _validated(dict(changed), base)
+    problems += found
+    if problems or scenario is None:
+        raise InputError(problems)
+    return scenario
+
+
+def _validated(raw: dict[str, Any], base: Path) -> tuple[list[Problem], Scenario | None]:
+    """All problems of a raw mapping and, if none of its fields is wrong by itself, the scenario."""
+    context = {"base": base, "rules_later": True}
+    root = tree_of(Scenario)
+    try:
+        scenario = Scenario.model_validate(raw, context=context)
+    except ValidationError as error:
+        problems, wrong = problems_of(error, root), wrong_places(error, root)
+        try:
+            rest = Scenario.model_validate(_without(raw, wrong), context=context)
+        except ValidationError:
+            return problems, None
+        paths = frozenset(place.path for place in wrong)
+        return [*problems, *broken_rules(rest, paths), *_missing_files(rest)], None
+    return [*broken_rules(scenario), *_missing_files(scenario)], scenario
+
+
+def _without(raw: dict[str, Any], wrong: Sequence[Place]) -> dict[str, Any]:
+    """The mapping without the wrong values, so that what is left can be checked against the joint rules.
+
+    A list or a law goes as a whole when something in it is wrong.
+    """
+    result = dict(raw)
+    for place in wrong:
+        here, node = result, tree_of(Scenario)
+        for depth, key in enumerate(map(str, place.keys), start=1):
+            node, below = node.children.get(key, Node()), here.get(key)
+            if depth == len(place.keys) or not node.children or node.laws or not isinstance(below, Mapping):
+                here.pop(key, None)
+                break
+            here[key] = dict(below)
+            here = here[key]
+    return result
+
+
+def _missing_files(scenario: Scenario) -> Iterator[Problem]:
+    w = scenario.workload
+    laws = {
+        "workload.prompt_tokens": w.prompt_tokens,
+        "workload.output_tokens": w.output_tokens,
+        "workload.turns.tool_latency_s": w.turns.tool_latency_s,
+        "workload.turns.tool_tokens": w.turns.tool_tokens,
+        "workload.reward.latency_s": w.reward.latency_s,
+    }
+    for path, law in laws.items():
+        if isinstance(law, Empirical) and ("\0" in law.file or not os.path.isfile(law.file)):
+            yield Problem(f"{path}.file", law.file, "no such file", "the path is relative to the scenario file")
+
+
+def _short(value: Any) -> Any:
+    """Constants as bare numbers, tuples as lists: what a person would write."""
+    if isinstance(value, dict):
+        if value.keys() == {"kind", "value"}:
+            return value["value"]
+        return {key: _short(below) for key, below in value.items()}
+    return [_short(v) for v in value] if isinstance(value, (tuple, list)) else value

@@ -1,0 +1,191 @@
+"""Rules that join two fields. Each is refused only where it is nonsense whatever the run does.
+
+Limits that block each other while running (a buffer smaller than a batch, a cap below a group) are no business of
+the loader: the run stops with StuckError and names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
+from fleetsim.errors import Problem
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+
+Rule = Callable[["Scenario"], Iterator[Problem]]
+
+
+def _batch_is_whole_groups(s: Scenario) -> Iterator[Problem]:
+    batch, group = s.trainer.batch_samples, s.workload.group_size
+    if batch % group:
+        below = batch // group * group
+        near = f"{below} or {below + group}" if below else f"{group}"
+        yield Problem(
+            "trainer.batch_samples", batch, f"must be a multiple of workload.group_size ({group})", f"use {near}"
+        )
+
+
+def _engine_kind_has_its_source(s: Scenario) -> Iterator[Problem]:
+    if s.engine.kind == "measured" and s.engine.profile is None:
+        yield Problem(
+            "engine.profile", None, "kind measured needs a profile", "give its name or file, or use kind: roofline"
+        )
+    if s.engine.kind == "constant" and s.engine.instance_tok_s is None:
+        yield Problem(
+            "engine.instance_tok_s",
+            None,
+            "kind constant needs instance_tok_s",
+            "give the output tokens per second of one instance, or use kind: roofline",
+        )
+
+
+def _dropping_needs_an_age(s: Scenario) -> Iterator[Problem]:
+    if s.admission.age_action == "drop_on_dequeue" and s.admission.max_age is None:
+        yield Problem(
+            "admission.max_age", None, "age_action drop_on_dequeue needs max_age", "give the limit in weight versions"
+        )
+
+
+def _pool_holds_a_group(s: Scenario) -> Iterator[Problem]:
+    if s.admission.law != "fixed_pool":
+        return
+    pool, group = s.admission.pool_samples, s.workload.group_size
+    if pool is None:
+        yield Problem("admission.pool_samples", None, "law fixed_pool needs pool_samples", "give the samples in flight")
+    elif pool < group:
+        yield Problem(
+            "admission.pool_samples",
+            pool,
+            f"the pool must hold a group (workload.group_size is {group})",
+            f"use at least {group}",
+        )
+
+
+def _first_finished_needs_batches(s: Scenario) -> Iterator[Problem]:
+    rule, law = s.buffer.batch_rule, s.admission.law
+    if rule == "first_finished" and law not in ("barrier", "batches_ahead"):
+        yield Problem(
+            "buffer.batch_rule",
+            rule,
+            f"first_finished works on whole batches, but admission.law is {law}",
+            "use admission.law barrier or batches_ahead, or another batch_rule",
+        )
+
+
+def _oversampling_needs_first_finished(s: Scenario) -> Iterator[Problem]:
+    if s.buffer.oversampling > 1 and s.buffer.batch_rule != "first_finished":
+        yield Problem(
+            "buffer.oversampling",
+            s.buffer.oversampling,
+            f"only batch_rule first_finished oversamples (batch_rule is {s.buffer.batch_rule})",
+            "use buffer.batch_rule: first_finished, or oversampling: 1.0",
+        )
+
+
+def _prompts_hold_the_shared_prefix(s: Scenario) -> Iterator[Problem]:
+    prompt, prefix = s.workload.prompt_tokens, s.workload.shared_prefix_tokens
+    bounds: list[tuple[str, float]] = []
+    if isinstance(prompt, ConstantTokens):
+        bounds.append(("the prompt", prompt.value))
+    elif prompt.max is not None:
+        bounds.append(("the longest prompt", prompt.max))
+    if isinstance(prompt, Lognormal) and prompt.median is not None:
+        bounds.append(("the median prompt", prompt.median))
+    if isinstance(prompt, (Lognormal, Gamma)) and prompt.mean is not None:
+        bounds.append(("the mean prompt", prompt.mean))
+    for what, tokens in bounds:
+        if prefix > tokens:
+            yield Problem(
+                "workload.shared_prefix_tokens",
+                prefix,
+                f"is part of every prompt, but {what} has {tokens:g} tokens",
+                "count the shared system prompt in prompt_tokens as well",
+            )
+            return
+
+
+def _prompts_and_outputs_have_tokens(s: Scenario) -> Iterator[Problem]:
+    for name in ("prompt_tokens", "output_tokens"):
+        law = getattr(s.workload, name)
+        if isinstance(law, ConstantTokens) and law.value < 1:
+            yield Problem(f"workload.{name}", law.value, "must be at least 1 token", "use 1 or more")
+
+
+def _every_turn_has_a_token(s: Scenario) -> Iterator[Problem]:
+    law, turns = s.workload.output_tokens, s.workload.turns.count
+    most = law.value if isinstance(law, ConstantTokens) else law.max
+    if turns > 1 and most is not None and most < turns:
+        yield Problem(
+            "workload.turns.count",
+            turns,
+            f"output_tokens counts all turns together, but is at most {most:g}",
+            "raise output_tokens to a token per turn, or lower the turns",
+        )
+
+
+def _warmup_leaves_steps(s: Scenario) -> Iterator[Problem]:
+    warmup, steps = s.run.warmup_steps, s.run.steps
+    if warmup is not None and warmup >= steps:
+        yield Problem(
+            "run.warmup_steps", warmup, f"must be below run.steps ({steps})", "simulate more steps or drop fewer"
+        )
+
+
+def _events_in_order(s: Scenario) -> Iterator[Problem]:
+    steps = [e.step for e in s.run.events]
+    for i, (a, b) in enumerate(pairwise(steps)):
+        if b < a:
+            yield Problem(f"run.events[{i + 1}].step", b, f"events must be sorted by step (after {a})", "sort them")
+
+
+def _speed_factors_have_instances(s: Scenario) -> Iterator[Problem]:
+    most = max([s.fleet.instances, *(e.instances for e in s.run.events if e.instances is not None)])
+    if len(s.fleet.speed_factors) > most:
+        yield Problem(
+            "fleet.speed_factors",
+            len(s.fleet.speed_factors),
+            f"more factors than instances (at most {most} during the run)",
+            "drop the surplus or raise fleet.instances",
+        )
+
+
+def _phases_have_names_of_their_own(s: Scenario) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for i, phase in enumerate(s.trainer.phases):
+        if phase.name in seen:
+            yield Problem(f"trainer.phases[{i}].name", phase.name, "two phases have this name", "rename one")
+        seen.add(phase.name)
+
+
+# Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
+RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
+    (_batch_is_whole_groups, ("trainer.batch_samples", "workload.group_size")),
+    (_engine_kind_has_its_source, ("engine.kind", "engine.profile", "engine.instance_tok_s")),
+    (_dropping_needs_an_age, ("admission.age_action", "admission.max_age")),
+    (_pool_holds_a_group, ("admission.law", "admission.pool_samples", "workload.group_size")),
+    (_first_finished_needs_batches, ("buffer.batch_rule", "admission.law")),
+    (_oversampling_needs_first_finished, ("buffer.oversampling", "buffer.batch_rule")),
+    (_prompts_hold_the_shared_prefix, ("workload.prompt_tokens", "workload.shared_prefix_tokens")),
+    (_prompts_and_outputs_have_tokens, ("workload.prompt_tokens", "workload.output_tokens")),
+    (_every_turn_has_a_token, ("workload.output_tokens", "workload.turns.count")),
+    (_warmup_leaves_steps, ("run.warmup_steps", "run.steps")),
+    (_events_in_order, ("run.events",)),
+    (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
+    (_phases_have_names_of_their_own, ("trainer.phases",)),
+)
+
+
+def broken_rules(s: Scenario, wrong: frozenset[str] = frozenset()) -> list[Problem]:
+    """All problems of the rules that read none of the `wrong` paths (nor anything under or above them)."""
+
+    def touches(path: str) -> bool:
+        return any(
+            bad == path or not bad or bad.startswith((f"{path}.", f"{path}[")) or path.startswith(f"{bad}.")
+            for bad in wrong
+        )
+
+    return [p for rule, reads in RULES if not any(map(touches, reads)) for p in rule(s)]

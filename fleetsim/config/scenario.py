@@ -1,0 +1,54 @@
+"""The scenario: everything that one simulated RL post-training job is made of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
+from fleetsim.config.admission import AdmissionConfig, BufferConfig
+from fleetsim.config.base import Section
+from fleetsim.config.engine import EngineConfig
+from fleetsim.config.fleet import FleetConfig
+from fleetsim.config.rules import broken_rules
+from fleetsim.config.run import CostConfig, PublishedConfig, RunConfig, TargetsConfig
+from fleetsim.config.sync import SyncConfig
+from fleetsim.config.trainer import TrainerConfig
+from fleetsim.config.workload import WorkloadConfig
+
+
+class Scenario(Section):
+    """A scenario file. Every section and key may be left out; the defaults are a 7B model on 8 + 8 H100."""
+
+    schema_version: Literal[1] = Field(default=1, description="version of this file format")
+    name: Annotated[str, Field(max_length=1000)] = Field(default="scenario", description="as reports call it")
+    description: Annotated[str, Field(max_length=100_000)] = Field(default="", description="what it is for")
+    source: Annotated[str, Field(max_length=100_000)] = Field(default="", description="where its figures come from")
+    published: PublishedConfig | None = Field(default=None, description="published outcome, if it is a real run")
+    workload: WorkloadConfig = WorkloadConfig()
+    engine: EngineConfig = EngineConfig()
+    fleet: FleetConfig = FleetConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    sync: SyncConfig = SyncConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    buffer: BufferConfig = BufferConfig()
+    targets: TargetsConfig = TargetsConfig()
+    cost: CostConfig = CostConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _fields_fit_together(self, info: ValidationInfo) -> Scenario:
+        """Rules that join fields hold for every Scenario; the loader runs them itself, beside the other errors."""
+        by_the_loader = (info.context or {}).get("rules_later", False)
+        problems = [] if by_the_loader else broken_rules(self)
+        if problems:
+            raise PydanticCustomError(
+                "rules", "{text}", {"text": "; ".join(map(str, problems)), "problems": tuple(problems)}
+            )
+        return self
+
+    @property
+    def groups_per_step(self) -> int:
+        """Prompt groups that one optimizer step trains."""
+        return self.trainer.batch_samples // self.workload.group_size

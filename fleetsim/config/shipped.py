@@ -1,0 +1,62 @@
+"""Scenarios and calibration data that come with fleetsim, in a wheel or in a source checkout."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+from fleetsim.errors import InputError, Problem
+
+KINDS = ("scenarios", "calibration")
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def data_folder(kind: str) -> Path:
+    """The folder of a kind of shipped data: inside the package when installed, beside it in a checkout."""
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
+    inside = _PACKAGE / "_data" / kind
+    return inside if inside.is_dir() else _PACKAGE.parent / kind
+
+
+def data_path(kind: str, name: str) -> Path:
+    """The path of one shipped file. `kind` is "scenarios" or "calibration", `name` relative to it, with its ending.
+
+    Raises InputError when fleetsim ships no such file.
+    """
+    path = data_folder(kind) / name
+    if not name or ".." in Path(name).parts or Path(name).is_absolute() or not path.is_file():
+        known = sorted(p.relative_to(data_folder(kind)).as_posix() for p in data_folder(kind).rglob("*") if p.is_file())
+        close = difflib.get_close_matches(name, known, n=1)
+        remedy = f'did you mean "{close[0]}"?' if close else f"shipped: {', '.join(known[:40]) or 'nothing'}"
+        raise InputError([Problem(kind, name, f"fleetsim ships no such file under {kind}/", remedy)])
+    return path
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """Names (`published/trl-async-grpo`) and paths of all shipped scenarios, sorted by name."""
+    folder = data_folder("scenarios")
+    found = sorted(p for ending in ("*.yaml", "*.yml") for p in folder.rglob(ending))
+    return {p.relative_to(folder).with_suffix("").as_posix(): p for p in found}
+
+
+def find_scenario(argument: str | os.PathLike[str]) -> Path:
+    """The file that a SCENARIO argument means: a path, or the name of a shipped scenario, with or without its folder.
+
+    Raises InputError when it is neither.
+    """
+    text = os.fspath(argument)
+    path = Path(text)
+    if "\0" not in text and text and os.path.lexists(path):
+        return path
+    shipped = shipped_scenarios()
+    matches = [p for name, p in shipped.items() if text in (name, name.rpartition("/")[2])]
+    if len(matches) == 1:
+        return matches[0]
+    close = difflib.get_close_matches(text, shipped, n=1)
+    if close:
+        remedy = f'did you mean the shipped "{close[0]}"?'
+    else:
+        remedy = f"give a path, or one of the shipped: {', '.join(shipped) or 'none'}"
+    raise InputError([Problem("SCENARIO", text, "no such file, and no shipped scenario of this name", remedy)])

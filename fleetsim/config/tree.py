@@ -1,0 +1,117 @@
+"""What may stand where in a scenario: the tree of keys, read off the pydantic models.
+
+Used to say "did you mean", to check the paths of `--set` and FLEETSIM_ variables before anything is validated, and to
+turn pydantic's locations, which name union branches, into the paths that a user writes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import UnionType
+from typing import Any, Union
+
+from pydantic import BaseModel
+
+_WORD = re.compile(r"[\w-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One place: the keys below it, the node of its list items, whether it is a union of laws told by `kind`."""
+
+    children: dict[str, Node] = field(default_factory=dict)
+    items: Node | None = None
+    laws: tuple[str, ...] = ()
+
+
+@cache
+def tree_of(model: type[BaseModel]) -> Node:
+    """The tree of a model's keys."""
+    return Node(children={name: _node(f.annotation) for name, f in model.model_fields.items()})
+
+
+def _node(annotation: Any) -> Node:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return tree_of(annotation)
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _node(arguments[0])
+    if origin is tuple:
+        return Node(items=_node(arguments[0]))
+    if origin in (Union, UnionType):
+        nodes = [_node(a) for a in arguments if a is not type(None)]
+        if len(nodes) == 1:
+            return nodes[0]
+        children: dict[str, Node] = {}
+        laws: list[str] = []
+        for node, branch in zip(nodes, (a for a in arguments if a is not type(None)), strict=True):
+            for key, child in node.children.items():
+                children.setdefault(key, child)
+            if isinstance(branch, type) and issubclass(branch, BaseModel) and "kind" in branch.model_fields:
+                laws.append(str(branch.model_fields["kind"].default))
+        return Node(children=children, laws=tuple(laws))
+    return Node()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pydantic location points to: its keys as a user writes them, the node there and the node above it."""
+
+    keys: tuple[int | str, ...]
+    node: Node
+    above: Node
+
+    @property
+    def path(self) -> str:
+        """`run.events[0].step`; keys that are no plain words are quoted."""
+        text = ""
+        for key in self.keys:
+            if isinstance(key, int):
+                text += f"[{key}]"
+            else:
+                word = key if _WORD.fullmatch(key) else json.dumps(key)
+                text += f".{word}" if text else word
+        return text
+
+
+def place_of(root: Node, location: Sequence[int | str]) -> Place:
+    """The place of a pydantic location, which names the branch of a union where the user wrote none.
+
+    ('workload', 'output_tokens', 'lognormal', 'cv') is workload.output_tokens.cv. Unknown keys give an empty node.
+    """
+    keys: list[int | str] = []
+    node, above, told = root, root, False
+    for part in location:
+        if isinstance(part, str) and node.laws and not told and part in node.laws:
+            told = True
+            continue
+        keys.append(part)
+        below = node.items if isinstance(part, int) else node.children.get(part)
+        node, above, told = below or Node(), node, False
+    return Place(tuple(keys), node, above)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """'did you mean "fleet"?', or the list of what is known when nothing is close."""
+    names = sorted(known)
+    word = word[:100]  # comparing megabytes letter by letter would take minutes
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if not close:
+        close = difflib.get_close_matches(word.lower().replace("-", "_"), names, n=1, cutoff=0.6)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"known here: {', '.join(names)}" if names else "nothing may be given below this key"
+
+
+def paths_ending_in(root: Node, key: str, prefix: str = "") -> list[str]:
+    """Every dotted path whose last key is `key`: where a key that was given in the wrong section belongs."""
+    found = [f"{prefix}{name}" for name in root.children if name == key]
+    for name, child in root.children.items():
+        found += paths_ending_in(child, key, f"{prefix}{name}.")
+    return found

@@ -1,0 +1,112 @@
+"""GPU data sheets: the hardware half of the roofline.
+
+Peaks are dense (without sparsity) and as printed by the vendor; what an engine reaches of them is the business of
+the efficiency factors (`fleetsim.engine.factors`). Memory is what a process sees (`torch.cuda.mem_get_info`), because
+vLLM takes `gpu_memory_utilization` of that number and not of the one on the box.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from fleetsim.errors import InputError, Problem
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """One GPU.
+
+    memory_bytes: visible to a process. memory_bytes_s: HBM or GDDR bandwidth. bf16_flop_s: dense bf16 and fp16.
+    fp8_flop_s: dense fp8, None where the tensor cores have none. link_bytes_s: to its peers, per GPU, one direction.
+    node_gpus: GPUs that such links join in the usual server. source: where the peaks are printed.
+    """
+
+    name: str
+    memory_bytes: float
+    memory_bytes_s: float
+    bf16_flop_s: float
+    fp8_flop_s: float | None
+    link_bytes_s: float
+    source: str
+    node_gpus: int = 8
+    aliases: tuple[str, ...] = ()
+
+    def flop_s(self, dtype: str) -> float:
+        """Dense peak for weights of `dtype`: fp8 where the GPU has it, else what bf16 reaches (weight-only fp8)."""
+        if dtype == "fp8" and self.fp8_flop_s is not None:
+            return self.fp8_flop_s
+        return self.bf16_flop_s
+
+
+# Visible memory: PyTorch's own "total capacity" and vLLM's "total_gpu_memory" lines; it varies by a few dozen MiB with
+# the driver. It is below the marketing capacity because ECC and the driver take their part first.
+_GPUS = (
+    GpuSpec(
+        "A100-SXM-40GB", 39.39 * _GIB, 1.555e12, 312e12, None, 300e9, "NVIDIA A100 Tensor Core GPU data sheet",
+        aliases=("A100-40", "A100-40GB", "A100-SXM4-40GB"),
+    ),
+    GpuSpec(
+        "A100-SXM-80GB", 79.15 * _GIB, 2.039e12, 312e12, None, 300e9, "NVIDIA A100 Tensor Core GPU data sheet",
+        aliases=("A100", "A100-80", "A100-80GB", "A100-SXM", "A100-SXM4-80GB"),
+    ),
+    GpuSpec(
+        "H100-SXM", 79.11 * _GIB, 3.35e12, 989.4e12, 1978.9e12, 450e9, "NVIDIA H100 Tensor Core GPU data sheet (SXM5)",
+        aliases=("H100", "H100-80GB", "H100-SXM5", "H100-SXM-80GB"),
+    ),
+    GpuSpec(
+        "H100-PCIe", 79.11 * _GIB, 2.0e12, 756e12, 1513e12, 64e9, "NVIDIA H100 Tensor Core GPU data sheet (PCIe)",
+        aliases=("H100-PCIe-80GB",),
+    ),
+    GpuSpec(
+        "H200-SXM", 139.81 * _GIB, 4.8e12, 989.4e12, 1978.9e12, 450e9, "NVIDIA H200 Tensor Core GPU data sheet (SXM)",
+        aliases=("H200", "H200-141GB", "H200-SXM-141GB"),
+    ),
+    GpuSpec(
+        "H800-SXM", 79.11 * _GIB, 3.35e12, 989.4e12, 1978.9e12, 200e9,
+        "NVIDIA H800: H100 SXM with NVLink cut to 400 GB/s (DeepSeek-V3 technical report, arXiv 2412.19437)",
+        aliases=("H800",),
+    ),
+    GpuSpec(
+        "H20-SXM", 95.0 * _GIB, 4.0e12, 148e12, 296e12, 450e9, "NVIDIA H20 product brief (HGX H20, 96 GB)",
+        aliases=("H20", "H20-96GB"),
+    ),
+    GpuSpec(
+        "B200-SXM", 178.35 * _GIB, 8.0e12, 2250e12, 4500e12, 900e9, "NVIDIA HGX B200 data sheet (dense, per GPU)",
+        aliases=("B200", "B200-180GB"),
+    ),
+    GpuSpec(
+        "L40S", 44.39 * _GIB, 0.864e12, 362.05e12, 733e12, 32e9, "NVIDIA L40S data sheet (PCIe 4.0 x16, no NVLink)",
+        aliases=("L40S-48GB",),
+    ),
+    GpuSpec(
+        "MI300X", 191.98 * _GIB, 5.3e12, 1307.4e12, 2614.9e12, 448e9,
+        "AMD Instinct MI300X data sheet (7 Infinity Fabric links of 64 GB/s each way)",
+        aliases=("MI300X-192GB",),
+    ),
+)  # fmt: skip
+
+GPUS: dict[str, GpuSpec] = {gpu.name: gpu for gpu in _GPUS}
+_BY_KEY = {key.lower(): gpu for gpu in _GPUS for key in (gpu.name, *gpu.aliases)}
+
+
+def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
+    """The data sheet for a name or alias, in any case ("h100" is H100-SXM); a GpuSpec passes through.
+
+    Raises InputError with the nearest known name otherwise.
+    """
+    if isinstance(gpu, GpuSpec):
+        return gpu
+    if not isinstance(gpu, str):
+        raise InputError([Problem("gpu", gpu, "a GPU's name", f"known: {', '.join(sorted(GPUS))}")])
+    key = gpu.strip().lower().replace("_", "-").replace(" ", "-").removeprefix("nvidia-").removeprefix("amd-")
+    found = _BY_KEY.get(key)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(key, _BY_KEY, n=1)
+    hint = f"did you mean {_BY_KEY[near[0]].name}? " if near else ""
+    raise InputError(
+        [Problem("gpu", gpu, "a GPU whose data sheet is built in", f"{hint}known: {', '.join(sorted(GPUS))}")]
+    )

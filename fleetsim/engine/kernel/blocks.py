@@ -1,0 +1,237 @@
+"""The KV cache of an instance: blocks, shared prefixes, what a request needs and gives back.
+
+A request holds ceil(computed / block_size) blocks. With prefix caching the full blocks of a prompt are held once per
+instance and counted by readers; the chain is system prompt, then the group's prompt, then the request's own earlier
+turns. A prefix that nobody reads stays usable until its blocks are taken again: vLLM reuses free blocks in the order
+in which they were freed, so it is gone once as many blocks have been taken as stood before it in that queue.
+(Blocks that a hit takes from the middle of the queue count as taken before: the cache forgets a little early.)
+"""
+
+from __future__ import annotations
+
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, prefix_at, sample_at
+
+
+@compiled
+def context(fleet: int, s: int) -> int:
+    """Tokens that must be in the cache before the next token: prompt, tool tokens and what was generated."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    return S.prompt + S.extra + S.made
+
+
+@compiled
+def blocks(tokens: int, size: int) -> int:
+    """Blocks that hold so many tokens."""
+    return (tokens + size - 1) // size
+
+
+@compiled
+def system_part(fleet: int, s: int) -> int:
+    """Full blocks of the system prompt that the request can share (the last prompt token is always computed)."""
+    w = fleet_at(fleet, 0)
+    return min(w.system_blocks, (sample_at(w.samples, s).prompt - 1) // w.block_size)
+
+
+@compiled
+def group_part(fleet: int, s: int) -> int:
+    """Full blocks of the group's prompt behind the system prompt."""
+    w = fleet_at(fleet, 0)
+    g = sample_at(w.samples, s).group
+    if g < 0 or group_at(w.groups, g).size < 2:
+        return 0
+    return (sample_at(w.samples, s).prompt - 1) // w.block_size - system_part(fleet, s)
+
+
+@compiled
+def alive(fleet: int, i: int, p: int) -> bool:
+    """Whether prefix row p can still be read on instance i."""
+    w = fleet_at(fleet, 0)
+    if p < 0:
+        return False
+    row = prefix_at(w.prefixes, p)
+    instance = instance_at(w.instances, i)
+    return (
+        row.instance == i and row.epoch == instance.epoch and (row.holders > 0 or instance.taken <= row.evicted_at)
+    )
+
+
+@compiled
+def group_prefix(fleet: int, i: int, s: int) -> int:
+    """The prefix row of the request's group on instance i, or -1."""
+    w = fleet_at(fleet, 0)
+    p = group_at(w.groups, sample_at(w.samples, s).group).prefixes
+    while p >= 0:
+        if alive(fleet, i, p):
+            return p
+        p = prefix_at(w.prefixes, p).next
+    return -1
+
+
+@compiled
+def held_elsewhere(fleet: int, s: int) -> int:
+    """Blocks of the request that are counted in a prefix row, not in its own share."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    shared = 0
+    if S.system >= 0:
+        shared += prefix_at(w.prefixes, S.system).blocks
+    if S.shared >= 0:
+        shared += prefix_at(w.prefixes, S.shared).blocks
+    return shared
+
+
+@compiled
+def look_up(fleet: int, i: int, s: int) -> tuple[int, int]:
+    """Full blocks found in the prefix cache, and how many of them nobody reads (they leave the free list)."""
+    w = fleet_at(fleet, 0)
+    found = 0
+    unread = 0
+    if w.caching == 0:
+        return found, unread
+    part = system_part(fleet, s)
+    if part > 0:
+        p = instance_at(w.instances, i).system
+        if not alive(fleet, i, p):
+            return found, unread
+        found += part
+        if prefix_at(w.prefixes, p).holders == 0:
+            unread += part
+    part = group_part(fleet, s)
+    if part > 0:
+        p = group_prefix(fleet, i, s)
+        if p < 0:
+            return found, unread
+        found += part
+        if prefix_at(w.prefixes, p).holders == 0:
+            unread += part
+    p = sample_at(w.samples, s).turn_cache
+    if alive(fleet, i, p):
+        part = min(prefix_at(w.prefixes, p).blocks, (context(fleet, s) - 1) // w.block_size - found)
+        found += part
+        unread += part
+    return found, unread
+
+
+@compiled
+def new_prefix(fleet: int, i: int, n_blocks: int) -> int:
+    """A fresh prefix row with one reader."""
+    w = fleet_at(fleet, 0)
+    p = w.n_prefixes
+    w.n_prefixes = p + 1
+    row = prefix_at(w.prefixes, p)
+    row.instance = i
+    row.next = -1
+    row.holders = 1
+    row.blocks = n_blocks
+    row.epoch = instance_at(w.instances, i).epoch
+    row.evicted_at = 0
+    return p
+
+
+@compiled
+def reuse_prefix(fleet: int, i: int, s: int) -> int:
+    """A row of the group on instance i whose blocks are gone and that nobody reads: written anew, or -1."""
+    w = fleet_at(fleet, 0)
+    p = group_at(w.groups, sample_at(w.samples, s).group).prefixes
+    while p >= 0:
+        row = prefix_at(w.prefixes, p)
+        if row.instance == i and row.holders == 0:
+            row.holders = 1
+            row.epoch = instance_at(w.instances, i).epoch
+            return p
+        p = row.next
+    return -1
+
+
+@compiled
+def hold_found(fleet: int, i: int, s: int) -> None:
+    """Makes the request a reader of every prefix that `look_up` found."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if w.caching == 0:
+        return
+    if system_part(fleet, s) > 0:
+        p = instance_at(w.instances, i).system
+        if not alive(fleet, i, p):
+            return
+        S.system = p
+        prefix_at(w.prefixes, p).holders += 1
+    if group_part(fleet, s) > 0:
+        p = group_prefix(fleet, i, s)
+        if p >= 0:
+            S.shared = p
+            prefix_at(w.prefixes, p).holders += 1
+
+
+@compiled
+def publish(fleet: int, i: int, s: int) -> None:
+    """The whole prompt has blocks now: siblings, even later in this iteration, may read what was not cached."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if w.caching == 0:
+        return
+    part = system_part(fleet, s)
+    if part > 0 and S.system < 0 and not alive(fleet, i, instance_at(w.instances, i).system):
+        S.system = new_prefix(fleet, i, part)
+        instance_at(w.instances, i).system = S.system
+    part = group_part(fleet, s)
+    if part > 0 and S.shared < 0 and group_prefix(fleet, i, s) < 0:
+        p = reuse_prefix(fleet, i, s)
+        if p < 0:
+            p = new_prefix(fleet, i, part)
+            prefix_at(w.prefixes, p).next = group_at(w.groups, S.group).prefixes
+            group_at(w.groups, S.group).prefixes = p
+        S.shared = p
+
+
+@compiled
+def take(fleet: int, i: int, n: int) -> None:
+    """n blocks leave the free list."""
+    w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).free -= n
+    instance_at(w.instances, i).taken += n
+
+
+@compiled
+def let_go(fleet: int, i: int, p: int) -> None:
+    """One reader fewer; the last one leaves the prefix in the free list's tail."""
+    w = fleet_at(fleet, 0)
+    row = prefix_at(w.prefixes, p)
+    row.holders -= 1
+    if row.holders == 0:
+        row.evicted_at = instance_at(w.instances, i).taken + instance_at(w.instances, i).free
+        instance_at(w.instances, i).free += row.blocks
+
+
+@compiled
+def remember_turn(fleet: int, i: int, s: int) -> None:
+    """A request about to give its blocks back will return: its own full blocks can be found again."""
+    w = fleet_at(fleet, 0)
+    if w.caching == 0:
+        return
+    S = sample_at(w.samples, s)
+    full = S.computed // w.block_size - held_elsewhere(fleet, s)
+    if S.turn_cache < 0 or prefix_at(w.prefixes, S.turn_cache).instance != i:
+        S.turn_cache = new_prefix(fleet, i, full)
+    row = prefix_at(w.prefixes, S.turn_cache)
+    row.holders = 0
+    row.blocks = full
+    row.epoch = instance_at(w.instances, i).epoch
+    row.evicted_at = instance_at(w.instances, i).taken + instance_at(w.instances, i).free
+
+
+@compiled
+def give_back(fleet: int, i: int, s: int) -> None:
+    """All blocks of a request are freed."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance_at(w.instances, i).free += blocks(S.computed, w.block_size) - held_elsewhere(fleet, s)
+    if S.shared >= 0:
+        let_go(fleet, i, S.shared)
+        S.shared = -1
+    if S.system >= 0:
+        let_go(fleet, i, S.system)
+        S.system = -1
+    S.computed = 0

@@ -1,0 +1,345 @@
+"""What a run does to the fleet from outside: hold and resume engines, discard work, recompute caches, kill, revive.
+
+All of it takes effect at an instance's next iteration boundary, as in vLLM, where pause and abort are handled
+between iterations.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.engine.kernel.blocks import give_back
+from fleetsim.engine.kernel.instance import account, cut, evict, leave_decodes, set_next, unlink
+from fleetsim.engine.kernel.jit import compiled, entry
+from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.tables import (
+    ACC_DOWN,
+    ACC_IDLE,
+    ACC_OFF,
+    ACC_PAUSED,
+    AWAY,
+    CMD_CLOSE,
+    CMD_DISCARD,
+    CMD_HOLD,
+    CMD_KILL,
+    CMD_NEW_EPOCH,
+    CMD_RECOMPUTE,
+    CMD_RESUME,
+    CMD_REVIVE,
+    CMD_SECONDS,
+    CMD_SWITCH_OFF,
+    DO_DISCARD,
+    DO_KILL,
+    DO_RECOMPUTE,
+    DOWN,
+    G_ABORTED,
+    G_OPEN,
+    GONE,
+    IDLE,
+    JUMP,
+    NOTHING,
+    RUNNING,
+    STEP,
+    UNSENT,
+    WAITING,
+    WAKE,
+)
+from fleetsim.engine.kernel.trees import tree_set
+
+
+@compiled
+def unwait(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of waiting."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    if S.prev >= 0:
+        sample_at(w.samples, S.prev).next = S.next
+    else:
+        instance.wait_head = S.next
+    if S.next >= 0:
+        sample_at(w.samples, S.next).prev = S.prev
+    else:
+        instance.wait_tail = S.prev
+    instance.waiting -= 1
+
+
+@compiled
+def remove(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of the instance, wherever it stands."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if S.status == RUNNING:
+        if instance_at(w.instances, i).partial == s:
+            instance_at(w.instances, i).partial = -1
+        else:
+            leave_decodes(fleet, i, s)
+        unlink(fleet, i, s)
+        give_back(fleet, i, s)
+    else:
+        unwait(fleet, i, s)
+    w.in_flight -= 1
+    instance_at(w.instances, i).load -= 1
+
+
+@compiled
+def discard_here(fleet: int, i: int) -> None:
+    """Removes every request of an aborted group."""
+    w = fleet_at(fleet, 0)
+    for head in (instance_at(w.instances, i).head, instance_at(w.instances, i).wait_head):
+        s = head
+        while s >= 0:
+            following = sample_at(w.samples, s).next
+            if group_at(w.groups, sample_at(w.samples, s).group).status == G_ABORTED:
+                remove(fleet, i, s)
+                w.aborted_tokens += sample_at(w.samples, s).made
+                sample_at(w.samples, s).status = GONE
+            s = following
+
+
+@compiled
+def recompute_here(fleet: int, i: int) -> None:
+    """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
+    w = fleet_at(fleet, 0)
+    while instance_at(w.instances, i).tail >= 0:
+        evict(fleet, i, instance_at(w.instances, i).tail)
+
+
+@compiled
+def lose(fleet: int, s: int) -> None:
+    """A sample starts again from its prompt, at the front of the queue."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    w.lost_tokens += S.made
+    S.made = 0
+    S.goal = 0
+    S.turn = 0
+    S.extra = 0
+    S.redo = 0
+    S.instance = -1
+    S.status = UNSENT
+    S.first_token_s = -1.0
+    put_int32(w.requeue, w.n_requeued, s)
+    w.n_requeued += 1
+
+
+@compiled
+def kill_here(fleet: int, i: int, t: float) -> None:
+    """The instance is gone: its work goes back to the queue, samples away at a tool lose their cache only."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    while instance.wait_tail >= 0:
+        s = instance.wait_tail
+        remove(fleet, i, s)
+        lose(fleet, s)
+    while instance.tail >= 0:
+        s = instance.tail
+        remove(fleet, i, s)
+        lose(fleet, s)
+    if instance.load > 0:
+        for j in range(w.n_timers):
+            s = int64_at(w.timer_key, j)
+            if sample_at(w.samples, s).status == AWAY and sample_at(w.samples, s).instance == i:
+                sample_at(w.samples, s).instance = -1
+                w.in_flight -= 1
+                instance.load -= 1
+    instance.kind = DOWN
+    instance.epoch += 1
+    account(fleet, i, ACC_DOWN, t)
+
+
+@compiled
+def at_boundary(fleet: int, i: int, t: float) -> None:
+    """What was asked for since the last boundary, then a hold if one is on."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    todo = instance.todo
+    instance.todo = 0
+    if todo & DO_KILL:
+        kill_here(fleet, i, t)
+        return
+    if todo & DO_DISCARD:
+        discard_here(fleet, i)
+        is_open = instance.accepting == 1 and instance.load < w.cap_instance
+        tree_set(w.loads, w.half, i, float(instance.load) if is_open else math.inf)
+    if todo & DO_RECOMPUTE:
+        recompute_here(fleet, i)
+    if instance.hold_until > t:
+        instance.kind = WAKE
+        account(fleet, i, ACC_PAUSED, t)
+        set_next(fleet, i, instance.hold_until)
+
+
+@compiled
+def ask(fleet: int, i: int, todo: int, t: float) -> None:
+    """Asks instance i to do something at its first boundary at or after t."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    if instance.kind == DOWN:
+        return
+    instance.todo |= todo
+    if instance.kind == JUMP:
+        cut(fleet, i, t)
+    elif instance.kind == WAKE:
+        if todo & DO_KILL:
+            set_next(fleet, i, t)
+        else:
+            hold = instance.hold_until
+            instance.hold_until = 0.0
+            at_boundary(fleet, i, t)
+            instance.hold_until = hold
+    elif instance.kind != STEP:
+        at_boundary(fleet, i, t)
+
+
+@compiled
+def hold(fleet: int, t: float, until: float) -> None:
+    """Engines stop at their first boundary at or after t and start again at `until` (infinite: when resumed)."""
+    w = fleet_at(fleet, 0)
+    for i in range(w.n_instances):
+        instance = instance_at(w.instances, i)
+        instance.hold_until = until
+        if instance.kind == WAKE:
+            set_next(fleet, i, max(until, t))
+        else:
+            ask(fleet, i, NOTHING, t)
+
+
+@compiled
+def resume(fleet: int, t: float) -> None:
+    """Ends every hold at t."""
+    w = fleet_at(fleet, 0)
+    for i in range(w.n_instances):
+        instance_at(w.instances, i).hold_until = t
+        if instance_at(w.instances, i).kind == WAKE:
+            set_next(fleet, i, t)
+
+
+@compiled
+def ask_all(fleet: int, todo: int, t: float) -> None:
+    """Asks every instance."""
+    w = fleet_at(fleet, 0)
+    for i in range(w.n_instances):
+        ask(fleet, i, todo, t)
+
+
+@compiled
+def new_epoch(fleet: int) -> None:
+    """The weights have changed: nothing in a prefix cache may be read by requests that start from now on."""
+    w = fleet_at(fleet, 0)
+    for i in range(w.n_instances):
+        instance_at(w.instances, i).epoch += 1
+
+
+@compiled
+def discard(fleet: int, below: int, t: float) -> int:
+    """Aborts every unfinished group with an index below `below`; returns how many groups there were."""
+    w = fleet_at(fleet, 0)
+    n = 0
+    for g in range(min(below, w.next_group + (1 if w.sent > 0 else 0))):
+        group = group_at(w.groups, g)
+        if group.status != G_OPEN:
+            continue
+        n += 1
+        group.status = G_ABORTED
+        for s in range(group.first, group.first + group.size):
+            S = sample_at(w.samples, s)
+            if S.status == AWAY and S.instance >= 0:
+                w.in_flight -= 1
+                instance_at(w.instances, S.instance).load -= 1
+            if S.status >= AWAY:
+                w.aborted_tokens += S.made
+                S.status = GONE
+    if w.sent > 0 and group_at(w.groups, w.next_group).status == G_ABORTED:
+        w.sent = 0
+        w.next_group += 1
+    kept = 0
+    for j in range(w.n_requeued):
+        s = int32_at(w.requeue, j)
+        if group_at(w.groups, sample_at(w.samples, s).group).status == G_ABORTED:
+            w.aborted_tokens += sample_at(w.samples, s).made
+            sample_at(w.samples, s).status = GONE
+        else:
+            put_int32(w.requeue, kept, s)
+            kept += 1
+    w.n_requeued = kept
+    ask_all(fleet, DO_DISCARD, t)
+    return n
+
+
+@compiled
+def kill(fleet: int, i: int, t: float) -> None:
+    """Instance i dies at its next boundary; it takes no more work."""
+    w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).accepting = 0
+    tree_set(w.loads, w.half, i, math.inf)
+    ask(fleet, i, DO_KILL, t)
+
+
+@compiled
+def close(fleet: int, i: int) -> None:
+    """Instance i takes no more work and finishes what it has (scale-down)."""
+    w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).accepting = 0
+    tree_set(w.loads, w.half, i, math.inf)
+
+
+@compiled
+def switch_off(fleet: int, i: int, t: float) -> None:
+    """A closed, empty instance is given back: its GPUs are no longer ours."""
+    w = fleet_at(fleet, 0)
+    if instance_at(w.instances, i).kind == IDLE and instance_at(w.instances, i).load == 0:
+        account(fleet, i, ACC_OFF, t)
+        instance_at(w.instances, i).kind = DOWN
+
+
+@compiled
+def revive(fleet: int, i: int, t: float) -> None:
+    """Instance i is up (again), empty, with a cold cache."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    instance.kind = IDLE
+    instance.accepting = 1
+    instance.epoch += 1
+    account(fleet, i, ACC_IDLE, t)
+    tree_set(w.loads, w.half, i, float(instance.load))
+    at_boundary(fleet, i, t)  # a hold of the whole fleet holds this one too
+
+
+@compiled
+def seconds_of(fleet: int, account_index: int, t: float) -> float:
+    """GPU-seconds of all instances in one account until t (instance-seconds, to be exact)."""
+    w = fleet_at(fleet, 0)
+    total = 0.0
+    for i in range(w.n_instances):
+        instance = instance_at(w.instances, i)
+        total += instance.acc[account_index]
+        if instance.account == account_index:
+            total += t - instance.since
+    return total
+
+
+@entry("f8(i8, i8, i8, f8, f8)")
+def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
+    """The one door for a run: does `what` (a CMD_ code) at time t to instance, group bound, account or todo `which`."""
+    if what == CMD_HOLD:
+        hold(fleet, t, value)
+    elif what == CMD_RESUME:
+        resume(fleet, t)
+    elif what == CMD_RECOMPUTE:
+        ask_all(fleet, DO_RECOMPUTE, t)
+    elif what == CMD_DISCARD:
+        return float(discard(fleet, which, t))
+    elif what == CMD_NEW_EPOCH:
+        new_epoch(fleet)
+    elif what == CMD_KILL:
+        kill(fleet, which, t)
+    elif what == CMD_CLOSE:
+        close(fleet, which)
+    elif what == CMD_SWITCH_OFF:
+        switch_off(fleet, which, t)
+    elif what == CMD_REVIVE:
+        revive(fleet, which, t)
+    elif what == CMD_SECONDS:
+        return seconds_of(fleet, which, t)
+    return 0.0

@@ -1,0 +1,201 @@
+"""The state of one fleet as a few tables: one row per sample, group, prefix, instance.
+
+The design asked for one array per field. One record per row is as columnar from outside (`samples["finish_s"]` is a
+numpy view), keeps everything that one event touches in one or two cache lines, and lets a function take one
+argument, the fleet row, which holds the addresses of all the other tables (see `memory.py`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+
+def _codes(n: int) -> list[np.int64]:
+    """0..n-1 as typed integers: a plain Python constant would make numba compile its callee once per value."""
+    return [np.int64(i) for i in range(n)]
+
+
+# sample status
+UNSENT, WAITING, RUNNING, AWAY, SCORING, DONE, GONE = _codes(7)
+# group status
+G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G_ABORTED = _codes(9)
+# what an instance is doing until next_s
+IDLE, JUMP, STEP, WAKE, DOWN = _codes(5)
+# where its GPU-seconds go
+ACC_IDLE, ACC_BUSY, ACC_PAUSED, ACC_DOWN, ACC_OFF = _codes(5)
+# what is to happen at its next iteration boundary (bits)
+NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
+# routing
+ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
+# why `advance` returned
+AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS = _codes(4)
+# a sample more, a sample less
+MORE, LESS = np.int64(1), np.int64(-1)
+FIRST = np.int64(0)
+# what a run may ask of the fleet
+(
+    CMD_HOLD,
+    CMD_RESUME,
+    CMD_RECOMPUTE,
+    CMD_DISCARD,
+    CMD_NEW_EPOCH,
+    CMD_KILL,
+    CMD_CLOSE,
+    CMD_SWITCH_OFF,
+    CMD_REVIVE,
+    CMD_SECONDS,
+) = _codes(10)
+
+SAMPLE = np.dtype(
+    [
+        ("prompt", "i8"),  # tokens of the first turn's prompt
+        ("target", "i4"),  # output tokens over all turns
+        ("made", "i8"),  # output tokens so far (while decoding: read through `made_now`)
+        ("goal", "i8"),  # output tokens at which the current turn ends
+        ("extra", "i4"),  # tool tokens that joined the context
+        ("computed", "i8"),  # tokens in the KV cache (while decoding: context - 1)
+        ("group", "i8"),
+        ("instance", "i8"),
+        ("prev", "i8"),
+        ("next", "i8"),
+        ("shared", "i8"),  # prefix row held: the group's prompt
+        ("system", "i8"),  # prefix row held: the system prompt
+        ("turn_cache", "i8"),  # prefix row of its own earlier turns
+        ("preemptions", "i4"),
+        ("turn", "i2"),
+        ("status", "i1"),
+        ("redo", "i1"),  # its next prefill repeats work
+        ("end_count", "i8"),  # decode counter at which the current turn ends
+        ("start_s", "f8"),
+        ("first_token_s", "f8"),
+        ("finish_s", "f8"),
+    ],
+    align=True,
+)
+
+GROUP = np.dtype(
+    [
+        ("first", "i8"),  # its samples are first .. first + size - 1
+        ("size", "i8"),
+        ("scored", "i4"),
+        ("prefixes", "i8"),  # head of the list of its prefix rows
+        ("version", "i4"),  # weight version at submission
+        ("trained_step", "i4"),
+        ("status", "i1"),
+        ("zero_variance", "i1"),
+        ("submit_s", "f8"),
+        ("ready_s", "f8"),
+    ],
+    align=True,
+)
+
+PREFIX = np.dtype(
+    [
+        ("instance", "i8"),
+        ("next", "i8"),
+        ("holders", "i8"),  # running requests that read it
+        ("blocks", "i8"),
+        ("epoch", "i4"),  # valid while the instance's epoch is the same
+        ("evicted_at", "i8"),  # instance's `taken` counter beyond which its blocks have been reused
+    ],
+    align=True,
+)
+
+INSTANCE = np.dtype(
+    [
+        ("t0", "f8"),  # when the current jump or step began
+        ("first_s", "f8"),  # seconds of its first iteration
+        ("slope_s", "f8"),  # seconds each further iteration takes more
+        ("k", "i8"),  # iterations in it
+        ("count", "i8"),  # iterations so far
+        ("kv_sum", "i8"),  # K: tokens in the cache over all decodes
+        ("free", "i8"),  # KV blocks free (cached prefixes nobody reads count as free)
+        ("taken", "i8"),  # blocks ever taken from the free list
+        ("slow", "f8"),  # iteration time multiplier
+        ("hold_until", "f8"),
+        ("since", "f8"),  # start of the current account
+        ("acc", "f8", (5,)),  # seconds idle, busy, paused, down, off
+        ("generated", "i8"),
+        ("prefilled", "i8"),
+        ("hit_tokens", "i8"),
+        ("preemptions", "i8"),
+        ("running", "i8"),
+        ("decodes", "i8"),
+        ("heap_n", "i8"),
+        ("head", "i8"),
+        ("tail", "i8"),
+        ("fresh", "i8"),  # first running request whose prefill ends with this step
+        ("partial", "i8"),  # the request with an unfinished prompt (always the last admitted)
+        ("chunk", "i8"),  # its tokens in this step
+        ("waiting", "i8"),
+        ("wait_head", "i8"),
+        ("wait_tail", "i8"),
+        ("load", "i8"),  # samples sent to it that have not finished
+        ("epoch", "i4"),
+        ("system", "i8"),  # prefix row of the system prompt
+        ("kind", "i1"),
+        ("account", "i1"),
+        ("accepting", "i1"),
+        ("todo", "i1"),
+        ("dirty", "i1"),
+    ],
+    align=True,
+)
+
+FLEET = np.dtype(
+    [
+        # addresses of the tables (see `state.py`)
+        *((name, "i8") for name in (
+            "samples", "groups", "prefixes", "instances", "ends", "residues", "clock", "loads", "table_s", "timer_s",
+            "timer_key", "requeue", "ready", "blocked", "dirty", "worker_s", "reward_s", "tool_s", "tool_tokens",
+            "arrival_s", "arrival",
+        )),
+        ("now", "f8"),
+        ("per_seq_s", "f8"),
+        ("per_prefill_token_s", "f8"),
+        ("per_kv_token_s", "f8"),
+        ("per_attn_pair_s", "f8"),
+        ("credits", "i8"),  # groups that may still start
+        ("in_flight", "i8"),  # samples submitted and not generated
+        ("cap", "i8"),  # most samples in flight
+        ("cap_instance", "i8"),
+        ("ready_cap", "i8"),  # groups the buffer holds
+        ("next_group", "i8"),  # first group not yet (wholly) sent
+        ("sent", "i8"),  # samples of it that were sent (group placement "spread")
+        ("robin", "i8"),
+        ("half", "i8"),  # leaves of the tournament trees
+        ("n_instances", "i8"),
+        ("n_samples", "i8"),  # drawn
+        ("n_groups", "i8"),
+        ("n_requeued", "i8"),  # samples that lost their instance
+        ("n_ready", "i8"),  # groups in the buffer
+        ("n_blocked", "i8"),  # finished groups that found the buffer full
+        ("n_timers", "i8"),
+        ("n_arrivals", "i8"),
+        ("n_arrived", "i8"),
+        ("n_prefixes", "i8"),
+        ("n_dirty", "i8"),
+        ("open_loop", "i1"),  # requests arrive by themselves: no groups, no credits
+        ("halted", "i1"),  # nothing is sent while set
+        ("pool", "i1"),  # credits return when a group completes
+        ("drop_oldest", "i1"),
+        ("together", "i1"),
+        ("routing", "i1"),
+        ("caching", "i1"),
+        ("has_rewards", "i1"),
+        ("imbalance", "i4"),
+        ("version", "i4"),
+        ("system_blocks", "i4"),
+        ("block_size", "i8"),
+        ("max_num_seqs", "i8"),
+        ("max_tokens", "i8"),
+        ("workers", "i8"),  # reward workers; 0 = unbounded
+        ("turns", "i8"),
+        ("aborted_tokens", "i8"),
+        ("lost_tokens", "i8"),
+        ("recomputed_tokens", "i8"),
+        ("completed_groups", "i8"),
+    ],
+    align=True,
+)

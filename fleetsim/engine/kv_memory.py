@@ -1,0 +1,62 @@
+"""How many KV blocks are left beside the weights: vLLM's own subtraction, with its profile run estimated.
+
+    KV bytes = memory * gpu_memory_utilization - weights / tp - activation peak - runtime reserve
+
+Where a real engine can be asked ("GPU KV cache size: N tokens" in its log, `vllm:cache_config_info`), its number wins:
+give it as `kv_blocks`.
+"""
+
+from __future__ import annotations
+
+from fleetsim.engine.gpus import GpuSpec
+from fleetsim.engine.shapes import ModelShape
+from fleetsim.errors import InputError, Problem
+
+# Peak of the sampler in the profile run, bytes per logit: the 16-bit logits, their float32 copy, and the sort behind
+# top-k/top-p (values, 64-bit indices, probabilities, running sum). Checked against logged peaks and block counts.
+_BYTES_PER_LOGIT = 28
+# Outside PyTorch vLLM logs 0.1 GiB (workspaces of cuBLAS and attention), and 0.2 GiB for captured graphs; with tensor
+# parallelism the buffers of NCCL and of the custom all-reduce come on top.
+_RUNTIME_BYTES = 0.3e9
+_COLLECTIVES_BYTES = 1.0e9
+_GIB = 2**30
+
+
+def activation_peak_bytes(shape: ModelShape, tp: int, max_num_seqs: int, max_num_batched_tokens: int) -> float:
+    """Peak of vLLM's profile run: one MLP of `max_num_batched_tokens` tokens, or the sampler on `max_num_seqs` rows.
+
+    The layer holds hidden states (three copies), the gate-and-up product and its activation; a mixture holds them for
+    every routed copy of a token in chunks, which is bounded by the same order. Both parts are summed because the
+    allocator keeps the blocks of the first for the second only in part.
+    """
+    width = shape.intermediate
+    if shape.experts:
+        width = max(width, shape.experts_per_token * shape.moe_intermediate + shape.shared_intermediate)
+    mlp = max_num_batched_tokens * (3 * shape.hidden + 3 * width / tp) * 2
+    return mlp + max_num_seqs * shape.vocab * _BYTES_PER_LOGIT
+
+
+def kv_blocks(
+    gpu: GpuSpec,
+    shape: ModelShape,
+    tp: int,
+    dtype: str,
+    gpu_memory_utilization: float,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    block_size: int,
+) -> int:
+    """Usable KV blocks (without vLLM's null block). Raises InputError when the model leaves no room for any."""
+    budget = gpu.memory_bytes * gpu_memory_utilization
+    weights = shape.weight_bytes(dtype) / tp
+    peak = activation_peak_bytes(shape, tp, max_num_seqs, max_num_batched_tokens)
+    reserve = _RUNTIME_BYTES + (_COLLECTIVES_BYTES if tp > 1 else 0.0)
+    blocks = int((budget - weights - peak - reserve) // (shape.kv_bytes_per_token(tp) * block_size)) - 1
+    if blocks < 1:
+        rule = (
+            f"fits {gpu.name} x{tp}: {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB activations + "
+            f"{reserve / _GIB:.1f} GiB runtime leave no KV cache in {budget / _GIB:.1f} GiB"
+        )
+        remedy = "raise tp, use dtype fp8, a larger GPU, or lower max_num_seqs or max_num_batched_tokens"
+        raise InputError([Problem("model", shape.name, rule, remedy)])
+    return blocks

@@ -1,0 +1,156 @@
+"""Requests through engines, without a trainer: the kernel as a function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError, Problem
+
+ROUTERS = {"round_robin": 0, "least_loaded": 1, "prefix_affinity": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestResult:
+    """What became of each request, in the order in which they were given; seconds from the start of the run.
+
+    instance: which engine served it. start_s: first scheduled. first_token_s, finish_s. preemptions: how often it
+    lost its KV cache. All of shape (requests,).
+    """
+
+    instance: NDArray[np.int32]
+    start_s: NDArray[np.float64]
+    first_token_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+    preemptions: NDArray[np.int32]
+
+
+def run_requests(
+    step_time: StepTime,
+    limits: EngineLimits,
+    prompt_tokens: ArrayLike,
+    output_tokens: ArrayLike,
+    *,
+    arrival_s: ArrayLike | None = None,
+    group: ArrayLike | None = None,
+    prefix_caching: bool = False,
+    instances: int = 1,
+    routing: str = "round_robin",
+) -> RequestResult:
+    """Runs requests through `instances` equal engines with continuous batching.
+
+    prompt_tokens, output_tokens: integers >= 1, shape (requests,) or scalars that broadcast. arrival_s: seconds >= 0,
+    any order (default: all at 0). group: requests with the same label share one prompt (for prefix caching and for
+    the prefix_affinity router). routing: round_robin, least_loaded or prefix_affinity, decided at arrival.
+
+    The result equals an iteration-by-iteration simulation of vLLM's scheduler. Raises InputError for lengths, times
+    or labels out of range, and for a request that can never fit into the KV cache.
+    """
+    prompt, output = _lengths(prompt_tokens, output_tokens)
+    n = len(prompt)
+    arrival = np.zeros(n) if arrival_s is None else np.broadcast_to(np.asarray(arrival_s, np.float64), n)
+    problems = _problems(limits, prompt, output, arrival, instances, routing)
+    label, size = _groups(group, prompt, problems)
+    if problems:
+        raise InputError(problems)
+
+    from fleetsim.engine.kernel.fleet import advance
+    from fleetsim.engine.state import World
+
+    world = World(step_time, limits, instances=instances, prefix_caching=prefix_caching and group is not None)
+    world.set(open_loop=1, routing=ROUTERS[routing], n_arrivals=n)
+    world.add_samples(n)
+    world.add_groups(len(size))
+    samples, groups = world.samples, world.groups
+    # members of a group stand together, which is what the router and the prefix list expect
+    rank = np.argsort(label, kind="stable")
+    samples["prompt"], samples["target"] = prompt[rank], output[rank]
+    if group is not None:
+        samples["group"] = label[rank]
+        groups["size"] = size
+        groups["first"] = np.cumsum(size) - size
+    place = np.empty(n, np.int32)
+    place[rank] = np.arange(n, dtype=np.int32)
+    order = np.argsort(arrival, kind="stable")
+    world.arrival_s, world.arrival = arrival[order], place[order]
+    advance(world.bind(), np.inf, n + 1)
+    out = samples[place]
+    return RequestResult(
+        out["instance"].copy(),
+        out["start_s"].copy(),
+        out["first_token_s"].copy(),
+        out["finish_s"].copy(),
+        out["preemptions"].copy(),
+    )
+
+
+def _lengths(prompt_tokens: ArrayLike, output_tokens: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    try:
+        prompt, output = np.broadcast_arrays(np.atleast_1d(prompt_tokens), np.atleast_1d(output_tokens))
+    except ValueError as error:
+        raise InputError(
+            [Problem("prompt_tokens, output_tokens", str(error), "equal lengths", "give one of each per request")]
+        ) from None
+    problems = []
+    for name, given in (("prompt_tokens", prompt), ("output_tokens", output)):
+        whole = given.ndim == 1 and given.dtype.kind in "iuf" and bool(np.all(given == np.floor(given)))
+        if not whole or bool(np.any((given < 1) | (given > 2**31 - 1))):
+            shown = given[:3].tolist() if given.ndim else given
+            problems.append(Problem(name, shown, "integers >= 1, one axis", "round up; an empty request never ends"))
+    if problems:
+        raise InputError(problems)
+    return prompt.astype(np.int64), output.astype(np.int64)
+
+
+def _problems(
+    limits: EngineLimits,
+    prompt: NDArray[np.int64],
+    output: NDArray[np.int64],
+    arrival: NDArray[np.float64],
+    instances: int,
+    routing: str,
+) -> list[Problem]:
+    problems = []
+    longest = int((prompt + output).max(initial=1)) - 1  # the last token is never put into the cache
+    if -(-longest // limits.block_size) > limits.kv_blocks:
+        problems.append(
+            Problem(
+                "limits.kv_blocks",
+                limits.kv_blocks,
+                f"at least {-(-longest // limits.block_size)} for a request of {longest} cached tokens",
+                "give the engine more KV blocks or cap the length: vLLM refuses such a max_model_len",
+            )
+        )
+    if not np.all(np.isfinite(arrival)) or np.any(arrival < 0):
+        problems.append(Problem("arrival_s", arrival[:3].tolist(), "finite seconds >= 0", "shift the times to start at 0"))
+    if instances < 1:
+        problems.append(Problem("instances", instances, "an integer >= 1", "give at least one engine"))
+    if routing not in ROUTERS:
+        problems.append(Problem("routing", routing, f"one of {', '.join(ROUTERS)}", "choose a router"))
+    return problems
+
+
+def _groups(
+    group: ArrayLike | None, prompt: NDArray[np.int64], problems: list[Problem]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Group index per request and members per group; adds a problem when siblings' prompts differ."""
+    n = len(prompt)
+    if group is None:
+        return np.zeros(n, np.int64), np.zeros(1, np.int64)
+    labels = np.atleast_1d(group)
+    if labels.shape != (n,):
+        problems.append(Problem("group", labels.shape, f"shape ({n},)", "give one label per request"))
+        return np.zeros(n, np.int64), np.zeros(1, np.int64)
+    _, index, size = np.unique(labels, return_inverse=True, return_counts=True)
+    first = np.zeros(len(size), np.int64)
+    first[index] = prompt
+    if np.any(first[index] != prompt):
+        where = int(np.flatnonzero(first[index] != prompt)[0])
+        problems.append(
+            Problem(f"group[{where}]", labels[where], "one prompt length per group", "siblings share one prompt")
+        )
+    return index.astype(np.int64), size.astype(np.int64)

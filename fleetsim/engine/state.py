@@ -1,0 +1,164 @@
+"""The tables of one fleet in memory: built, grown, and made known to the kernel.
+
+The kernel sees addresses only and checks no bounds, so this is the one place that decides how large a table is. Each
+is sized for the worst case: a sample has at most one timer, one place in the requeue and two prefix rows; a group
+stands in the buffer once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.engine.kernel.tables import ACC_OFF, DOWN, FLEET, GROUP, IDLE, INSTANCE, PREFIX, SAMPLE
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
+
+UNLIMITED = 1 << 60
+SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
+
+
+class World:
+    """Tables of a fleet of engines. `fleet` is the one row the kernel starts from; scalars are set through it.
+
+    instances: rows, of which the first `started` (default all) are up. slow[i] multiplies the iteration time of
+    instance i. system_tokens: shared system prompt. turns: per sample. reward_workers: 0 = unbounded.
+    """
+
+    def __init__(
+        self,
+        step_time: StepTime,
+        limits: EngineLimits,
+        *,
+        instances: int,
+        started: int | None = None,
+        slow: Sequence[float] = (),
+        prefix_caching: bool = False,
+        system_tokens: int = 0,
+        turns: int = 1,
+        reward_workers: int = 0,
+    ) -> None:
+        up = instances if started is None else started
+        half = 1 << math.ceil(math.log2(max(1, instances)))
+        self.fleet = np.zeros(1, FLEET)
+        self.samples = np.zeros(0, SAMPLE)
+        self.groups = np.zeros(0, GROUP)
+        self.prefixes = np.zeros(0, PREFIX)
+        self.instances = _instances(instances, up, limits, slow)
+        self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
+        self.residues = np.zeros((instances, limits.block_size), np.int32)
+        self.clock = np.full(2 * half, np.inf)
+        self.loads = _tree(np.where(np.arange(half) < up, 0.0, np.inf))
+        self.table_s = step_time.table(limits.max_num_batched_tokens)
+        self.timer_s = np.zeros(0)
+        self.timer_key = np.zeros(0, np.int64)
+        self.requeue = np.zeros(0, np.int32)
+        self.ready = np.zeros(0, np.int32)
+        self.blocked = np.zeros(0, np.int32)
+        self.dirty = np.zeros(instances, np.int32)
+        self.worker_s = np.zeros(max(1, reward_workers))
+        self.reward_s = np.zeros(0)
+        self.tool_s = np.zeros((0, max(0, turns - 1)))
+        self.tool_tokens = np.zeros((0, max(0, turns - 1)), np.int32)
+        self.arrival_s = np.zeros(0)
+        self.arrival = np.zeros(0, np.int32)
+        self.set(
+            cap=UNLIMITED,
+            cap_instance=UNLIMITED,
+            ready_cap=UNLIMITED,
+            together=1,
+            caching=int(prefix_caching),
+            block_size=limits.block_size,
+            system_blocks=system_tokens // limits.block_size,
+            max_num_seqs=limits.max_num_seqs,
+            max_tokens=limits.max_num_batched_tokens,
+            turns=turns,
+            workers=reward_workers,
+            half=half,
+            n_instances=instances,
+            per_seq_s=step_time.per_seq_s,
+            per_prefill_token_s=step_time.per_prefill_token_s,
+            per_kv_token_s=step_time.per_kv_token_s,
+            per_attn_pair_s=step_time.per_attn_pair_s,
+        )
+        self.bind()
+
+    def set(self, **scalars: float) -> None:
+        """Sets fields of the fleet row."""
+        for name, value in scalars.items():
+            self.fleet[name] = value
+
+    def get(self, name: str) -> Any:
+        """One field of the fleet row."""
+        return self.fleet[name][0].item()
+
+    def bind(self) -> int:
+        """Tells the kernel where the tables are; returns the address that its functions take."""
+        for name, array in vars(self).items():
+            if name != "fleet":
+                self.fleet[name] = array.ctypes.data
+        return self.address
+
+    @property
+    def address(self) -> int:
+        """Address of the fleet row."""
+        return int(self.fleet.ctypes.data)
+
+    def add_samples(self, n: int) -> slice:
+        """Room for n more samples, unsent; returns their rows. The tables grow by half at least."""
+        used = int(self.fleet["n_samples"][0])
+        self.fleet["n_samples"] = used + n
+        if used + n > len(self.samples):
+            room = max(used + n, len(self.samples) * 3 // 2)
+            self.samples = _longer(self.samples, room)
+            for name in SAMPLE_TABLES:
+                setattr(self, name, _longer(getattr(self, name), room))
+            if self.get("caching"):
+                rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
+                self.prefixes = _longer(self.prefixes, rows)
+        new = self.samples[used : used + n]
+        for name in ("group", "instance", "prev", "next", "shared", "system", "turn_cache"):
+            new[name] = -1
+        for name in ("start_s", "first_token_s", "finish_s"):
+            new[name] = -1.0
+        return slice(used, used + n)
+
+    def add_groups(self, n: int) -> slice:
+        """Room for n more groups, unsent; returns their rows. `n_groups` says how many the kernel may use."""
+        used = int(self.fleet["n_groups"][0])
+        if used + n > len(self.groups):
+            room = max(used + n, len(self.groups) * 3 // 2)
+            for name in ("groups", "ready", "blocked"):
+                setattr(self, name, _longer(getattr(self, name), room))
+        self.fleet["n_groups"] = used + n
+        new = self.groups[used : used + n]
+        new["prefixes"], new["trained_step"] = -1, -1
+        new["submit_s"], new["ready_s"] = -1.0, -1.0
+        return slice(used, used + n)
+
+
+def _instances(n: int, up: int, limits: EngineLimits, slow: Sequence[float]) -> NDArray[Any]:
+    rows = np.zeros(n, INSTANCE)
+    for name in ("head", "tail", "fresh", "partial", "wait_head", "wait_tail", "system"):
+        rows[name] = -1
+    rows["free"], rows["slow"], rows["accepting"], rows["kind"] = limits.kv_blocks, 1.0, 1, IDLE
+    rows["slow"][: len(slow)] = slow
+    rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
+    return rows
+
+
+def _tree(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
+    tree = np.concatenate([np.full(len(leaves), np.inf), leaves])
+    for at in range(len(leaves) - 1, 0, -1):
+        tree[at] = min(tree[2 * at], tree[2 * at + 1])
+    return tree
+
+
+def _longer(array: NDArray[Any], n: int) -> NDArray[Any]:
+    out = np.zeros((n, *array.shape[1:]), array.dtype)
+    out[: len(array)] = array
+    return out

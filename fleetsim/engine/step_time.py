@@ -1,0 +1,113 @@
+"""How long one engine iteration takes: the one seam between hardware and scheduling.
+
+Measured profiles, rooflines and the constant rate all end as the same five numbers and one curve:
+
+    t = f(n) + per_seq_s * b + per_prefill_token_s * p + per_kv_token_s * K + per_attn_pair_s * A
+
+with n = tokens in the iteration (b + p), b = decodes, p = prefill tokens, K = tokens in the KV cache summed over
+the decodes before the iteration runs, A = query-key pairs of the prefill chunks (chunk of q tokens after c cached
+ones: q*c + q*(q+1)/2). f is piecewise linear and non-decreasing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.errors import InputError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one engine iteration as a function of what is in it.
+
+    `knots_tokens` and `knots_s` give f: linear between knots, flat before the first, the last slope after the last.
+    `kind` says where the numbers come from (measured, roofline, constant, linear); `source` says so in words.
+
+    Raises InputError for a negative or non-finite coefficient, unsorted knots or a decreasing curve.
+    """
+
+    knots_tokens: tuple[float, ...]
+    knots_s: tuple[float, ...]
+    per_seq_s: float = 0.0
+    per_prefill_token_s: float = 0.0
+    per_kv_token_s: float = 0.0
+    per_attn_pair_s: float = 0.0
+    kind: str = "linear"
+    source: str = field(default="given as numbers", compare=False)
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(f"step_time.{name}", value, "a finite number >= 0", "give seconds, not negative")
+            for name, value in (
+                ("per_seq_s", self.per_seq_s),
+                ("per_prefill_token_s", self.per_prefill_token_s),
+                ("per_kv_token_s", self.per_kv_token_s),
+                ("per_attn_pair_s", self.per_attn_pair_s),
+                *((f"knots_s[{i}]", s) for i, s in enumerate(self.knots_s)),
+            )
+            if not (math.isfinite(value) and value >= 0)
+        ]
+        sorted_up = all(a < b for a, b in zip(self.knots_tokens, self.knots_tokens[1:], strict=False))
+        rising = all(a <= b for a, b in zip(self.knots_s, self.knots_s[1:], strict=False))
+        if not self.knots_tokens or len(self.knots_tokens) != len(self.knots_s) or not sorted_up or not rising:
+            problems.append(
+                Problem(
+                    "step_time.knots",
+                    (self.knots_tokens, self.knots_s),
+                    "as many seconds as tokens, tokens increasing, seconds non-decreasing",
+                    "sort the knots; an iteration with more tokens is never faster",
+                )
+            )
+        if problems:
+            raise InputError(problems)
+
+    def table(self, max_tokens: int) -> NDArray[np.float64]:
+        """f(n) in seconds for n = 0..max_tokens, shape (max_tokens + 1,): what the kernel looks up."""
+        n = np.arange(max_tokens + 1, dtype=np.float64)
+        x, y = np.asarray(self.knots_tokens, dtype=np.float64), np.asarray(self.knots_s, dtype=np.float64)
+        f = np.interp(n, x, y)
+        if len(x) > 1:
+            slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
+            f = np.where(n > x[-1], y[-1] + slope * (n - x[-1]), f)
+        return f
+
+    def coefficients(self) -> NDArray[np.float64]:
+        """per_seq_s, per_prefill_token_s, per_kv_token_s, per_attn_pair_s, shape (4,)."""
+        return np.array([self.per_seq_s, self.per_prefill_token_s, self.per_kv_token_s, self.per_attn_pair_s])
+
+    def seconds(self, decodes: int, prefill_tokens: int = 0, kv_tokens: float = 0.0, attn_pairs: float = 0.0) -> float:
+        """One iteration's seconds."""
+        return float(
+            self.table(decodes + prefill_tokens)[-1]
+            + self.per_seq_s * decodes
+            + self.per_prefill_token_s * prefill_tokens
+            + self.per_kv_token_s * kv_tokens
+            + self.per_attn_pair_s * attn_pairs
+        )
+
+    def decode_tok_s(self, decodes: int, context_tokens: float) -> float:
+        """Output tokens per second of an instance that decodes `decodes` sequences of `context_tokens` each."""
+        t = self.seconds(decodes, kv_tokens=decodes * context_tokens)
+        return math.inf if t == 0 else decodes / t
+
+
+def LinearStepTime(  # noqa: N802 - reads as a constructor, and is one
+    base_s: float, per_seq_s: float = 0.0, per_prefill_token_s: float = 0.0, per_kv_token_s: float = 0.0
+) -> StepTime:
+    """t = base + per_seq * decodes + per_prefill_token * prefill tokens + per_kv_token * K, all in seconds."""
+    return StepTime((0.0,), (base_s,), per_seq_s, per_prefill_token_s, per_kv_token_s)
+
+
+def constant_rate(tok_s: float) -> StepTime:
+    """The runbook's engine: `tok_s` output tokens per second however many sequences it holds, prompts free.
+
+    b decodes take b / tok_s seconds. Source: runbook "rollout fleet sizing", `per_instance_tok_s`.
+    Raises InputError unless tok_s is finite and positive.
+    """
+    if not (math.isfinite(tok_s) and tok_s > 0):
+        raise InputError([Problem("instance_tok_s", tok_s, "a finite number > 0", "give output tokens per second")])
+    return StepTime((0.0,), (0.0,), per_seq_s=1.0 / tok_s, kind="constant", source=f"constant {tok_s:g} tok/s")

@@ -1,0 +1,64 @@
+"""Every error a user can meet: value, rule, remedy, and the exit code that goes with it.
+
+0 ok, 1 internal, 2 usage or bad input, 3 outside world, 10 `--fail-if` tripped, 11 no feasible fleet,
+12 outside the calibrated range under `--strict`, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, what was given, which rule it breaks, how to mend it."""
+
+    path: str
+    value: object
+    rule: str
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = repr(self.value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        return f"{self.path}: {shown}: {self.rule}; {self.remedy}"
+
+
+class FleetsimError(Exception):
+    """Base of all errors that are the user's to mend; carries the process's exit code."""
+
+    exit_code = 1
+
+
+class InputError(FleetsimError):
+    """Bad input: all problems at once."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class StuckError(FleetsimError):
+    """A run in which nothing can ever happen again: says which limits block each other."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, limits: Sequence[Problem]) -> None:
+        self.what, self.limits = what, tuple(limits)
+        super().__init__("\n".join([what, *(str(p) for p in self.limits)]))
+
+
+class OutsideError(FleetsimError):
+    """The outside world (a server, a GPU, a file system) did not do its part."""
+
+    exit_code = 3
+
+
+class InfeasibleError(FleetsimError):
+    """No fleet in the searched range holds the targets that the user asked for."""
+
+    exit_code = 11

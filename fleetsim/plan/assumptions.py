@@ -1,0 +1,166 @@
+"""The defaults that mattered: what was assumed because nobody said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.lengths import Lognormal
+from fleetsim.config.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One assumed value: its scenario path, the value, the flag that changes it, and the sentence of the report."""
+
+    path: str
+    value: Any
+    flag: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    path: str
+    flag: str
+    say: Callable[[Scenario], str]
+    matters: Callable[[Scenario], bool] = lambda s: True
+
+
+def _modelled(s: Scenario) -> bool:
+    return s.engine.kind == "roofline"
+
+
+def _lognormal(s: Scenario) -> Lognormal | None:
+    law = s.workload.output_tokens
+    return law if isinstance(law, Lognormal) else None
+
+
+def _capped(s: Scenario) -> bool:
+    law = _lognormal(s)
+    return law is not None and law.max is not None
+
+
+def _dispersed(s: Scenario) -> bool:
+    law = _lognormal(s)
+    return law is not None and law.cv is not None
+
+
+def _plural(number: float, noun: str) -> str:
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+
+
+_DEFAULTS = (
+    _Default("engine.model", "--model", lambda s: f"model {s.engine.model}", _modelled),
+    _Default("engine.gpu", "--gpu", lambda s: f"rollout GPU {s.engine.gpu}", _modelled),
+    _Default("engine.tp", "--tp", lambda s: f"{_plural(s.engine.tp, 'GPU')} per instance (TP{s.engine.tp})"),
+    _Default("engine.dtype", "--set engine.dtype=fp8", lambda s: f"{s.engine.dtype} weights and KV cache", _modelled),
+    _Default(
+        "engine.prefix_caching",
+        "--set engine.prefix_caching=false",
+        lambda s: "prefix caching " + ("on" if s.engine.prefix_caching else "off"),
+        lambda s: s.engine.kind != "constant" and s.workload.group_size > 1,
+    ),
+    _Default("trainer.batch_samples", "--batch", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
+    _Default(
+        "workload.output_tokens.mean",
+        "--len",
+        lambda s: f"a mean of {law.mean:,.0f} generated tokens before the cap" if (law := _lognormal(s)) else "",
+        _dispersed,
+    ),
+    _Default(
+        "workload.output_tokens.cv",
+        "--len-cv",
+        lambda s: f"lognormal lengths, cv {law.cv:g} before the cap" if (law := _lognormal(s)) else "",
+        _dispersed,
+    ),
+    _Default(
+        "workload.output_tokens.max",
+        "--max-len",
+        lambda s: f"responses cut at {law.max:,.0f} tokens" if (law := _lognormal(s)) else "",
+        _capped,
+    ),
+    _Default("workload.group_size", "--group-size", lambda s: f"groups of {s.workload.group_size}"),
+    _Default(
+        "workload.prompt_tokens",
+        "--prompt-len",
+        lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
+        lambda s: s.engine.kind != "constant",
+    ),
+    _Default("trainer.fixed_s", "--trainer-step-s", lambda s: f"{s.trainer.fixed_s:g} s of trainer compute per step"),
+    _Default("trainer.gpus", "--trainer-gpus", lambda s: _plural(s.trainer.gpus, "trainer GPU")),
+    _Default(
+        "admission.max_staleness",
+        "--max-staleness",
+        lambda s: f"staleness budget of {_plural(s.admission.max_staleness, 'step')} (version window)",
+        lambda s: s.admission.law == "version_window",
+    ),
+    _Default("sync.pause_s", "--sync-pause-s", lambda s: f"engines pause {s.sync.pause_s:g} s per weight sync"),
+    _Default(
+        "sync.trainer_block_s",
+        "--set sync.trainer_block_s=0",
+        lambda s: f"the trainer waits {s.sync.trainer_block_s:g} s per weight sync",
+    ),
+    _Default(
+        "targets.trainer_idle_fraction",
+        "--target-idle",
+        lambda s: f"trainer idle at most {units.share(s.targets.trainer_idle_fraction)}",
+    ),
+    _Default(
+        "targets.headroom",
+        "--headroom",
+        lambda s: f"headroom {s.targets.headroom:g} in the arithmetic (not in the simulation)",
+    ),
+    _Default(
+        "cost.instance_price_usd_per_gpu_h",
+        "--instance-price",
+        lambda s: f"${s.cost.instance_price_usd_per_gpu_h:g} per rollout GPU-hour",
+    ),
+    _Default(
+        "cost.trainer_price_usd_per_gpu_h",
+        "--trainer-price",
+        lambda s: f"${s.cost.trainer_price_usd_per_gpu_h:g} per trainer GPU-hour",
+    ),
+    _Default(
+        "fleet.failures.mtbf_s",
+        "--set fleet.failures.mtbf_s=86400",
+        lambda s: "no instance fails",
+        lambda s: s.fleet.failures.mtbf_s is None,
+    ),
+    _Default(
+        "fleet.straggler_share",
+        "--set fleet.straggler_share=0.1",
+        lambda s: "no stragglers: all instances are equally fast",
+        lambda s: not s.fleet.speed_factors and not s.fleet.straggler_share,
+    ),
+    _Default(
+        "workload.reward.latency_s",
+        "--set workload.reward.latency_s=2",
+        lambda s: "rewards take no time",
+        lambda s: getattr(s.workload.reward.latency_s, "value", None) == 0,
+    ),
+)
+
+
+def assumptions_of(scenario: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
+    """Every default that bears on the plan and is not below one of the dotted paths in `given`."""
+    return tuple(
+        Assumption(d.path, value_at(scenario, d.path), d.flag, d.say(scenario))
+        for d in _DEFAULTS
+        if d.matters(scenario) and not is_given(d.path, given)
+    )
+
+
+def is_given(path: str, given: Collection[str]) -> bool:
+    """Whether the path, or one above it, was given: a whole `fleet.failures` gives fleet.failures.mtbf_s."""
+    return any(path == other or path.startswith(f"{other}.") for other in given)
+
+
+def value_at(scenario: Scenario, path: str) -> Any:
+    """The value at a dotted path; sections and laws as plain mappings."""
+    value: Any = scenario
+    for key in path.split("."):
+        value = getattr(value, key)
+    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value

@@ -1,0 +1,58 @@
+"""What binds, in plain words: what sets the step time, what would lift it, and what to type next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One value of the metric `binding`. `name` fits after "what binds:"."""
+
+    name: str
+    meaning: str
+    lift: str
+
+
+BINDINGS: dict[str, Binding] = {
+    "trainer": Binding(
+        "the trainer",
+        "samples are ready when the trainer asks, so more rollout instances make no step faster",
+        "a faster trainer, or a larger batch per step",
+    ),
+    "rollout": Binding(
+        "rollout throughput",
+        "the trainer waits while every instance is busy",
+        "more instances (--set fleet.instances=N), a faster engine, or shorter responses (--max-len)",
+    ),
+    "longest_response": Binding(
+        "the longest responses",
+        "the trainer waits for a few long responses while most instances have nothing left to do",
+        "a lower --max-len, a larger --max-staleness, or fewer tokens per sequence on faster GPUs (--tp)",
+    ),
+    "sync": Binding(
+        "weight sync",
+        "publishing and loading weights takes the time that is missing",
+        "fewer or faster syncs: --sync-pause-s, --set sync.every_steps=2",
+    ),
+    "in_flight_cap": Binding(
+        "the client's in-flight cap",
+        "the client keeps too few samples in flight to fill the instances, so more of them stay idle",
+        "a higher fleet.max_in_flight_samples",
+    ),
+    "staleness_window": Binding(
+        "the staleness budget",
+        "the fleet may not run further ahead of the trainer and stands idle in between",
+        "a larger --max-staleness, if the recipe tolerates it",
+    ),
+    "buffer": Binding(
+        "the sample buffer",
+        "finished samples wait for room in the buffer",
+        "a larger buffer.capacity_samples",
+    ),
+}
+
+
+def binding_words(binding: str) -> Binding:
+    """The words for a binding; one that is not known here stands for itself."""
+    return BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")

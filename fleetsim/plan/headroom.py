@@ -1,0 +1,94 @@
+"""Where the headroom goes: what a fleet loses of its nameplate rate, cause by cause, by taking each cause away.
+
+    computed headroom = consumption / (instances * nameplate rate)
+
+is what the runbook's 0.8 stands for. The rest, 1 - computed, is split by ablation. The fleet's supply is its output
+rate when the trainer takes no time at all; each cause is removed alone and its part is the supply gained, as a share
+of the nameplate. What the causes do not explain alone is "interaction"; what the fleet could supply beyond the
+trainer's consumption (whole instances, and the target) is "slack", negative where the target lets the trainer wait a
+little. All parts and the computed headroom sum to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.config.lengths import ConstantTokens
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.plan.trials import Measure, Tell, with_instances
+
+LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "stragglers", "failures", "prefill"
+INTERACTION, SLACK = "interaction", "slack"
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """computed: consumption / nameplate supply. supply_tok_s: what the fleet can make. parts: shares of nameplate."""
+
+    computed: float
+    supply_tok_s: float
+    nameplate_tok_s: float
+    parts: Mapping[str, float]
+
+
+def causes(scenario: Scenario) -> dict[str, dict[str, Any]]:
+    """The causes of loss that this scenario has, each with the changes that take it away."""
+    w, f, s = scenario.workload, scenario.fleet, scenario.sync
+    found: dict[str, dict[str, Any]] = {}
+    if not isinstance(w.output_tokens, ConstantTokens):
+        found[LONG_TAIL] = {"workload.output_tokens": max(1, round(mean_output_tokens(scenario)))}
+    if s.pause_s or s.publish_s or s.trainer_block_s or s.in_flight in ("drain", "abort_discard", "abort_resume"):
+        found[SYNC] = {
+            "sync.pause_s": 0.0,
+            "sync.publish_s": 0.0,
+            "sync.trainer_block_s": 0.0,
+            "sync.in_flight": "keep",
+            "sync.reset_prefix_cache": False,
+        }
+    if f.speed_factors or (f.straggler_share > 0 and f.straggler_slowdown > 1):
+        found[STRAGGLERS] = {"fleet.speed_factors": [], "fleet.straggler_share": 0.0}
+    if f.failures.mtbf_s is not None:
+        found[FAILURES] = {"fleet.failures": {}}
+    if scenario.engine.kind != "constant":
+        # A prompt that all groups share is computed once per weight version: its compute is gone, its KV reads stay.
+        tokens = max(1, round(mean_prompt_tokens(scenario)))
+        found[PREFILL] = {
+            "workload.prompt_tokens": tokens,
+            "workload.shared_prefix_tokens": tokens,
+            "engine.prefix_caching": True,
+        }
+    return found
+
+
+def headroom_of(
+    scenario: Scenario,
+    instances: int,
+    consume_tok_s: float,
+    instance_tok_s: float,
+    measure: Measure,
+    tell: Tell | None = None,
+) -> Headroom:
+    """The headroom of `instances` and its parts, each from one run (replication 0: the draws are common to all).
+
+    instance_tok_s: the nameplate rate at this count.
+    """
+    freed = {"trainer.fixed_s": 0.0, "trainer.per_token_s": 0.0, "trainer.phases": [], "trainer.checkpoint": {}}
+    base = with_changes(with_instances(scenario, instances), freed)
+
+    def supply(changes: Mapping[str, Any]) -> float:
+        changed = with_changes(base, changes) if changes else base
+        trained = scenario.trainer.batch_samples * mean_output_tokens(changed)
+        return trained / float(measure(changed, 0)["step_s"])
+
+    if tell is not None:
+        tell("taking the causes of loss away, one by one")
+    nameplate = instances * instance_tok_s
+    have = supply({})
+    parts = {cause: (supply(changes) - have) / nameplate for cause, changes in causes(scenario).items()}
+    parts[INTERACTION] = 1.0 - have / nameplate - sum(parts.values())
+    parts[SLACK] = (have - consume_tok_s) / nameplate
+    return Headroom(consume_tok_s / nameplate, have, nameplate, parts)

@@ -1,0 +1,109 @@
+"""What the arithmetic needs to know of a scenario: tokens per batch, trainer seconds, and an instance's own rate.
+
+An instance's rate is no constant: it depends on how many samples it holds. The nameplate rate is the decode rate of
+the step-time model at the concurrency that the plan implies:
+
+    samples in flight / instances, at most max_num_seqs and what the KV cache holds,
+    each with the context of a sample met in flight: prompt + E[L^2] / (2 E[L]) output tokens
+
+(L = output length; samples in flight are length-biased, and on average half written). Prompts are free in it, nothing
+pauses and no instance runs out of work: what it loses to those is the headroom that the simulation computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError, Problem
+from fleetsim.workload.lengths import mean_length, quantile_length
+
+_QUANTILES = 400
+
+
+def mean_output_tokens(scenario: Scenario) -> float:
+    """Mean generated tokens per sample, of the capped law. Rounded to a millionth of a token, far below its error."""
+    return round(mean_length(scenario.workload.output_tokens, at_least=1.0), 6)
+
+
+def mean_prompt_tokens(scenario: Scenario) -> float:
+    """Mean tokens of a prompt, of the capped law."""
+    return mean_length(scenario.workload.prompt_tokens, at_least=1.0)
+
+
+def trainer_step_s(scenario: Scenario) -> float:
+    """Compute seconds of one optimizer step on a mean batch: fixed, per token, and the phases before the update.
+
+    A trainer without compute time waits for samples only; then the step time that is aimed at takes its place.
+    Raises InputError when there is neither.
+    """
+    t = scenario.trainer
+    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario))
+    total = t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
+    if total > 0:
+        return total
+    if scenario.targets.step_s is not None:
+        return scenario.targets.step_s
+    raise InputError(
+        [
+            Problem(
+                "trainer.fixed_s",
+                t.fixed_s,
+                "a fleet is sized against the trainer's seconds per step, and there are none",
+                "give --trainer-step-s, or the step time to aim at: --set targets.step_s=20",
+            )
+        ]
+    )
+
+
+def samples_in_flight(scenario: Scenario) -> float:
+    """Samples that the plan keeps generating: what the admission law leaves beside the batch in training, and caps."""
+    batch, a = scenario.trainer.batch_samples, scenario.admission
+    by_law = {
+        "barrier": float(batch),
+        "batches_ahead": float(batch * a.batches_ahead),
+        "version_window": batch * max(1.0, a.max_staleness),
+        "fixed_pool": float(a.pool_samples or batch),
+        # Nothing holds an unbounded client back: the engines are as full as they can be.
+        "unbounded": math.inf,
+    }[a.law]
+    cap = scenario.fleet.max_in_flight_samples
+    return by_law if cap is None else min(by_law, cap)
+
+
+def context_in_flight(scenario: Scenario) -> float:
+    """Mean KV tokens of a sample met in flight: prompt + E[L^2] / (2 E[L]) + half of the tools' answers."""
+    w = scenario.workload
+    lengths = np.array([quantile_length(w.output_tokens, (i + 0.5) / _QUANTILES) for i in range(_QUANTILES)])
+    written = float(np.mean(lengths**2) / (2.0 * np.mean(lengths)))
+    answers = (w.turns.count - 1) * mean_length(w.turns.tool_tokens) / 2.0
+    return mean_prompt_tokens(scenario) + written + answers
+
+
+def nameplate_rate(scenario: Scenario) -> Callable[[int], float]:
+    """Output tokens per second of one instance as a function of the instance count. Raises InputError as engines do."""
+    from fleetsim.sim.engines import engine_of
+
+    step_time, limits = engine_of(scenario)
+    if step_time.kind == "constant":
+        rate = step_time.decode_tok_s(1, 0.0)
+        return lambda instances: rate
+    in_flight, context = samples_in_flight(scenario), context_in_flight(scenario)
+    most = min(limits.max_num_seqs, max(1, int(limits.kv_tokens // context)))
+    per_instance = scenario.fleet.max_in_flight_samples_per_instance
+    if per_instance is not None:
+        most = min(most, per_instance)
+
+    def rate_at(instances: int) -> float:
+        held = min(float(most), in_flight / instances)
+        if held >= 1.0:
+            # Between two whole concurrencies the rate is interpolated, so that supply never falls with the count.
+            low = math.floor(held)
+            below, above = step_time.decode_tok_s(low, context), step_time.decode_tok_s(low + 1, context)
+            return below + (held - low) * (above - below)
+        return held * step_time.decode_tok_s(1, context)
+
+    return rate_at

@@ -1,0 +1,100 @@
+"""How many finished samples may wait for the trainer: enough to smooth the rate, too few to go stale.
+
+The runbook's bound needs no simulation: a sample that waits behind `cap` others is trained cap / batch steps later, so
+
+    cap <= staleness budget * batch
+
+and never below one batch, which could not fill. Inside it the simulation looks for the smallest cap that costs next to
+no step time against no cap at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.plan.search import smallest
+from fleetsim.plan.trials import Measure, Tell, flat, with_instances
+
+EPSILON = 0.01
+# The cap is looked for in this many parts of a batch; a finer one would be precision that one run does not have.
+_PARTS_OF_BATCH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCap:
+    """The recommended cap. step_cost: relative step time it costs; bound_samples: the arithmetic's upper bound.
+
+    staleness_p99_steps: with this cap. within_budget: whether that is inside the staleness budget, if there is one.
+    """
+
+    samples: int
+    steps: float
+    step_cost: float
+    staleness_p99_steps: float
+    budget_steps: float | None
+    bound_samples: int | None
+    within_budget: bool
+
+
+def staleness_budget(scenario: Scenario) -> float | None:
+    """Steps of staleness that the recipe tolerates: the target if given, else what the admission law promises."""
+    a = scenario.admission
+    if scenario.targets.staleness_p99_steps is not None:
+        return scenario.targets.staleness_p99_steps
+    if a.age_action == "drop_on_dequeue" and a.max_age is not None:
+        return a.max_age
+    # A fractional window lets part of the samples reach the next whole step.
+    promised = {"barrier": 0.0, "batches_ahead": float(a.batches_ahead), "version_window": math.ceil(a.max_staleness)}
+    return promised.get(a.law)
+
+
+def queue_cap_of(scenario: Scenario, instances: int, measure: Measure, tell: Tell | None = None) -> QueueCap:
+    """The smallest buffer capacity at `instances` that costs at most EPSILON of step time, from single runs.
+
+    All runs share replication 0's draws. A cap with which the run gets stuck does not hold.
+    """
+    base = with_instances(scenario, instances)
+    batch, group = scenario.trainer.batch_samples, scenario.workload.group_size
+    budget = staleness_budget(scenario)
+    bound = None if budget is None else max(batch, math.floor(budget * batch))
+    if tell is not None:
+        tell("looking for the smallest queue")
+    runs: dict[int | None, dict[str, float]] = {}
+
+    def run(cap: int | None) -> dict[str, float]:
+        if cap not in runs:
+            changes = {"buffer.capacity_samples": cap, "buffer.on_full": "block"}
+            metrics = flat(measure(with_changes(base, changes), 0))
+            runs[cap] = {name: float(metrics[name]) for name in ("step_s", "staleness_steps.p99")}
+        return runs[cap]
+
+    part = max(group, batch // _PARTS_OF_BATCH // group * group)
+
+    def samples(parts: int) -> int:
+        return batch + (parts - 1) * part
+
+    def holds(parts: int) -> bool:
+        try:
+            return run(samples(parts))["step_s"] <= (1.0 + EPSILON) * run(None)["step_s"]
+        except StuckError:
+            return False
+
+    most = math.ceil(((bound or 2 * batch) - batch) / part) + 1
+    found = smallest(holds, 1, most)
+    cap = samples(most if found is None else found)
+    if bound is not None:
+        cap = min(cap, bound)
+    chosen = run(cap)
+    return QueueCap(
+        samples=cap,
+        steps=cap / batch,
+        step_cost=chosen["step_s"] / run(None)["step_s"] - 1.0,
+        staleness_p99_steps=chosen["staleness_steps.p99"],
+        budget_steps=budget,
+        bound_samples=bound,
+        within_budget=budget is None or chosen["staleness_steps.p99"] <= budget,
+    )

@@ -1,0 +1,145 @@
+"""Rate matching: the runbook's first-order arithmetic, which needs no simulation.
+
+Two pools must sustain the same token rate. The trainer consumes `batch tokens / step seconds`; an instance supplies
+its nameplate rate; the matched fleet covers consumption with supply derated by a headroom. Two signatures follow: too
+few instances leave the trainer idle, too many without a cap grow a backlog of stale samples.
+
+    >>> consumed = consume_tok_s(512 * 1536, 20.0)
+    >>> consumed, matched_instances(consumed, 4000.0, headroom=0.8)
+    (39321.6, 13)
+    >>> round(trainer_idle_fraction(consumed, 8, 4000.0), 4)
+    0.1862
+    >>> round(queue_growth_tok_s(consumed, 15, 4000.0), 1)
+    20678.4
+
+Source: runbook "Rollout fleet sizing and rebalancing", `rollout_sizing.py`. Assumes steady state, one rate for every
+instance, no pauses, no tail of long responses: what the simulation adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleetsim.errors import InputError, Problem
+
+BACKLOG_WINDOW_S = 600.0
+# Far above any fleet; beyond it the plan is refused rather than searched.
+MOST_INSTANCES = 1_000_000
+# 13 instances that cover the demand exactly must not become 14 through the last bit of a division.
+_LAST_BIT = 1e-12
+
+
+def consume_tok_s(batch_tokens: float, trainer_step_s: float) -> float:
+    """Output tokens per second that a trainer consumes which never waits."""
+    return batch_tokens / trainer_step_s
+
+
+def matched_instances(consumed_tok_s: float, instance_tok_s: float, headroom: float = 0.8) -> int:
+    """Fewest instances whose derated supply covers the consumption: ceil(consumed / (instance * headroom)).
+
+    headroom in (0, 1]; 0.8 is the runbook's starting default, "not a law".
+    """
+    return max(1, math.ceil(consumed_tok_s / (instance_tok_s * headroom) * (1.0 - _LAST_BIT)))
+
+
+def trainer_idle_fraction(consumed_tok_s: float, instances: int, instance_tok_s: float) -> float:
+    """Share of the cycle that the trainer waits: 1 - step / max(step, time to produce a batch).
+
+    The batch cancels out: it is 1 - supply / consumption, or 0 when the supply suffices.
+    """
+    return max(0.0, 1.0 - instances * instance_tok_s / consumed_tok_s)
+
+
+def queue_growth_tok_s(consumed_tok_s: float, instances: int, instance_tok_s: float) -> float:
+    """Tokens per second that pile up unconsumed when nothing caps the generation."""
+    return max(0.0, instances * instance_tok_s - consumed_tok_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """What the arithmetic says of one count: idle trainer below the match, growing backlog above it."""
+
+    instances: int
+    instance_tok_s: float
+    trainer_idle_fraction: float
+    queue_growth_tok_s: float
+    backlog_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateMatching:
+    """The matched fleet. `rows` are the counts around it; `instance_tok_s` is the rate at the matched count.
+
+    backlog_tokens of a row are what has piled up after BACKLOG_WINDOW_S seconds without a cap.
+    """
+
+    instances: int
+    consume_tok_s: float
+    instance_tok_s: float
+    headroom: float
+    batch_tokens: float
+    trainer_step_s: float
+    rows: tuple[RateRow, ...]
+
+
+def match_rates(
+    batch_tokens: float, trainer_step_s: float, instance_tok_s: Callable[[int], float], headroom: float
+) -> RateMatching:
+    """The matched fleet when an instance's rate depends on how many share the work: `instance_tok_s(instances)`.
+
+    Fleet supply must not fall with the count. Rows run from 60 % of the match to two above it. Raises InputError when
+    even MOST_INSTANCES do not cover the demand.
+    """
+    consumed = consume_tok_s(batch_tokens, trainer_step_s)
+    matched = _smallest_match(consumed, instance_tok_s, headroom)
+    fewest = max(1, math.ceil(0.6 * matched))
+    counts = sorted({*range(fewest, min(fewest + 3, matched)), *range(max(fewest, matched - 5), matched + 3)})
+    return RateMatching(
+        instances=matched,
+        consume_tok_s=consumed,
+        instance_tok_s=instance_tok_s(matched),
+        headroom=headroom,
+        batch_tokens=batch_tokens,
+        trainer_step_s=trainer_step_s,
+        rows=tuple(_row(n, consumed, instance_tok_s(n)) for n in counts),
+    )
+
+
+def _smallest_match(consumed: float, instance_tok_s: Callable[[int], float], headroom: float) -> int:
+    """Bisection on `matched_instances(rate at n) <= n`, after doubling until it holds."""
+
+    def covers(n: int) -> bool:
+        return matched_instances(consumed, instance_tok_s(n), headroom) <= n
+
+    high = 1
+    while not covers(high):
+        if high >= MOST_INSTANCES:
+            raise InputError(
+                [
+                    Problem(
+                        "trainer",
+                        f"{consumed:,.0f} tok/s",
+                        f"the trainer consumes more than {MOST_INSTANCES:,} instances supply",
+                        "check the batch, the lengths and the trainer's seconds per step",
+                    )
+                ]
+            )
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if covers(middle) else (middle, high)
+    return high
+
+
+def _row(instances: int, consumed: float, rate: float) -> RateRow:
+    growth = queue_growth_tok_s(consumed, instances, rate)
+    return RateRow(
+        instances=instances,
+        instance_tok_s=rate,
+        trainer_idle_fraction=trainer_idle_fraction(consumed, instances, rate),
+        queue_growth_tok_s=growth,
+        backlog_tokens=growth * BACKLOG_WINDOW_S,
+    )

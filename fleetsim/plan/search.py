@@ -1,0 +1,41 @@
+"""The smallest count that holds: gallop from a good guess, then bisect, asking as rarely as possible."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+
+def smallest(
+    holds: Callable[[int], bool],
+    start: int,
+    most: int,
+    *,
+    stride: int = 1,
+    hopeless: Callable[[int, int], bool] | None = None,
+) -> int | None:
+    """The smallest n in 1..most with `holds(n)`, which must be false below some count and true from there on.
+
+    Gallops from `start` by `stride`, doubling, up or down until the answer is bracketed. `hopeless(low, high)` may end
+    the climb after both counts failed: then, as when `most` fails, the answer is None. `holds` should remember its
+    answers: a count may be asked for twice.
+    """
+    start = min(max(1, start), most)
+    if holds(start):
+        low, high = start, start
+        while low > 1 and holds(low):
+            high, low, stride = low, max(1, low - stride), stride * 2
+        if low == 1 and holds(1):
+            return 1
+    else:
+        low, high = start, start
+        while True:
+            if high == most:
+                return None
+            low, high, stride = high, min(most, high + stride), stride * 2
+            if holds(high):
+                break
+            if hopeless is not None and hopeless(low, high):
+                return None
+    # low fails, high holds.
+    return low + 1 + bisect_left(range(low + 1, high), True, key=holds)

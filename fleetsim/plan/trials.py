@@ -1,0 +1,98 @@
+"""Simulated fleets, remembered: every (instance count, replication) is run at most once.
+
+All counts see the same draws (common random numbers: seed + replication, one stream per cause), so the difference
+between two counts is the difference of the fleets, not of their luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.analysis.replicate import Estimate, estimate_of
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+
+# One run of a scenario: its metrics. The planner sees the simulator through this alone.
+Measure = Callable[[Scenario, int], Mapping[str, Any]]
+Tell = Callable[[str], None]
+
+
+def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+    """The metrics of one simulated run."""
+    from fleetsim.analysis.metrics import metrics_of
+    from fleetsim.sim.run import simulate
+
+    return metrics_of(simulate(scenario, replication=replication))
+
+
+def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested metrics with dotted names: {"waste": {"stale": x}} -> {"waste.stale": x}."""
+    result: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{prefix}{name}.")
+        else:
+            result[f"{prefix}{name}"] = value
+    return result
+
+
+def with_instances(scenario: Scenario, instances: int) -> Scenario:
+    """The scenario with another fleet size; speed factors of instances that are no more are dropped."""
+    changes: dict[str, Any] = {"fleet.instances": instances}
+    if len(scenario.fleet.speed_factors) > instances:
+        changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
+    return with_changes(scenario, changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a number of replications of one fleet came to. `estimates` by dotted metric name; `binding` the majority."""
+
+    instances: int
+    replications: int
+    estimates: Mapping[str, Estimate]
+    binding: str
+
+    def mean(self, metric: str) -> float:
+        """The mean of one metric over the replications."""
+        return self.estimates[metric].mean
+
+
+class Trials:
+    """Runs of one scenario at any instance count."""
+
+    def __init__(self, scenario: Scenario, measure: Measure = simulated, tell: Tell | None = None) -> None:
+        self.scenario, self._measure, self._tell = scenario, measure, tell
+        self._runs: dict[tuple[int, int], dict[str, Any]] = {}
+
+    @property
+    def runs(self) -> int:
+        """Simulations so far."""
+        return len(self._runs)
+
+    def at(self, instances: int, replications: int) -> Trial:
+        """The fleet of `instances` over the first `replications` replications; new ones are simulated."""
+        scenario: Scenario | None = None
+        for replication in range(replications):
+            if (instances, replication) in self._runs:
+                continue
+            if self._tell is not None:
+                self._tell(f"simulating {instances:,} instances, replication {replication + 1}")
+            scenario = scenario or with_instances(self.scenario, instances)
+            self._runs[instances, replication] = flat(self._measure(scenario, replication))
+        return trial_of(instances, [self._runs[instances, r] for r in range(replications)])
+
+
+def trial_of(instances: int, runs: list[dict[str, Any]]) -> Trial:
+    """The estimates of some runs of the same fleet, flat metrics each."""
+    bindings = [str(run["binding"]) for run in runs]
+    numbers = [name for name, value in runs[0].items() if name != "binding"]
+    return Trial(
+        instances=instances,
+        replications=len(runs),
+        estimates={name: estimate_of([float(run[name]) for run in runs]) for name in numbers},
+        # Ties go to the binding that the earliest replication named.
+        binding=max(bindings, key=bindings.count),
+    )

@@ -1,0 +1,108 @@
+"""The endless row of prompt groups that a run draws from: the same row whatever the fleet and whoever asks when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.workload import WorkloadConfig
+from fleetsim.workload.lengths import sample_latencies, sample_lengths
+from fleetsim.workload.streams import substream
+
+# Growth over thousands of steps leaves the floating-point range; the cap on tokens has bound long before.
+_MAX_FACTOR = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`n` consecutive groups of G samples; the samples of a group are next to each other, in the order of groups.
+
+    first: index of the first group. prompt_tokens: int32 (n,). output_tokens: int32 (n*G,), all turns of the sample
+    together. zero_variance: bool (n,), the filter will drop the group. reward_latency_s: float64 (n*G,).
+    tool_latency_s: float64 (n*G, turns-1). tool_tokens: int32 (n*G, turns-1).
+    """
+
+    first: int
+    prompt_tokens: NDArray[np.int32]
+    output_tokens: NDArray[np.int32]
+    zero_variance: NDArray[np.bool_]
+    reward_latency_s: NDArray[np.float64]
+    tool_latency_s: NDArray[np.float64]
+    tool_tokens: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+
+class GroupSource:
+    """Draws groups 0, 1, 2, ... in chunks of any size; group k is the same for every chunking.
+
+    workload: the scenario's section. seeds: of this replication (`streams.seed_sequence(seed, replication,
+    "workload")`). groups_per_step: after so many groups the length drift advances by one step.
+
+    Each cause (prompts, lengths, siblings' common factor, filter, rewards, tools) has a stream of its own and takes a
+    fixed number of draws per group.
+    """
+
+    def __init__(
+        self, workload: WorkloadConfig, seeds: np.random.SeedSequence, groups_per_step: int | None = None
+    ) -> None:
+        if workload.length_drift_per_step and not groups_per_step:
+            raise ValueError("length_drift_per_step needs groups_per_step")
+        self.workload = workload
+        self.groups_per_step = groups_per_step or 1
+        self.taken = 0
+        self._prompts = substream(seeds, "prompts")
+        self._lengths = substream(seeds, "lengths")
+        self._common = substream(seeds, "common")
+        self._filter = substream(seeds, "filter")
+        self._reward = substream(seeds, "reward")
+        self._tool_latency = substream(seeds, "tool_latency")
+        self._tool_tokens = substream(seeds, "tool_tokens")
+
+    def group_factor(self, k: NDArray[np.int64] | int) -> NDArray[np.float64]:
+        """What the output lengths of group k are multiplied by, before the cap: (1 + drift)^(k // groups_per_step)."""
+        steps = np.asarray(k, dtype=np.int64) // self.groups_per_step
+        with np.errstate(over="ignore"):
+            factor = np.power(1.0 + self.workload.length_drift_per_step, steps.astype(np.float64))
+        return np.minimum(factor, _MAX_FACTOR)
+
+    def take(self, n_groups: int) -> Groups:
+        """The next `n_groups` groups. Raises InputError for an empirical file that cannot be read."""
+        w, first, siblings = self.workload, self.taken, self.workload.group_size
+        samples, calls = n_groups * siblings, w.turns.count - 1
+        prompt_tokens = sample_lengths(
+            w.prompt_tokens, self._prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)
+        )
+        common = None
+        if w.group_correlation > 0.0:
+            common = np.repeat(self._common.standard_normal(n_groups), siblings)
+        scale: float | NDArray[np.float64] = 1.0
+        if w.length_drift_per_step:
+            scale = np.repeat(self.group_factor(np.arange(first, first + n_groups, dtype=np.int64)), siblings)
+        output_tokens = sample_lengths(
+            w.output_tokens,
+            self._lengths,
+            samples,
+            common=common,
+            rho=w.group_correlation,
+            scale=scale,
+            at_least=w.turns.count,  # every turn generates something
+        )
+        groups = Groups(
+            first=first,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            zero_variance=self._filter.random(n_groups) < w.filter.zero_variance_share,
+            reward_latency_s=sample_latencies(w.reward.latency_s, self._reward, samples),
+            tool_latency_s=sample_latencies(w.turns.tool_latency_s, self._tool_latency, samples * calls).reshape(
+                samples, calls
+            ),
+            tool_tokens=sample_lengths(w.turns.tool_tokens, self._tool_tokens, samples * calls, at_least=0).reshape(
+                samples, calls
+            ),
+        )
+        self.taken = first + n_groups
+        return groups

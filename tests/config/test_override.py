@@ -1,0 +1,106 @@
+"""--set and FLEETSIM_ variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetsim.config import env_overrides, scenario_from_mapping
+from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
+from fleetsim.errors import InputError
+
+
+def with_set(*overrides: str, raw: dict[str, Any] | None = None) -> Any:
+    return scenario_from_mapping(raw or {}, overrides=overrides)
+
+
+def test_values_are_yaml() -> None:
+    s = with_set(
+        "fleet.instances=12", "fleet.speed_factors=[1, 1.2]", "engine.prefix_caching=false", "name=a=b",
+        "workload.prompt_tokens={mean: 300, cv: 0.5}", "buffer.capacity_samples=null", "sync.pause_s = 2",
+        "run.events=[{step: 3, instances: 9}]",
+    )  # fmt: skip
+    assert s.fleet.instances == 12
+    assert s.fleet.speed_factors == (1.0, 1.2)
+    assert s.engine.prefix_caching is False
+    assert s.name == "a=b"
+    assert s.workload.prompt_tokens == Lognormal(mean=300.0, cv=0.5)
+    assert s.sync.pause_s == 2.0
+    assert s.run.events[0].instances == 9
+
+
+def test_the_mapping_given_is_not_changed() -> None:
+    raw: dict[str, Any] = {"fleet": {"instances": 3}, "workload": {"turns": {"count": 2}}}
+    assert with_set("fleet.instances=4", "workload.turns.count=3", raw=raw).workload.turns.count == 3
+    assert raw == {"fleet": {"instances": 3}, "workload": {"turns": {"count": 2}}}
+
+
+def test_one_parameter_of_the_default_law_keeps_the_others() -> None:
+    assert with_set("workload.output_tokens.mean=2000").workload.output_tokens == Lognormal(
+        mean=2000.0, cv=1.0, max=8192.0
+    )
+    assert with_set("workload.output_tokens.kind=gamma").workload.output_tokens == Gamma(
+        mean=1536.0, cv=1.0, max=8192.0
+    )
+    assert with_set("workload.output_tokens.median=800", "workload.output_tokens.p99=6000").workload.output_tokens == (
+        Lognormal(median=800.0, p99=6000.0, max=8192.0)
+    )
+    written = {"workload": {"prompt_tokens": 100}}
+    assert with_set("workload.prompt_tokens.value=200", raw=written).workload.prompt_tokens == ConstantTokens(value=200)
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("fleet.instance=3", 'did you mean "instances"'),
+        ("flete.instances=3", 'did you mean "fleet"'),
+        ("instances=3", "fleet.instances"),
+        ("fleet.instances", "key.path=value"),
+        ("=3", "key.path=value"),
+        ("fleet.instances=[", "valid YAML"),
+        ("fleet.instances=&a 1", "anchors"),
+        ("run.events.0.step=1", "set as a whole"),
+        ("fleet.instances.x=1", "unknown key"),
+        ("fleet.instances=", "whole number"),
+        ("fleet.instances='12'", "without quotes"),
+        ("workload.output_tokens.mean=-1", "workload.output_tokens.mean"),
+    ],
+)
+def test_wrong_overrides(override: str, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        with_set(override)
+    assert text in str(caught.value)
+
+
+def test_a_scalar_above_the_path_is_reported() -> None:
+    with pytest.raises(InputError, match="is no mapping"):
+        with_set("fleet.instances=3", raw={"fleet": 7})
+
+
+def test_environment() -> None:
+    found = env_overrides(
+        {
+            "FLEETSIM_FLEET__INSTANCES": "12",
+            "fleetsim_workload__output_tokens__mean": "900",
+            "FLEETSIM_CACHE_DIR": "/var/cache",
+            "HOME__X": "1",
+        }
+    )
+    assert found == ("fleet.instances=12", "workload.output_tokens.mean=900")
+    assert with_set(*found, "fleet.instances=13").fleet.instances == 13  # a flag wins over the environment
+    with pytest.raises(InputError, match=r"FLEETSIM_FLEET__INSTANCE: .*did you mean"):
+        env_overrides({"FLEETSIM_FLEET__INSTANCE": "12"})
+
+
+@given(st.text(max_size=40) | st.builds("{}={}".format, st.sampled_from(
+    ["fleet.instances", "workload.output_tokens.mean", "workload.turns", "run.events", "published.step_s", "name"]
+), st.text(max_size=20)))  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_any_override_gives_a_scenario_or_an_input_error(override: str) -> None:
+    try:
+        with_set(override)
+    except InputError as error:
+        assert error.problems

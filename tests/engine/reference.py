@@ -1,0 +1,277 @@
+"""The engine, iteration by iteration: slow, obvious, and what the kernel must equal.
+
+One iteration as vLLM's V1 scheduler does it. Nothing is shared with the kernel but the step-time formula; lists and
+dictionaries only, no cleverness, no jumps.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+
+from fleetsim.engine import EngineLimits, StepTime
+
+TOLERANCE = 1e-12  # the same rounding allowance as the kernel's
+
+
+@dataclass
+class Request:
+    id: int
+    prompt: int
+    output: int
+    arrival: float
+    group: int | None
+    generated: int = 0
+    computed: int = 0
+    own: int = 0  # blocks that only this request holds
+    shares: bool = False  # reads its group's prompt blocks
+    start: float | None = None
+    first: float | None = None
+    finish: float | None = None
+    preemptions: int = 0
+
+    @property
+    def context(self) -> int:
+        return self.prompt + self.generated
+
+
+@dataclass
+class Prefix:
+    blocks: int
+    readers: int = 0
+    taken_when_freed: int = 0
+    free_when_freed: int = 0
+
+
+@dataclass
+class Engine:
+    step_time: StepTime
+    limits: EngineLimits
+    caching: bool
+    slow: float = 1.0
+    now: float = 0.0
+    running: list[Request] = field(default_factory=list)
+    waiting: list[Request] = field(default_factory=list)
+    prefixes: dict[int, Prefix] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    free: int = 0
+    taken: int = 0
+    busy: float = 0.0
+    held_from: float = math.inf
+    held_until: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self.free = self.limits.kv_blocks
+        self.f = self.step_time.table(self.limits.max_num_batched_tokens)
+
+    def blocks(self, tokens: int) -> int:
+        return -(-tokens // self.limits.block_size)
+
+    def take(self, n: int) -> None:
+        self.free -= n
+        self.taken += n
+        assert self.free >= 0, "KV blocks within capacity"
+
+    def shareable(self, r: Request) -> int:
+        if not self.caching or r.group is None or self.sizes[r.group] < 2:
+            return 0
+        return (r.prompt - 1) // self.limits.block_size
+
+    def cached(self, r: Request) -> tuple[int, bool]:
+        """Blocks found, and whether somebody reads them now."""
+        n, prefix = self.shareable(r), self.prefixes.get(r.group) if r.group is not None else None
+        if n == 0 or prefix is None:
+            return 0, False
+        if prefix.readers > 0:
+            return n, True
+        gone = self.taken - prefix.taken_when_freed > prefix.free_when_freed
+        return (0, False) if gone else (n, False)
+
+    def release(self, r: Request) -> None:
+        self.free += r.own
+        r.own = 0
+        if r.shares:
+            prefix = self.prefixes[r.group]
+            prefix.readers -= 1
+            if prefix.readers == 0:
+                prefix.taken_when_freed, prefix.free_when_freed = self.taken, self.free
+                self.free += prefix.blocks
+        r.shares = False
+        r.computed = 0
+
+    def publish(self, r: Request) -> None:
+        """All prompt blocks are allocated: siblings may read them."""
+        n = self.shareable(r)
+        if n and not r.shares:
+            prefix = self.prefixes.get(r.group)
+            if prefix is None or self.cached(r)[0] == 0:
+                self.prefixes[r.group] = Prefix(n, readers=1)
+                r.own -= n
+                r.shares = True
+
+    def grow(self, r: Request, tokens: int) -> None:
+        need = self.blocks(r.computed + tokens) - self.blocks(r.computed)
+        self.take(need)
+        r.own += need
+
+    def iterate(self) -> list[Request]:
+        """One iteration; returns the requests that finished in it."""
+        budget = self.limits.max_num_batched_tokens
+        scheduled: list[tuple[Request, int]] = []
+        preempted = False
+        position = 0
+        while position < len(self.running) and budget > 0:
+            r = self.running[position]
+            tokens = min(r.context - r.computed, budget)
+            while self.blocks(r.computed + tokens) - self.blocks(r.computed) > self.free:
+                victim = self.running.pop()
+                self.release(victim)
+                victim.preemptions += 1
+                self.waiting.insert(0, victim)
+                preempted = True
+                if victim is r:
+                    break
+            else:
+                self.grow(r, tokens)
+                scheduled.append((r, tokens))
+                budget -= tokens
+                if r.generated == 0 or tokens > 1:
+                    if r.computed + tokens == r.context:
+                        self.publish(r)
+                position += 1
+                continue
+            break
+        if not preempted:
+            while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+                r = self.waiting[0]
+                found, read = self.cached(r)
+                if self.blocks(r.context) - (found if read else 0) > self.free:
+                    break
+                self.waiting.pop(0)
+                self.running.append(r)
+                if r.start is None:
+                    r.start = self.now
+                r.computed = found * self.limits.block_size
+                if found:
+                    if not read:
+                        self.take(found)
+                    self.prefixes[r.group].readers += 1
+                    r.shares = True
+                tokens = min(r.context - r.computed, budget)
+                self.grow(r, tokens)
+                scheduled.append((r, tokens))
+                budget -= tokens
+                if r.computed + tokens == r.context:
+                    self.publish(r)
+        decodes = [r for r, tokens in scheduled if r.generated > 0 and r.context - r.computed == 1]
+        prefills = [(r, tokens) for r, tokens in scheduled if r not in decodes]
+        p = sum(tokens for _, tokens in prefills)
+        pairs = sum(tokens * r.computed + tokens * (tokens + 1) / 2 for r, tokens in prefills)
+        s = self.step_time
+        dt = self.slow * (
+            self.f[len(decodes) + p]
+            + s.per_seq_s * len(decodes)
+            + s.per_prefill_token_s * p
+            + s.per_kv_token_s * sum(r.computed for r in decodes)
+            + s.per_attn_pair_s * pairs
+        )
+        self.now += dt
+        self.busy += dt
+        finished = []
+        for r, tokens in scheduled:
+            r.computed += tokens
+            if r.computed == r.context:
+                r.generated += 1
+                if r.first is None:
+                    r.first = self.now
+                if r.generated == r.output:
+                    r.finish = self.now
+                    finished.append(r)
+        # requests that end together give their blocks back decodes first, by number
+        finished = sorted((r for r in finished if r in decodes), key=lambda r: r.id) + [
+            r for r in finished if r not in decodes
+        ]
+        for r in finished:
+            self.running.remove(r)
+            self.release(r)
+        return finished
+
+
+def run_reference(
+    step_time: StepTime,
+    limits: EngineLimits,
+    prompt: list[int],
+    output: list[int],
+    *,
+    arrival: list[float] | None = None,
+    group: list[int] | None = None,
+    caching: bool = False,
+    instances: int = 1,
+    routing: str = "round_robin",
+    slow: list[float] | None = None,
+    pauses: list[tuple[float, float]] = (),
+) -> tuple[list[Request], list[int], list[Engine]]:
+    """All requests through all engines. pauses: (from, until) for the whole fleet, in order, not overlapping."""
+    n = len(prompt)
+    requests = [
+        Request(i, prompt[i], output[i], arrival[i] if arrival else 0.0, group[i] if group else None) for i in range(n)
+    ]
+    sizes: dict[int, int] = {}
+    for r in requests:
+        if r.group is not None:
+            sizes[r.group] = sizes.get(r.group, 0) + 1
+    engines = [
+        Engine(step_time, limits, caching, slow=slow[i] if slow else 1.0, sizes=sizes) for i in range(instances)
+    ]
+    where = [-1] * n
+    load = [0] * instances
+    pending = sorted(requests, key=lambda r: r.arrival)
+    turn = 0
+    ready = [0.0] * instances  # when each engine can run its next iteration
+    finishing: list[tuple[float, int]] = []  # (time, engine) of finishes, for the least-loaded router
+
+    def allow(t: float) -> float:
+        return t + TOLERANCE * (1 + abs(t))
+
+    while True:
+        able = [i for i in range(instances) if engines[i].running or engines[i].waiting]
+        t_engine = min((ready[i] for i in able), default=math.inf)
+        t_arrival = pending[0].arrival if pending else math.inf
+        t = min(t_engine, t_arrival)
+        if t == math.inf:
+            return requests, where, engines
+        # finishes up to now free their routers' slots before arrivals are routed
+        while finishing and finishing[0][0] <= allow(t):
+            load[heapq.heappop(finishing)[1]] -= 1
+        while pending and pending[0].arrival <= allow(t):
+            r = pending.pop(0)
+            if routing == "round_robin":
+                i, turn = turn, (turn + 1) % instances
+            else:
+                i = min(range(instances), key=lambda j: (load[j], j))
+                if routing == "prefix_affinity" and r.group is not None:
+                    for sibling in requests:
+                        j = where[sibling.id]
+                        if sibling.group == r.group and j >= 0 and load[j] <= min(load):
+                            i = j
+                            break
+            where[r.id] = i
+            load[i] += 1
+            if not engines[i].running and not engines[i].waiting:
+                ready[i] = max(ready[i], r.arrival)
+            engines[i].waiting.append(r)
+        for i in range(instances):
+            engine = engines[i]
+            if (engine.running or engine.waiting) and ready[i] <= allow(t):
+                begin = ready[i]
+                for start, until in pauses:
+                    if allow(begin) >= start and begin < until:
+                        begin = until
+                if begin > ready[i]:
+                    ready[i] = begin
+                    continue
+                engine.now = ready[i]
+                for _ in engine.iterate():
+                    heapq.heappush(finishing, (engine.now, i))
+                ready[i] = engine.now

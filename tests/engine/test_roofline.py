@@ -1,0 +1,269 @@
+"""Roofline: physics that must hold whatever the factors are, KV capacity, and the errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetsim.engine
+from fleetsim.engine import EngineLimits, StepTime, roofline
+from fleetsim.engine.factors import RooflineFactors, read_factors, shipped_factors
+from fleetsim.engine.gpus import GPUS, GpuSpec, gpu_spec
+from fleetsim.engine.kv_memory import activation_peak_bytes
+from fleetsim.engine.roofline_step import allreduce_seconds
+from fleetsim.engine.shapes import MODELS, model_shape
+from fleetsim.errors import InputError
+
+IDEAL = RooflineFactors(1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+GIB = 2**30
+
+
+def fits() -> list[tuple[str, str, int]]:
+    """Every built-in GPU, model and tp that fit together."""
+    found = []
+    for gpu, model, tp in itertools.product(GPUS, MODELS, (1, 2, 4, 8)):
+        try:
+            roofline(gpu, model, tp)
+        except InputError:
+            continue
+        found.append((gpu, model, tp))
+    return found
+
+
+def iteration_s(gpu: str, model: str, tp: int, decodes: int, context: int, prefill: int = 0, **more: Any) -> float:
+    step_time, _ = roofline(gpu, model, tp, max_num_batched_tokens=16384, max_num_seqs=256, **more)
+    return step_time.seconds(decodes, prefill, decodes * context, prefill * prefill / 2)
+
+
+def test_ideal_decode_of_one_sequence_reads_the_weights_once() -> None:
+    shape, gpu = MODELS["meta-llama/Llama-3.1-8B"], GPUS["H100-SXM"]
+    step_time, _ = roofline("H100", shape, factors=IDEAL)
+    read = 2 * (shape.params - shape.embedding_params)  # the input embedding is a look-up of one row
+    assert step_time.seconds(1) == pytest.approx(read / gpu.memory_bytes_s, rel=0.005)
+
+
+def test_ideal_prefill_is_two_flop_per_weight_and_token() -> None:
+    shape, gpu = MODELS["meta-llama/Llama-3.1-8B"], GPUS["H100-SXM"]
+    step_time, _ = roofline("H100", shape, factors=IDEAL, max_num_batched_tokens=16384)
+    assert step_time.seconds(0, 16384) == pytest.approx(2 * shape.trunk_params * 16384 / gpu.bf16_flop_s, rel=0.005)
+    pairs = 1e9
+    attention_s = step_time.seconds(0, 1, attn_pairs=pairs) - step_time.seconds(0, 1)
+    assert attention_s == pytest.approx(pairs * 4 * 32 * 128 * 32 / gpu.bf16_flop_s)
+
+
+def test_ideal_cache_reading_is_its_bytes_over_bandwidth() -> None:
+    step_time, _ = roofline("H100", "Llama-3.1-8B", tp=2, factors=IDEAL)
+    assert step_time.per_kv_token_s == pytest.approx(65_536 / 3.35e12)
+
+
+def test_a_mixture_reads_more_experts_with_more_tokens() -> None:
+    shape = MODELS["Qwen/Qwen3-30B-A3B"]
+    step_time, _ = roofline("H200", shape, factors=IDEAL)
+    f = step_time.table(256)
+    one_token = 2 * (shape.active_trunk_params + shape.embedding_params) / 4.8e12
+    assert f[1] == pytest.approx(one_token, rel=0.01)
+    assert f[256] == pytest.approx(2 * (shape.params - shape.embedding_params) / 4.8e12, rel=0.01)
+    assert np.all(np.diff(f[1:65], 2) <= 1e-12)  # concave while it is bound by reading
+
+
+@pytest.mark.parametrize(
+    ("slower", "faster"),
+    [("A100-SXM-80GB", "H100-SXM"), ("H100-PCIe", "H100-SXM"), ("H100-SXM", "H200-SXM"), ("H200-SXM", "B200-SXM"),
+     ("H20-SXM", "H200-SXM"), ("A100-SXM-40GB", "A100-SXM-80GB"), ("H100-SXM", "MI300X")],
+)  # fmt: skip
+@pytest.mark.parametrize("decodes", [1, 32, 256])
+@pytest.mark.parametrize("prefill", [0, 512, 8192])
+def test_a_faster_gpu_is_never_slower(slower: str, faster: str, decodes: int, prefill: int) -> None:
+    for model in ("Qwen/Qwen2.5-7B", "Qwen/Qwen3-4B"):
+        times = [iteration_s(gpu, model, 1, decodes, 1000, prefill, kv_blocks=10_000) for gpu in (slower, faster)]
+        assert times[1] <= times[0] * 1.0001
+
+
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-70B", "Qwen/Qwen2.5-32B", "codellama/CodeLlama-34b-hf"])
+@pytest.mark.parametrize(("decodes", "prefill"), [(1, 0), (64, 0), (256, 0), (64, 2048), (0, 8192)])
+def test_more_gpus_are_never_slower_for_a_big_model(model: str, decodes: int, prefill: int) -> None:
+    times = [iteration_s("H100", model, tp, decodes, 2000, prefill, kv_blocks=50_000) for tp in (1, 2, 4, 8)]
+    assert times == sorted(times, reverse=True)
+    assert times[3] > times[0] / 8  # and never better than linear
+
+
+def test_more_gpus_do_not_help_a_small_model_much() -> None:
+    one, eight = (iteration_s("H100", "meta-llama/Llama-3.1-8B", tp, 1, 100) for tp in (1, 8))
+    assert one / eight < 4  # latency of 64 all-reduces and launches stays
+
+
+def test_every_combination_that_fits_is_monotone() -> None:
+    combinations = fits()
+    assert len(combinations) > 500
+    for gpu, model, tp in combinations:
+        step_time, limits = roofline(gpu, model, tp)
+        assert step_time.kind == "roofline"
+        assert np.all(np.diff(step_time.table(limits.max_num_batched_tokens)) >= 0)
+        assert step_time.seconds(1) < step_time.seconds(1, kv_tokens=1000) < step_time.seconds(2, kv_tokens=2000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shares=st.tuples(*[st.floats(0.05, 1.0)] * 4),
+    seconds=st.tuples(*[st.floats(0, 1e-3)] * 4),
+    name=st.sampled_from(["memory_efficiency", "grouped_cache_efficiency", "compute_efficiency", "link_efficiency"]),
+    decodes=st.integers(1, 256),
+    prefill=st.integers(0, 8192),
+)
+def test_a_better_efficiency_never_slows(
+    shares: tuple[float, ...], seconds: tuple[float, ...], name: str, decodes: int, prefill: int
+) -> None:
+    worse = RooflineFactors(*shares, *seconds)
+    better = RooflineFactors(**{f: max(getattr(worse, f), 1.0 if f == name else 0.0) for f in worse.__slots__})
+    times = [iteration_s("H100", "Qwen/Qwen2.5-32B", 2, decodes, 500, prefill, factors=f) for f in (worse, better)]
+    assert times[1] <= times[0] * (1 + 1e-9)
+
+
+def test_allreduce_matches_the_published_small_message_latencies() -> None:
+    # best kernel, 512 bytes, H100: sgl-project/sglang pull request 2904
+    factors = RooflineFactors(1, 1, 1, 0.14, 0, 0, 0, 3.7e-6)
+    measured = {2: 3.7e-6, 4: 4.8e-6, 8: 5.9e-6}
+    for tp, seconds in measured.items():
+        assert allreduce_seconds(GPUS["H100-SXM"], tp, 512, factors) == pytest.approx(seconds, rel=0.02)
+    assert allreduce_seconds(GPUS["H100-SXM"], 2, 2**20, factors) == pytest.approx(19.9e-6, rel=0.05)
+    assert allreduce_seconds(GPUS["H100-SXM"], 1, 2**20, factors) == 0
+    # 1 GiB goes at NCCL's rate, not at the one-shot kernel's
+    assert allreduce_seconds(GPUS["H100-SXM"], 2, GIB, factors) == pytest.approx(GIB / (0.75 * 450e9), rel=0.02)
+
+
+def test_limits_default_as_vllm_does_by_device() -> None:
+    def limits(gpu: str, **more: Any) -> EngineLimits:
+        return roofline(gpu, "Qwen/Qwen2.5-1.5B", **more)[1]
+
+    assert (limits("H100").max_num_seqs, limits("H100").max_num_batched_tokens) == (1024, 16384)
+    assert (limits("A100").max_num_seqs, limits("A100").max_num_batched_tokens) == (256, 8192)
+    assert (limits("L40S").max_num_seqs, limits("L40S").max_num_batched_tokens) == (256, 8192)
+    given_ = limits("H100", max_num_seqs=64, max_num_batched_tokens=512, kv_blocks=99, block_size=32)
+    assert given_ == EngineLimits(64, 512, 99, 32)
+    assert limits("H100", max_num_batched_tokens=512).max_num_seqs == 512
+
+
+# What vLLM's profile run logged ("PyTorch activation peak memory takes", "reserved for KV Cache"), GiB.
+@pytest.mark.parametrize(
+    ("model", "visible", "utilization", "tokens", "weights", "peak", "kv"),
+    [
+        ("Qwen/Qwen2.5-Math-1.5B", 44.39, 0.85, 4096, 2.88, 1.40, 33.37),  # vLLM 0.7.2, NVIDIA L40
+        ("meta-llama/Llama-3.1-8B", 79.14, 0.90, 2048, 14.99, 1.19, 54.93),  # vLLM 0.6, 80 GB GPU
+    ],
+)
+def test_kv_memory_against_logged_profile_runs(
+    model: str, visible: float, utilization: float, tokens: int, weights: float, peak: float, kv: float
+) -> None:
+    shape = model_shape(model)
+    gpu = GpuSpec("logged", visible * GIB, 1e12, 1e14, None, 1e11, "log")
+    assert shape.weight_bytes() / GIB == pytest.approx(weights, abs=0.05)  # the log counts rotary tables too
+    assert activation_peak_bytes(shape, 1, 256, tokens) / GIB == pytest.approx(peak, abs=0.2)
+    _, limits = roofline(
+        gpu, shape, gpu_memory_utilization=utilization, max_num_seqs=256, max_num_batched_tokens=tokens
+    )
+    assert limits.kv_tokens * shape.kv_bytes_per_token() / GIB == pytest.approx(kv, rel=0.01)
+
+
+def test_kv_blocks_against_a_recorded_engine() -> None:
+    # vLLM 0.19.0, Llama-3.1-8B on an RTX 4090, a card that it nearly fills: casys-kaist/LLMServingSim, commit 5daddb2,
+    # bench/examples/RTX4090/Llama-3.1-8B/vllm/meta.json (device_total_memory_bytes, num_gpu_blocks)
+    gpu = GpuSpec("RTX 4090", 25_250_627_584, 1.008e12, 165.2e12, None, 32e9, "meta.json")
+    _, limits = roofline(
+        gpu, "meta-llama/Llama-3.1-8B", gpu_memory_utilization=0.9, max_num_seqs=256, max_num_batched_tokens=2048
+    )
+    assert limits.kv_blocks == pytest.approx(2588, rel=0.05)
+
+
+def test_kv_capacity_follows_memory() -> None:
+    tokens = [roofline("H100", "Qwen/Qwen2.5-7B", gpu_memory_utilization=u)[1].kv_tokens for u in (0.5, 0.7, 0.92)]
+    per_share = 79.11 * GIB / 57_344
+    assert np.diff(tokens) == pytest.approx(np.diff([0.5, 0.7, 0.92]) * per_share, rel=0.001)
+
+
+def test_a_model_that_does_not_fit_says_what_would_help() -> None:
+    with pytest.raises(InputError, match=r"131\.4 GiB weights.*leave no KV cache.*raise tp, use dtype fp8"):
+        roofline("H100", "meta-llama/Llama-3.1-70B")
+    assert roofline("H100", "meta-llama/Llama-3.1-70B", tp=4)[1].kv_tokens > 400_000
+    assert roofline("H200", "meta-llama/Llama-3.1-70B", dtype="fp8")[1].kv_tokens > 100_000
+
+
+def test_fp8_halves_the_weights_and_speeds_up_both_ends() -> None:
+    half, full = (iteration_s("H100", "Qwen/Qwen2.5-32B", 2, 1, 0, dtype=d) for d in ("fp8", "bfloat16"))
+    assert half < 0.65 * full
+    half, full = (iteration_s("H100", "Qwen/Qwen2.5-32B", 2, 0, 0, 16384, dtype=d) for d in ("fp8", "bfloat16"))
+    assert half < 0.75 * full
+
+
+def test_names_and_aliases() -> None:
+    assert gpu_spec("h100") is gpu_spec("NVIDIA H100-SXM") is GPUS["H100-SXM"]
+    assert gpu_spec("a100") is GPUS["A100-SXM-80GB"]
+    assert gpu_spec("mi300x").fp8_flop_s is not None
+    with pytest.raises(InputError, match=r"did you mean H200-SXM\?"):
+        gpu_spec("h200x")
+    for wrong in ("TPU", "", None):
+        with pytest.raises(InputError, match="known: A100"):
+            gpu_spec(wrong)  # type: ignore[arg-type]
+
+
+def test_data_sheets_are_dense_peaks_with_a_source() -> None:
+    for gpu in GPUS.values():
+        assert gpu.source
+        assert gpu.fp8_flop_s is None or gpu.fp8_flop_s == pytest.approx(2 * gpu.bf16_flop_s, rel=0.02)
+        assert 10 < gpu.bf16_flop_s / gpu.memory_bytes_s < 1000  # flop per byte at the ridge
+        assert gpu.link_bytes_s < gpu.memory_bytes_s
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths"),
+    [
+        ({"tp": 3}, ["tp"]),
+        ({"tp": 0}, ["tp"]),
+        ({"tp": 16}, ["tp"]),
+        ({"tp": 1.5}, ["tp"]),
+        ({"dtype": "int4"}, ["dtype"]),
+        ({"gpu_memory_utilization": 92}, ["gpu_memory_utilization"]),
+        ({"gpu_memory_utilization": float("nan")}, ["gpu_memory_utilization"]),
+        ({"max_num_seqs": 0, "kv_blocks": -1, "block_size": 1.5}, ["max_num_seqs", "kv_blocks", "block_size"]),
+        ({"tp": -1, "dtype": "x", "max_model_len": True}, ["tp", "dtype", "max_model_len"]),
+        ({"kv_blocks": 10, "max_model_len": 200}, ["max_model_len"]),
+        ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, ["limits.max_num_batched_tokens"]),
+    ],
+)
+def test_wrong_arguments_are_reported_together(arguments: dict[str, Any], paths: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        roofline("H100", "Qwen/Qwen3-32B", **arguments)
+    assert [p.path for p in caught.value.problems] == paths
+
+
+def test_roofline_stays_a_function_of_the_package() -> None:
+    assert callable(fleetsim.engine.roofline)
+    assert isinstance(fleetsim.engine.roofline("H200", "Qwen/Qwen3-8B")[0], StepTime)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda d: d["factors"].update(memory_efficiency=1.2),
+        lambda d: d["factors"].update(layer_s=float("nan")),
+        lambda d: d["factors"].pop("iteration_s"),
+        lambda d: d.pop("factors"),
+        lambda d: d.update(factors=[1]),
+    ],
+)
+def test_spoiled_factor_files_are_input_errors(tmp_path: Path, spoil: Callable[[dict[str, Any]], object]) -> None:
+    document: dict[str, Any] = {"factors": {n: getattr(shipped_factors(), n) for n in RooflineFactors.__slots__}}
+    path = tmp_path / "factors.json"
+    path.write_text(json.dumps(document))
+    assert read_factors(path) == shipped_factors()
+    spoil(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="run the fit again"):
+        read_factors(path)

@@ -1,0 +1,272 @@
+"""Shapes against published parameter counts, and config.json files: good, odd, wrong, hostile."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetsim.engine.hf_config import shape_from_config
+from fleetsim.engine.shapes import MODELS, ModelShape, model_shape
+from fleetsim.errors import InputError
+
+# Parameters in the published safetensors index of each repository (tied embeddings once).
+PUBLISHED_PARAMS = {
+    "Qwen/Qwen2.5-0.5B": 494_032_768,
+    "Qwen/Qwen2.5-1.5B": 1_543_714_304,
+    "Qwen/Qwen2.5-3B": 3_085_938_688,
+    "Qwen/Qwen2.5-7B": 7_615_616_512,
+    "Qwen/Qwen2.5-14B": 14_770_033_664,
+    "Qwen/Qwen2.5-32B": 32_763_876_352,
+    "Qwen/Qwen2.5-72B": 72_706_203_648,
+    "Qwen/Qwen3-0.6B": 596_049_920,
+    "Qwen/Qwen3-1.7B": 1_720_574_976,
+    "Qwen/Qwen3-4B": 4_022_468_096,
+    "Qwen/Qwen3-8B": 8_190_735_360,
+    "Qwen/Qwen3-14B": 14_768_307_200,
+    "Qwen/Qwen3-32B": 32_762_123_264,
+    "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+    "meta-llama/Llama-2-7b-hf": 6_738_415_616,
+    "meta-llama/Llama-2-13b-hf": 13_015_864_320,
+    "meta-llama/Llama-2-70b-hf": 68_976_648_192,
+    "meta-llama/Llama-3.1-8B": 8_030_261_248,
+    "meta-llama/Llama-3.1-70B": 70_553_706_496,
+    "codellama/CodeLlama-34b-hf": 33_743_970_304,
+    "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
+}
+LLAMA_2_7B = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "model_type": "llama",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 32,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+}
+QWEN3_MOE = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+    "mlp_only_layers": [],
+    "decoder_sparse_step": 1,
+    "attention_bias": False,
+    "max_position_embeddings": 40960,
+    "torch_dtype": "bfloat16",
+}
+
+
+def problem_paths(error: InputError) -> list[str]:
+    return [p.path for p in error.problems]
+
+
+def test_every_built_in_shape_is_checked() -> None:
+    assert set(PUBLISHED_PARAMS) == set(MODELS)
+
+
+@pytest.mark.parametrize(("name", "params"), PUBLISHED_PARAMS.items())
+def test_parameter_counts_are_the_published_ones(name: str, params: int) -> None:
+    assert MODELS[name].params == params
+
+
+def test_active_parameters_of_the_mixtures() -> None:
+    assert MODELS["Qwen/Qwen3-30B-A3B"].active_params == pytest.approx(3.35e9, rel=0.01)  # "A3B", 3.3B activated
+    assert MODELS["mistralai/Mixtral-8x7B-v0.1"].active_params == pytest.approx(12.9e9, rel=0.01)  # Mistral says so
+
+
+def test_kv_bytes_per_token_and_their_sharding() -> None:
+    llama = MODELS["meta-llama/Llama-3.1-8B"]
+    assert llama.kv_bytes_per_token() == 2 * 32 * 8 * 128 * 2 == 131_072
+    assert [llama.kv_bytes_per_token(tp) for tp in (2, 4, 8)] == [65_536, 32_768, 16_384]
+    assert llama.kv_bytes_per_token(16) == llama.kv_bytes_per_token(8)  # heads are replicated, never split
+    assert MODELS["meta-llama/Llama-2-7b-hf"].kv_bytes_per_token() == 524_288
+
+
+def test_weight_bytes_of_fp8_keep_embeddings_in_16_bits() -> None:
+    shape = MODELS["meta-llama/Llama-3.1-8B"]
+    embeddings = 2 * shape.vocab * shape.hidden
+    assert shape.weight_bytes("bfloat16") == 2 * shape.params
+    assert shape.weight_bytes("fp8") == shape.params - embeddings + 2 * embeddings
+
+
+def test_experts_touched_grow_from_k_to_all() -> None:
+    shape = MODELS["Qwen/Qwen3-30B-A3B"]
+    assert shape.experts_touched(1) == pytest.approx(8)
+    assert shape.experts_touched(2) == pytest.approx(8 + 8 * (1 - 8 / 128))
+    assert shape.experts_touched(4096) == pytest.approx(128)
+    assert MODELS["Qwen/Qwen2.5-7B"].experts_touched(64) == 0
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("Qwen/Qwen2.5-Math-1.5B", "Qwen/Qwen2.5-1.5B"),
+        ("Qwen2.5-Math-7B", "Qwen/Qwen2.5-7B"),
+        ("qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B"),
+        ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-4B"),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507", "Qwen/Qwen3-30B-A3B"),
+        ("Qwen/Qwen3-1.7B-Base", "Qwen/Qwen3-1.7B"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"),
+        ("meta-llama/Llama-2-7b", "meta-llama/Llama-2-7b-hf"),
+        ("codellama/CodeLlama-34b-Instruct-hf", "codellama/CodeLlama-34b-hf"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mistralai/Mixtral-8x7B-v0.1"),
+    ],
+)
+def test_variants_share_their_base_shape(alias: str, name: str) -> None:
+    assert model_shape(alias) is MODELS[name]
+
+
+def test_unknown_model_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"did you mean Qwen/Qwen2\.5-7B\?.*config\.json"):
+        model_shape("Qwen/Qwen25-7B")
+
+
+def test_config_gives_the_built_in_shapes() -> None:
+    assert shape_from_config(LLAMA_2_7B).params == MODELS["meta-llama/Llama-2-7b-hf"].params
+    moe = shape_from_config(QWEN3_MOE, name="Qwen/Qwen3-30B-A3B")
+    assert moe == MODELS["Qwen/Qwen3-30B-A3B"]
+
+
+def test_config_defaults_are_those_of_transformers() -> None:
+    bare = {
+        k: v for k, v in LLAMA_2_7B.items() if k not in ("num_key_value_heads", "tie_word_embeddings", "torch_dtype")
+    }
+    shape = shape_from_config(bare)
+    assert (shape.kv_heads, shape.head_dim, shape.tied_embeddings, shape.dtype) == (32, 128, False, "bfloat16")
+    assert shape_from_config({**bare, "model_type": "gemma2"}).tied_embeddings
+    assert shape_from_config({**bare, "model_type": "qwen2"}).qkv_bias
+
+
+def test_text_config_is_followed() -> None:
+    shape = shape_from_config({"model_type": "llava", "text_config": LLAMA_2_7B, "vision_config": {"hidden_size": 1}})
+    assert shape.params == MODELS["meta-llama/Llama-2-7b-hf"].params
+
+
+def test_dense_layers_of_a_mixture_are_counted() -> None:
+    sparse = shape_from_config({**QWEN3_MOE, "mlp_only_layers": [0, 1]})
+    assert (sparse.dense_layers, sparse.moe_layers) == (2, 46)
+    assert shape_from_config({**QWEN3_MOE, "decoder_sparse_step": 2}).moe_layers == 24
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    broken = {
+        **LLAMA_2_7B,
+        "hidden_size": math.nan,
+        "num_hidden_layers": -3,
+        "vocab_size": "many",
+        "tie_word_embeddings": 1,
+        "torch_dtype": "int3",
+    }
+    del broken["num_attention_heads"]
+    with pytest.raises(InputError) as caught:
+        shape_from_config(broken)
+    wrong = {path.removeprefix("config.") for path in problem_paths(caught.value)}
+    assert wrong == {
+        "hidden_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings", "torch_dtype", "num_attention_heads",
+    }  # fmt: skip
+    assert all(p.rule and p.remedy for p in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kv_lora_rank": 512}, r"multi-head latent attention \(MLA\) is not supported yet"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "linear attention.*not supported yet"),
+        ({"model_type": "mamba2"}, "not supported yet"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantization other than fp8 is not supported yet"),
+        ({"num_key_value_heads": 5}, "a divisor of num_attention_heads"),
+        ({"hidden_size": 4100, "head_dim": None}, "a multiple of num_attention_heads"),
+        ({"num_hidden_layers": True}, "an integer from 1"),
+        ({"num_hidden_layers": 10**9}, "an integer from 1"),
+        ({"num_experts": 4, "num_experts_per_tok": 8}, "at most the number of experts"),
+    ],
+)
+def test_refusals_name_the_reason(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        shape_from_config({**LLAMA_2_7B, **change})
+
+
+def test_fp8_checkpoints_are_fp8() -> None:
+    assert shape_from_config({**LLAMA_2_7B, "quantization_config": {"quant_method": "fp8"}}).dtype == "fp8"
+
+
+def test_files(tmp_path: Path) -> None:
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    path = folder / "config.json"
+    path.write_text(json.dumps(LLAMA_2_7B))
+    shape = model_shape(path)
+    assert (shape.name, shape.params) == ("my-model", PUBLISHED_PARAMS["meta-llama/Llama-2-7b-hf"])
+    assert model_shape(str(path)) == shape
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "valid JSON"),
+        (b"{", "valid JSON"),
+        (b"[1, 2]", "a JSON object"),
+        (b"\xff\xfe\x00", "readable text"),
+        (b"[" * 100_000, "JSON"),
+        (b'{"hidden_size": NaN}', "an integer from 1"),
+        (b" " * (5 * 2**20), "at most 4194304 bytes"),
+    ],
+    ids=["empty", "cut", "list", "binary", "deep", "nan", "huge"],
+)
+def test_wrong_files_are_one_error(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        model_shape(path)
+
+
+def test_missing_files_and_directories(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="an existing file"):
+        model_shape(str(tmp_path / "config.json"))
+    with pytest.raises(InputError, match=r"give .*config\.json"):
+        model_shape(tmp_path)
+    for text in ("", "\0", "a/b/c/d", "x" * 5000):
+        with pytest.raises(InputError):
+            model_shape(text)
+    with pytest.raises(InputError, match="a model's name"):
+        model_shape(7)  # type: ignore[arg-type]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = (*LLAMA_2_7B, *QWEN3_MOE, "kv_lora_rank", "layer_types", "quantization_config", "text_config", "dtype",
+        "n_shared_experts", "n_routed_experts", "first_k_dense_replace")  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(base=st.sampled_from([LLAMA_2_7B, QWEN3_MOE, {}]), change=st.dictionaries(st.sampled_from(KEYS), JSON_VALUES))
+def test_any_mapping_is_a_shape_or_an_input_error(base: dict[str, Any], change: dict[str, Any]) -> None:
+    try:
+        shape = shape_from_config({**base, **change})
+    except InputError as error:
+        assert error.problems  # noqa: PT017 - either outcome is fine, a third is not
+        return
+    assert isinstance(shape, ModelShape)
+    assert shape.params > 0
+    assert 0 < shape.active_params <= shape.params
+    assert shape.kv_bytes_per_token(8) <= shape.kv_bytes_per_token()

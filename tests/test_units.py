@@ -1,0 +1,44 @@
+"""Formatting at the edge."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetsim import units
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (0.0, "0 s"), (0.0000123, "12.3 us"), (0.85, "850 ms"), (0.9996, "1.0 s"), (12.34, "12.3 s"),
+        (59.96, "1 min 00 s"), (125.0, "2 min 05 s"), (3599.7, "1 h 00 min"), (11_220.0, "3 h 07 min"),
+        (-12.34, "-12.3 s"), (float("inf"), "inf s"),
+    ],
+)  # fmt: skip
+def test_seconds(x: float, text: str) -> None:
+    assert units.seconds(x) == text
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (812, "812"),
+        (999.6, "1.0 k"),
+        (39_321.6, "39.3 k"),
+        (999_960, "1.0 M"),
+        (12_407_040, "12.4 M"),
+        (1.2e9, "1.2 G"),
+    ],
+)
+def test_tokens(x: float, text: str) -> None:
+    assert units.tokens(x) == text
+
+
+def test_the_small_ones() -> None:
+    assert units.share(0.18618) == "18.6 %"
+    assert units.count(39_321.6) == "39,321.6"
+    assert units.count(13.0) == "13"
+    assert units.money(1234.5) == "$1,234.50"
+    assert units.money(0.00123) == "$0.0012"
+    assert units.money(-2) == "-$2.00"
+    assert units.gib(80 * 2**30) == "80.0 GiB"
