@@ -37,10 +37,11 @@ missing, so the means are of survivors; the simulated clients wait for ever. Wha
 grows (it should), and the pace of decoding at up to 128 running sequences, (e2e - ttft) per token.
 """
 
-AFTER_OVERLOAD = """In all four the simulated queue grows as well. The pace is right for the model with one KV head per query
-head (where memory binds and requests are preempted). For the three with grouped heads, which hold 230,000 tokens of
-context, real decoding was slower than predicted, for Mixtral by far: treat a roofline plan that holds so much context
-as optimistic, or measure.
+AFTER_OVERLOAD = """\
+In all four the simulated queue grows as well. The pace is right for the model with one KV head per query head (where
+memory binds and requests are preempted). For the three with grouped heads, which hold 230,000 tokens of context, real
+decoding was slower than predicted (though CodeLlama's pace is in the fit), for Mixtral by far: treat a roofline plan
+that holds so much context as optimistic, or measure.
 """
 
 FACTORS_INTRO = """## Factors
@@ -54,14 +55,15 @@ HOW = """## How
 Measurements: `calibration/vllm_h100_published.yaml`, from https://github.com/inference-sim/training at commit
 ed5c1d2 (vLLM 0.15.1, H100 SXM, fp16, client inference-perf, constant request rate, fixed output lengths). Llama-2-7b
 (TP 1) and CodeLlama-34b (TP 2) are fitted. Mixtral-8x7B (TP 2) and Llama-2-70b (TP 4) of the same collection are held
-out: they never entered a fit. Of the four overloaded runs no latency enters it. None of this is blind:
-whoever wrote the model's form and its priors had seen these latencies, the held-out ones too.
+out: they never entered a fit. Of the four overloaded runs one figure did, CodeLlama's pace of decoding. None of this is
+blind: whoever wrote the model's form and its priors had seen these latencies, the held-out ones too.
 
 Every stage runs through `fleetsim.engine.run_requests`: arrivals at the offered rate for the stage's full length,
 `max_num_seqs` 128, `max_num_batched_tokens` 2048, KV capacity from memory. The factors minimise the squared logarithm
 of predicted over measured mean end-to-end latency (sigma 3 %) and time to first token (sigma 50 %: it hardly counts),
-the decode pace of the overloaded CodeLlama run (sigma 5 %; hardly anyone gave up there, and it alone says how grouped
-heads read 230,000 tokens of cache), plus each factor's distance from its prior. *Left out*: fitted again without any run of that model, then predicted.
+the pace of decoding in CodeLlama's overloaded run (sigma 5 %; hardly anyone gave up there, and it alone tells how
+grouped heads read 230,000 tokens of cache), plus each factor's distance from its prior. *Left out*: fitted again
+without any run of that model, then predicted.
 
 Assumptions, the same for every run:
 
@@ -77,11 +79,11 @@ Assumptions, the same for every run:
 - fp16 and bf16 run alike. Sliding windows are taken as full attention.
 
 What this does not show: GPUs other than H100 (the factors are taken as shares of their data sheets), fp8, prompts that
-miss the prefix cache (compute efficiency is little but its prior), more than {max_running} running sequences, contexts
-beyond 2,600 tokens, and tensor parallelism without NVLink. The time to first token is predicted too low, by
-{ttft_low} to {ttft_high} % (median {ttft_median} %; the largest is a run in which a few requests waited for most of a
-second): the client's own path and about half an iteration are not modelled. The median gap is {ttft_ms} ms, less than
-half a percent of the end-to-end latency.
+miss the prefix cache (compute efficiency rests largely on its prior), more than {max_running} running sequences,
+contexts beyond 2,600 tokens, and tensor parallelism without NVLink. The time to first token is predicted too low,
+by {ttft_low} to {ttft_high} % (median {ttft_median} %; the largest is a run in which a few
+requests waited most of a second): the client's own path and about half an iteration are not modelled. The median gap is
+{ttft_ms} ms, less than half a percent of the end-to-end latency.
 """
 
 
@@ -101,6 +103,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _percent(x: float) -> str:
     return f"{100 * x:+.1f} %"
+
+
+def _coarse(x: float) -> str:
+    """Two digits: a queue that grows for 20 minutes magnifies the last bit of every sum before it."""
+    return f"{float(f'{x:.2g}'):,.0f}"
 
 
 def _size(values: Sequence[float]) -> str:
@@ -136,12 +143,12 @@ def _overload_rows(pairs: Pairs) -> Iterable[list[str]]:
         yield [
             stage.name,
             f"{100 * stage.failed / (stage.duration_s * stage.offered_req_s):.1f} %",
-            f"{predicted.ttft_s:.0f} s",
+            f"{_coarse(predicted.ttft_s)} s",
             f"{1e3 * measured_s:.1f}",
             f"{1e3 * predicted_s:.1f}",
             _percent(error(predicted_s, measured_s)),
             f"{predicted.kv_tokens:,}",
-            f"{predicted.preemptions:,}",
+            _coarse(predicted.preemptions),
         ]
 
 

@@ -257,7 +257,8 @@ def fit(without: str | None = None) -> tuple[RooflineFactors, dict[str, float]]:
     found = least_squares(
         residuals, np.zeros(len(NAMES)), jac=jacobian, bounds=(low, high), xtol=1e-4, ftol=1e-5, args=(without,)
     )
-    narrowed = np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
+    slopes = jacobian(found.x, without)
+    narrowed = np.sqrt(np.diag(np.linalg.inv(slopes.T @ slopes)))
     rounded = {name: float(f"{value:.4g}") for name, value in asdict(to_factors(found.x)).items()}
     return RooflineFactors(**rounded), {n: round(float(v), 2) for n, v in zip(NAMES, narrowed, strict=True)}
 

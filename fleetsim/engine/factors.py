@@ -20,11 +20,11 @@ class RooflineFactors:
     """How much of the data sheet an engine reaches, and what each iteration costs beside it.
 
     memory_efficiency, compute_efficiency: shares of the peaks. grouped_cache_efficiency: share of bandwidth at which
-    decode attention reads a KV cache whose heads are grouped (GQA); ungrouped ones reach memory_efficiency: a group's
-    keys are read once for several queries, so fewer, busier thread blocks ask for less memory at a time. link_efficiency: share of the link that the small
-    all-reduces of a decode reach. iteration_s: per iteration (scheduler,
-    input preparation, sampling, output). layer_s: per layer (small kernels, launch gaps). sequence_s: per running
-    sequence and iteration. allreduce_s: latency of one all-reduce over 2 GPUs.
+    decode attention reads a KV cache with grouped heads (GQA); a group's keys serve several queries, so fewer, busier
+    thread blocks ask for memory. Ungrouped heads read at memory_efficiency. link_efficiency: share of the link that the
+    small all-reduces of a decode reach. iteration_s: per iteration (scheduler, input preparation, sampling, output).
+    layer_s: per layer (small kernels, launch gaps). sequence_s: per running sequence and iteration. allreduce_s:
+    latency of one all-reduce over 2 GPUs.
     """
 
     memory_efficiency: float

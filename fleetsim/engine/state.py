@@ -137,7 +137,7 @@ class World:
         self.fleet["n_groups"] = used + n
         new = self.groups[used : used + n]
         new["prefixes"], new["trained_step"] = -1, -1
-        new["submit_s"], new["ready_s"] = -1.0, -1.0
+        new["submit_s"], new["ready_s"], new["left_s"] = -1.0, -1.0, -1.0
         return slice(used, used + n)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fleetsim.analysis.replicate import Estimate
+from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
 
 RULE = "a target holds when the upper end of the 95 % interval of its mean over the replications is within it"

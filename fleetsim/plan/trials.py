@@ -6,11 +6,11 @@ between two counts is the difference of the fleets, not of their luck.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.analysis.replicate import Estimate, estimate_of
+from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 
@@ -65,7 +65,7 @@ class Trials:
 
     def __init__(self, scenario: Scenario, measure: Measure = simulated, tell: Tell | None = None) -> None:
         self.scenario, self._measure, self._tell = scenario, measure, tell
-        self._runs: dict[tuple[int, int], dict[str, Any]] = {}
+        self._runs: dict[tuple[int, int], Mapping[str, Any]] = {}
 
     @property
     def runs(self) -> int:
@@ -81,18 +81,14 @@ class Trials:
             if self._tell is not None:
                 self._tell(f"simulating {instances:,} instances, replication {replication + 1}")
             scenario = scenario or with_instances(self.scenario, instances)
-            self._runs[instances, replication] = flat(self._measure(scenario, replication))
+            self._runs[instances, replication] = self._measure(scenario, replication)
         return trial_of(instances, [self._runs[instances, r] for r in range(replications)])
 
 
-def trial_of(instances: int, runs: list[dict[str, Any]]) -> Trial:
-    """The estimates of some runs of the same fleet, flat metrics each."""
-    bindings = [str(run["binding"]) for run in runs]
-    numbers = [name for name, value in runs[0].items() if name != "binding"]
-    return Trial(
-        instances=instances,
-        replications=len(runs),
-        estimates={name: estimate_of([float(run[name]) for run in runs]) for name in numbers},
-        # Ties go to the binding that the earliest replication named.
-        binding=max(bindings, key=bindings.count),
-    )
+def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
+    """The estimates of some runs of the same fleet, nested metrics each."""
+    from fleetsim.analysis.replicate import combine
+
+    estimates = flat(combine(tuple(dict(run) for run in runs)))
+    binding = str(estimates.pop("binding"))
+    return Trial(instances, len(runs), estimates, binding)

@@ -242,6 +242,7 @@ def discard(fleet: int, below: int, t: float) -> int:
             continue
         n += 1
         group.status = G_ABORTED
+        w.aborted_groups += 1
         for s in range(group.first, group.first + group.size):
             S = sample_at(w.samples, s)
             if S.status == AWAY and S.instance >= 0:

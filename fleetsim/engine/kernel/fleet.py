@@ -24,6 +24,7 @@ from fleetsim.engine.kernel.tables import (
     AWAY,
     BATCH_READY,
     DONE,
+    FLEET_EMPTY,
     G_ABORTED,
     G_BLOCKED,
     G_FILTERED,
@@ -221,7 +222,9 @@ def put_ready(fleet: int, g: int) -> None:
             put_int32(w.blocked, w.n_blocked, g)
             w.n_blocked += 1
             return
-        group_at(w.groups, int32_at(w.ready, 0)).status = G_OVERFLOW
+        oldest = group_at(w.groups, int32_at(w.ready, 0))
+        oldest.status = G_OVERFLOW
+        oldest.left_s = group.ready_s
         for j in range(w.n_ready - 1):
             put_int32(w.ready, j, int32_at(w.ready, j + 1))
         w.n_ready -= 1
@@ -417,9 +420,10 @@ def settle(fleet: int) -> bool:
 def advance(fleet: int, limit: float, want: int) -> int:
     """Moves the fleet to `limit` seconds, or until `want` groups are in the buffer.
 
-    Returns AT_LIMIT, BATCH_READY, NOTHING_MOVES (no event is pending before an infinite limit) or NEED_GROUPS (call
-    again once more groups are drawn). Events that lie within rounding of each other happen together: landings first,
-    then timers, then arrivals, then what is sent, then plans; equal times go by instance index.
+    Returns AT_LIMIT, BATCH_READY, FLEET_EMPTY (asked for by `until_empty`), NOTHING_MOVES (no event is pending before
+    an infinite limit) or NEED_GROUPS (call again once more groups are drawn). Events that lie within rounding of each
+    other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go
+    by instance index.
     """
     w = fleet_at(fleet, 0)
     while True:
@@ -427,6 +431,8 @@ def advance(fleet: int, limit: float, want: int) -> int:
             return NEED_GROUPS
         if w.n_ready >= want:
             return BATCH_READY
+        if w.until_empty == 1 and w.in_flight == 0:
+            return FLEET_EMPTY
         t = float_at(w.clock, 1)
         if w.n_timers > 0:
             t = min(t, float_at(w.timer_s, 0))

@@ -24,7 +24,7 @@ use_cache()
 
 def compiled(function: F) -> F:
     """A function of the kernel's own; divisions follow numpy (no zero checks in the hot loop)."""
-    return numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def entry(signature: str) -> Callable[[F], F]:
@@ -32,7 +32,7 @@ def entry(signature: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         with _quick_compilation():
-            return numba.njit(signature, cache=True, error_model="numpy", no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
+            return numba.njit(signature, cache=True, error_model="numpy", no_cfunc_wrapper=True)(function)
 
     return decorate
 

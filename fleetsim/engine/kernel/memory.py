@@ -35,7 +35,7 @@ def _record(dtype: np.dtype[Any]) -> Callable[[int, int], Any]:
 
         return signature, codegen
 
-    return intrinsic(at)  # type: ignore[no-any-return]
+    return intrinsic(at)
 
 
 def _load(kind: Any, size: int) -> Callable[[int, int], Any]:
@@ -52,7 +52,7 @@ def _load(kind: Any, size: int) -> Callable[[int, int], Any]:
 
         return signature, codegen
 
-    return intrinsic(at)  # type: ignore[no-any-return]
+    return intrinsic(at)
 
 
 def _store(kind: Any, size: int) -> Callable[[int, int, Any], None]:
@@ -68,7 +68,7 @@ def _store(kind: Any, size: int) -> Callable[[int, int, Any], None]:
 
         return signature, codegen
 
-    return intrinsic(put)  # type: ignore[no-any-return]
+    return intrinsic(put)
 
 
 fleet_at = _record(tables.FLEET)

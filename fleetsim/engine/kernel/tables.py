@@ -29,7 +29,7 @@ NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # why `advance` returned
-AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS = _codes(4)
+AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, FLEET_EMPTY = _codes(5)
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
@@ -86,6 +86,7 @@ GROUP = np.dtype(
         ("zero_variance", "i1"),
         ("submit_s", "f8"),
         ("ready_s", "f8"),
+        ("left_s", "f8"),  # when it left the buffer: trained, stale or pushed out
     ],
     align=True,
 )
@@ -178,6 +179,7 @@ FLEET = np.dtype(
         ("n_dirty", "i8"),
         ("open_loop", "i1"),  # requests arrive by themselves: no groups, no credits
         ("halted", "i1"),  # nothing is sent while set
+        ("until_empty", "i1"),  # `advance` returns when nothing is in flight
         ("pool", "i1"),  # credits return when a group completes
         ("drop_oldest", "i1"),
         ("together", "i1"),
@@ -196,6 +198,7 @@ FLEET = np.dtype(
         ("lost_tokens", "i8"),
         ("recomputed_tokens", "i8"),
         ("completed_groups", "i8"),
+        ("aborted_groups", "i8"),
     ],
     align=True,
 )

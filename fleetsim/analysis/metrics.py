@@ -1,0 +1,167 @@
+"""Metrics of one run: pure functions of its records, over the window that is left after warm-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.analysis.binding import binding_of
+from fleetsim.analysis.warmup import warmup_steps
+from fleetsim.engine.kernel.tables import G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
+from fleetsim.sim.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps that count: `steps` from `start_s` to `end_s`; totals are differences over it."""
+
+    first: int
+    steps: NDArray[Any]
+    before: NDArray[Any] | None  # the step before the window, whose totals are its start
+    start_s: float
+    end_s: float
+
+    def total(self, column: str) -> float:
+        """Growth of a running total over the window."""
+        base = 0.0 if self.before is None else float(self.before[column])
+        return float(self.steps[column][-1]) - base
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from start to end."""
+        return self.end_s - self.start_s
+
+
+def window_of(records: Records) -> Window:
+    """The window of a run after warm-up (see `warmup_steps`)."""
+    steps = records.steps
+    first = warmup_steps(records.scenario, steps["end_s"] - steps["start_s"])
+    return Window(
+        first,
+        steps[first:],
+        steps[first - 1] if first else None,
+        float(steps["start_s"][first]),
+        float(steps["end_s"][-1]),
+    )
+
+
+def metrics_of(records: Records) -> dict[str, Any]:
+    """All metrics of one run.
+
+    step_s: window / steps. trainer_idle_fraction: sample-wait / window (sync apart). sync_fraction: trainer held by
+    sync / window. rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. queue_depth: mean
+    samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the batch is taken.
+    staleness_steps: of trained samples, step - updates contained in the weights at submission.
+    tokens_per_trained_token: generated / trained output tokens. waste: output tokens thrown away by cause (stale,
+    filtered, aborted, lost) and tokens computed again (recomputed), per trained output token.
+    generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
+    goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
+    kv_use: mean share of KV blocks in use when a batch completes. trained_length_bias: mean length of trained samples
+    / mean length of all samples sent in the window (below 1: long samples are lost). binding: see `binding_of`.
+    """
+    window = window_of(records)
+    scenario, steps = records.scenario, window.steps
+    n, span = len(steps), window.span_s
+    trained = float(steps["output_tokens"].sum())
+    busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
+    instance_s = busy + paused + idle + down
+    generated = window.total("generated_tokens")
+    gpu_s = gpu_seconds(records, window)
+    waste = _waste(records, window, trained)
+    return {
+        "step_s": span / n,
+        "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
+        "rollout_idle_fraction": idle / instance_s,
+        "sync_fraction": float(steps["sync_block_s"].sum()) / span,
+        "queue_depth": _mean_queue(records, window),
+        "oldest_sample_age_steps": float(steps["oldest_age_steps"].mean()),
+        "staleness_steps": _staleness(records, window),
+        "tokens_per_trained_token": generated / trained,
+        "waste": waste,
+        "generated_tok_s": generated / span,
+        "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
+        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
+        "cost_per_step": cost_usd(records, gpu_s) / n,
+        "preemptions": window.total("preemptions") / n,
+        "kv_use": float(steps["kv_use"].mean()),
+        "trained_length_bias": _length_bias(records, window),
+        "binding": binding_of(scenario, steps, span),
+    }
+
+
+def gpu_seconds(records: Records, window: Window) -> dict[str, float]:
+    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window.
+
+    Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more.
+    """
+    scenario = records.scenario
+    instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
+    rollout = instance_s * scenario.engine.tp
+    trainer = scenario.trainer.gpus * window.span_s
+    if scenario.fleet.placement != "disaggregated":
+        trainer = max(0.0, trainer - rollout)
+    return {"rollout": rollout, "trainer": trainer}
+
+
+def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
+    """US dollars for so many GPU-seconds of each pool."""
+    cost = records.scenario.cost
+    return (
+        gpu_s["rollout"] * cost.instance_price_usd_per_gpu_h + gpu_s["trainer"] * cost.trainer_price_usd_per_gpu_h
+    ) / 3600.0
+
+
+def _samples_of(records: Records, groups: NDArray[np.bool_]) -> NDArray[Any]:
+    """Rows of the samples whose group is selected."""
+    return records.samples[groups[records.samples["group"]]]
+
+
+def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
+    groups = records.groups
+    return (groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first)
+
+
+def _staleness(records: Records, window: Window) -> dict[str, float]:
+    """Sample-weighted staleness in steps; version v contains v * every_steps updates."""
+    groups = records.groups[_trained_in(records, window)]
+    age = groups["trained_step"] - groups["version"] * records.scenario.sync.every_steps
+    return {
+        "mean": float(age.mean()),
+        "p50": float(np.quantile(age, 0.5)),
+        "p99": float(np.quantile(age, 0.99)),
+        "max": float(age.max()),
+    }
+
+
+def _waste(records: Records, window: Window, trained: float) -> dict[str, float]:
+    groups = records.groups
+    left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
+    inside = (left > window.start_s) & (left <= window.end_s)
+    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW))
+    filtered = inside & (groups["status"] == G_FILTERED)
+    return {
+        "stale": float(_samples_of(records, stale)["made"].sum()) / trained,
+        "filtered": float(_samples_of(records, filtered)["made"].sum()) / trained,
+        "aborted": window.total("aborted_tokens") / trained,
+        "recomputed": window.total("recomputed_tokens") / trained,
+        "lost": window.total("lost_tokens") / trained,
+    }
+
+
+def _mean_queue(records: Records, window: Window) -> float:
+    """Time-weighted mean of samples in the buffer (at its door included): each group from ready to left."""
+    groups = records.groups[records.groups["ready_s"] >= 0]
+    groups = groups[groups["status"] != G_FILTERED]
+    left = np.where(groups["left_s"] < 0, window.end_s, groups["left_s"])
+    inside = np.clip(left, window.start_s, window.end_s) - np.clip(groups["ready_s"], window.start_s, window.end_s)
+    return float((inside * groups["size"]).sum() / window.span_s)
+
+
+def _length_bias(records: Records, window: Window) -> float:
+    trained = _samples_of(records, _trained_in(records, window))["target"]
+    submitted = records.groups["submit_s"]
+    sent = _samples_of(records, (submitted >= window.start_s) & (submitted <= window.end_s))["target"]
+    return float(trained.mean() / sent.mean()) if len(sent) else 1.0

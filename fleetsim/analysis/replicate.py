@@ -1,0 +1,68 @@
+"""Independent runs of one scenario, with common random numbers across scenarios.
+
+Replication r of every scenario with the same seed draws the same groups, latencies and failures, so two scenarios
+differ by what they differ in and not by luck.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.analysis.intervals import Estimate, estimate
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.config.scenario import Scenario
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+
+__all__ = ["Estimate", "Replicated", "replicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """metrics: as `metrics_of`, every number an Estimate, `binding` the most frequent one. values: per run."""
+
+    scenario: Scenario
+    metrics: dict[str, Any]
+    values: tuple[dict[str, Any], ...]
+    runs: tuple[Records, ...]
+
+    @property
+    def seeds(self) -> tuple[tuple[int, int], ...]:
+        """(seed, replication) of each run."""
+        return tuple((run.seed, run.replication) for run in self.runs)
+
+
+def replicate(
+    scenario: Scenario,
+    replications: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Replicated:
+    """Runs replications 0..n-1 (default `run.replications`); progress(done, of) is called after each.
+
+    Raises what `simulate` raises.
+    """
+    n = scenario.run.replications if replications is None else replications
+    runs = []
+    for r in range(n):
+        runs.append(simulate(scenario, replication=r))
+        if progress is not None:
+            progress(r + 1, n)
+    values = tuple(metrics_of(run) for run in runs)
+    return Replicated(scenario, combine(values), values, tuple(runs))
+
+
+def combine(values: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """Leaf by leaf: numbers to Estimates, words to the most frequent one (the first of equals)."""
+    out: dict[str, Any] = {}
+    for name, first in values[0].items():
+        column = [value[name] for value in values]
+        if isinstance(first, dict):
+            out[name] = combine(tuple(column))
+        elif isinstance(first, str):
+            out[name] = Counter(column).most_common(1)[0][0]
+        else:
+            out[name] = estimate(column)
+    return out

@@ -1,0 +1,31 @@
+"""Which first steps are left out of the metrics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.scenario import Scenario
+
+
+def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
+    """Steps to leave out: `run.warmup_steps` if given, else the larger of a floor and the MSER point, at most half.
+
+    The floor is the pipeline's own depth: 2 steps, plus the versions that samples may lag behind times the steps per
+    version (an empty fleet takes that long to fill). MSER (White 1997) then moves on to the truncation d <= n / 2
+    that minimises the squared standard error of the remaining step times, sum (x - mean)^2 / (n - d)^2.
+    """
+    n = len(step_s)
+    if scenario.run.warmup_steps is not None:
+        return min(scenario.run.warmup_steps, n - 1)
+    depth = {
+        "barrier": 0.0,
+        "batches_ahead": float(scenario.admission.batches_ahead),
+        "version_window": scenario.admission.max_staleness * scenario.sync.every_steps,
+    }.get(scenario.admission.law, 2.0)
+    floor = 2 + math.ceil(depth)
+    half = n // 2
+    errors = [float(np.square(step_s[d:] - step_s[d:].mean()).sum() / (n - d) ** 2) for d in range(half + 1)]
+    return min(max(floor, int(np.argmin(errors))), half)

@@ -1,0 +1,216 @@
+"""From the flags of `size` to a scenario: every flag is a path of the scenario file.
+
+Precedence: flag > FLEETSIM_* environment variable > scenario file > default. What nobody gave is assumed and listed as
+such; two assumptions give way to what was given: groups shrink to a size that divides --batch (or the batch moves to a
+multiple of --group-size), and the cap of the lengths grows with --len.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from fleetsim.cli.lengths import LENGTH_FLAGS, law_from_flags
+from fleetsim.config.load import load_scenario, scenario_from_mapping, with_changes
+from fleetsim.config.override import env_overrides, parse_override
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError, Problem
+from fleetsim.plan.assumptions import is_given
+
+# Flag (its parameter's name) -> scenario path.
+PATHS: Mapping[str, str] = {
+    "batch": "trainer.batch_samples",
+    "group_size": "workload.group_size",
+    "prompt_len": "workload.prompt_tokens",
+    "trainer_step_s": "trainer.fixed_s",
+    "trainer_gpus": "trainer.gpus",
+    "gpu": "engine.gpu",
+    "model": "engine.model",
+    "tp": "engine.tp",
+    "profile": "engine.profile",
+    "instance_tok_s": "engine.instance_tok_s",
+    "headroom": "targets.headroom",
+    "max_staleness": "admission.max_staleness",
+    "sync_pause_s": "sync.pause_s",
+    "target_idle": "targets.trainer_idle_fraction",
+    "instance_price": "cost.instance_price_usd_per_gpu_h",
+    "trainer_price": "cost.trainer_price_usd_per_gpu_h",
+    "steps": "run.steps",
+    "replications": "run.replications",
+    "seed": "run.seed",
+}
+# What a flag says beside its own path: seconds per step are all of them, and a speed comes from one source.
+_ALSO: Mapping[str, tuple[str, ...]] = {
+    "trainer_step_s": ("trainer.per_token_s=0.0", "trainer.phases=[]"),
+    "gpu": ("engine.kind=roofline",),
+    "model": ("engine.kind=roofline",),
+    "profile": ("engine.kind=measured",),
+    "instance_tok_s": ("engine.kind=constant",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A scenario as the user asked for it. given: dotted paths that were written somewhere. notes: for the warnings."""
+
+    scenario: Scenario
+    given: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, Any]) -> Job:
+    """The job of a command line. `flags` by parameter name, None where not given; names without a path are ignored.
+
+    Raises InputError with the problems of all sources; a problem of a flag's value is told under the flag's name.
+    """
+    flags = {name: v for name, v in flags.items() if v is not None and (name in PATHS or name in LENGTH_FLAGS)}
+    problems = [*_contradictions(flags), *_given_twice(sets, flags)]
+    outside: list[str] = []
+    try:
+        outside += env_overrides(os.environ)
+    except InputError as error:
+        problems += error.problems
+    outside += sets
+    from_flags = [line for name in PATHS if name in flags for line in _lines(name, flags[name])]
+    try:
+        base = _load(file, outside)
+    except InputError:
+        base = None  # the flags may mend it; if not, the full load tells everything
+    if base is not None:
+        from_flags += _fitting(base, flags)
+    names = {PATHS[name]: f"--{name.replace('_', '-')}" for name in flags if name in PATHS}
+    try:
+        scenario = _load(file, [*outside, *from_flags])
+    except InputError as error:
+        problems += [replace(p, path=names.get(p.path, p.path)) for p in error.problems]
+        raise InputError(problems) from None
+    given = given_paths(scenario) - _fitted(base, flags)
+    found, changes = _second_look(scenario, given, flags)
+    problems += found
+    if problems:
+        raise InputError(problems)
+    given |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
+    if changes:
+        scenario = with_changes(scenario, changes)
+    return Job(scenario, frozenset(given), _notes(flags))
+
+
+def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
+    """Dotted paths of the fields that were set, not defaulted, in a model that was just validated."""
+    paths: set[str] = set()
+    for name in section.model_fields_set:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            paths |= given_paths(value, f"{prefix}{name}.")
+        else:
+            paths.add(f"{prefix}{name}")
+    return paths
+
+
+def _load(file: str | None, overrides: Sequence[str]) -> Scenario:
+    return scenario_from_mapping({}, "flags", overrides) if file is None else load_scenario(file, overrides)
+
+
+def _lines(name: str, value: Any) -> list[str]:
+    """The overrides that a flag stands for. JSON is YAML, so text keeps its quotes and numbers their digits."""
+    if isinstance(value, float) and not math.isfinite(value):
+        text = ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    else:
+        text = json.dumps(value)
+    return [*_ALSO.get(name, ()), f"{PATHS[name]}={text}"]
+
+
+def _contradictions(flags: Mapping[str, Any]) -> list[Problem]:
+    """Flags that name different sources for the engine's speed."""
+    found = []
+    if "profile" in flags:
+        for name in ("instance_tok_s", "gpu", "model"):
+            if name in flags:
+                flag = f"--{name.replace('_', '-')}"
+                found.append(
+                    Problem(flag, flags[name], "a profile has its own engine speed, GPU and model", "drop one of the two")
+                )
+    return found
+
+
+def _given_twice(sets: Sequence[str], flags: Mapping[str, Any]) -> list[Problem]:
+    """A path that a flag and --set both give: neither may lose in silence."""
+    found = []
+    by_path = {PATHS[name]: name for name in flags if name in PATHS}
+    for text in sets:
+        try:
+            path, _ = parse_override(text)
+        except InputError:
+            continue  # told by the load
+        name = by_path.get(path)
+        if name is None and path.startswith("workload.output_tokens"):
+            name = next((n for n in LENGTH_FLAGS if n in flags), None)
+        if name is not None:
+            flag = f"--{name.replace('_', '-')}"
+            found.append(Problem("--set", text, f"{flag} says the same thing", f"keep --set or {flag}"))
+    return found
+
+
+def _fitting(base: Scenario, flags: Mapping[str, Any]) -> list[str]:
+    """An assumed group size that divides the batch, or an assumed batch of whole groups."""
+    given = given_paths(base)
+    batch, group = flags.get("batch"), flags.get("group_size")
+    if batch is not None and group is None and not is_given("workload.group_size", given) and batch >= 1:
+        most = base.workload.group_size
+        return [f"workload.group_size={next(g for g in range(most, 0, -1) if batch % g == 0)}"]
+    if group is not None and batch is None and not is_given("trainer.batch_samples", given) and group >= 1:
+        return [f"trainer.batch_samples={max(1, round(base.trainer.batch_samples / group)) * group}"]
+    return []
+
+
+def _fitted(base: Scenario | None, flags: Mapping[str, Any]) -> set[str]:
+    """The paths that `_fitting` set: assumed still."""
+    return set() if base is None else {line.partition("=")[0] for line in _fitting(base, flags)}
+
+
+def _second_look(
+    scenario: Scenario, given: set[str], flags: Mapping[str, Any]
+) -> tuple[list[Problem], dict[str, Any]]:
+    """The flags whose meaning depends on the scenario: the lengths, and the staleness budget of its admission law."""
+    problems: list[Problem] = []
+    changes: dict[str, Any] = {}
+    if any(name in flags for name in LENGTH_FLAGS):
+        found, law = law_from_flags(
+            scenario.workload.output_tokens,
+            is_given("workload.output_tokens.max", given) or "workload.output_tokens.kind" in given,
+            flags.get("len"),
+            flags.get("len_cv"),
+            flags.get("max_len"),
+        )
+        problems += found
+        if law is not None:
+            changes["workload.output_tokens"] = law
+    budget, law_name = flags.get("max_staleness"), scenario.admission.law
+    if budget is not None and law_name == "batches_ahead" and budget >= 1 and budget == int(budget):
+        changes["admission.batches_ahead"] = int(budget)
+    elif budget is not None and law_name != "version_window":
+        problems.append(
+            Problem(
+                "--max-staleness",
+                budget,
+                f"admission.law {law_name} has no such budget",
+                "add --set admission.law=version_window, or drop the flag",
+            )
+        )
+    return problems, changes
+
+
+def _notes(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Flags that name the hardware beside a speed that was given as a number."""
+    if "instance_tok_s" not in flags:
+        return ()
+    idle = [f"--{name}" for name in ("gpu", "model") if name in flags]
+    if not idle:
+        return ()
+    return (f"{' and '.join(idle)} only name the instance: its speed is --instance-tok-s",)

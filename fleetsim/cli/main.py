@@ -1,0 +1,106 @@
+"""`fleetsim`: the app, and what becomes of an error.
+
+Nothing but typer is imported before a command runs, so that `fleetsim --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+import fleetsim
+from fleetsim.cli import scenario, simulate, size
+from fleetsim.errors import FleetsimError, InputError, StuckError
+
+INTERRUPTED = 130
+
+
+class ErrorsToExitCodes(TyperGroup):
+    """Turns what a command raises into text on stderr and an exit code: 2, 3, 11 by kind, 130, or 1 for a bug of ours."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)  # type: ignore[arg-type]
+        except FleetsimError as error:
+            typer.echo(error_text(error), err=True)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
+            raise  # typer's own, and a reader that has seen enough
+        except Exception as error:
+            raise _ours(error) from None
+
+
+def _ours(error: Exception) -> typer.Exit:
+    """An error that no user should see: short, unless FLEETSIM_DEBUG asks for all of it."""
+    if os.environ.get("FLEETSIM_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+    typer.echo("this is a bug in fleetsim; FLEETSIM_DEBUG=1 shows where it happened", err=True)
+    return typer.Exit(1)
+
+
+def error_text(error: FleetsimError) -> str:
+    """All problems of an error, one a line, under one word for what it is."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    if isinstance(error, InputError):
+        return "\n".join(f"error: {line}" for line in lines)
+    if isinstance(error, StuckError):
+        return "\n".join([f"error: {lines[0]}", *(f"  {line}" for line in lines[1:])])
+    return "\n".join([f"error: {lines[0]}", *lines[1:]])
+
+
+app = typer.Typer(
+    cls=ErrorsToExitCodes,
+    name="fleetsim",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("size")(size.size)
+app.command("simulate")(simulate.simulate)
+app.add_typer(scenario.app, name="scenario")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fleetsim {fleetsim.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def fleetsim_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """How many rollout instances does this RL post-training job need, and why does its trainer idle?
+
+    [bold]fleetsim size --batch 512 --len 1536[/bold]   the smallest fleet that keeps the trainer busy
+
+    [bold]fleetsim simulate job.yaml[/bold]             where each second of an optimizer step goes
+
+    Answers come from a simulation of rollout engines, trainer, weight sync and the staleness queue; no GPU is needed.
+    Exit codes: 0 ok, 1 internal, 2 bad input, 3 outside world, 10 --fail-if tripped, 11 no feasible fleet,
+    12 outside the calibrated range under --strict.
+    """
+
+
+def main() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows "?" instead of a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="fleetsim")

@@ -1,0 +1,105 @@
+"""Results on stdout, everything else on stderr, and the exit code that ends a command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fleetsim.cli import fail_if
+from fleetsim.errors import InfeasibleError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fleetsim.analysis.replicate import Replicated
+    from fleetsim.plan.size import SizeResult
+
+OUTSIDE_RANGE = 12
+
+
+def show(renderable: RenderableType) -> None:
+    """A rich renderable on stdout: plain text when piped, without colour under NO_COLOR."""
+    from rich.console import Console
+
+    Console(file=sys.stdout, highlight=False).print(renderable)
+
+
+def show_json(document: Mapping[str, Any]) -> None:
+    """One JSON document on stdout."""
+    from fleetsim.report.json import dumps
+
+    typer.echo(dumps(document))
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """Warnings on stderr, one paragraph each."""
+    if not warnings:
+        return
+    from rich.console import Console
+
+    from fleetsim.report.blocks import warning_lines
+
+    Console(stderr=True, highlight=False).print(warning_lines(warnings))
+
+
+def show_size(result: SizeResult, as_json: bool) -> None:
+    """A plan, in either form, and its warnings."""
+    if as_json:
+        from fleetsim.report.json import size_document
+
+        show_json(size_document(result))
+    else:
+        from fleetsim.report.terminal import size_report
+
+        show(size_report(result))
+    warn(result.warnings)
+
+
+def show_run(result: Replicated, as_json: bool) -> dict[str, float]:
+    """A simulated scenario, in either form. Returns the means of its metrics by dotted name."""
+    from fleetsim.plan.trials import flat
+
+    metrics = flat(result.metrics)
+    binding = str(metrics.pop("binding"))
+    if as_json:
+        from fleetsim.report.json import simulate_document
+
+        show_json(simulate_document(result.scenario, result.metrics, len(result.runs)))
+    else:
+        from fleetsim.analysis.metrics import trained_staleness
+        from fleetsim.report.run_view import RunView, run_report
+
+        first = result.runs[0]
+        view = RunView(result.scenario, metrics, binding, len(result.runs), first.steps, trained_staleness(first))
+        show(run_report(view))
+    return {name: e.mean for name, e in metrics.items()}
+
+
+def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: bool) -> None:
+    """The exit code of a plan: 11 before 12 before 10, each with its reason on stderr.
+
+    Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
+    """
+    if not result.feasible:
+        names = ", ".join(f"{t.name} <= {t.limit:g}" for t in result.missed if t.given)
+        raise InfeasibleError(f"no fleet holds {names}; the best that was found is printed above")
+    if strict and result.profile.extrapolations is None and result.profile.kind == "roofline":
+        typer.echo("error: --strict: this engine is a roofline estimate, nothing of it was measured", err=True)
+        raise typer.Exit(OUTSIDE_RANGE)
+    if strict and result.profile.extrapolations:
+        typer.echo("error: --strict: the plan leaves the range that the profile measured", err=True)
+        raise typer.Exit(OUTSIDE_RANGE)
+    values = {name: e.mean for name, e in result.recommended.estimates.items()}
+    stop_if_tripped(conditions, {**values, "instances": float(result.instances)})
+
+
+def stop_if_tripped(conditions: Sequence[fail_if.Condition], values: Mapping[str, float]) -> None:
+    """Exit 10 with a line for every condition that is true."""
+    lines = fail_if.tripped(conditions, values)
+    for line in lines:
+        typer.echo(line, err=True)
+    if lines:
+        raise typer.Exit(fail_if.EXIT_CODE)

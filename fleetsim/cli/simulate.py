@@ -1,0 +1,57 @@
+"""`fleetsim simulate`: one scenario as it is, step by step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+
+def simulate(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")],
+    set_: Annotated[
+        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+    ] = None,
+    steps: Annotated[Optional[int], typer.Option(help="Optimizer steps to simulate.")] = None,
+    seed: Annotated[Optional[int], typer.Option(help="Same seed, same bytes.")] = None,
+    replications: Annotated[Optional[int], typer.Option(help="Runs behind each interval.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    parquet: Annotated[
+        Optional[str], typer.Option(metavar="DIR", help="Write the records there, one file a table.")
+    ] = None,
+    fail_if: Annotated[
+        Optional[list[str]],
+        typer.Option(metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.'),
+    ] = None,
+) -> None:
+    """Simulate a scenario: where each second of an optimizer step goes.
+
+    Examples:
+
+    [bold]fleetsim simulate job.yaml[/bold]
+
+    [bold]fleetsim simulate job.yaml --set fleet.instances=13 --steps 100 --replications 10[/bold]
+
+    [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
+
+    [bold]fleetsim simulate job.yaml --parquet records/[/bold]
+
+    `fleetsim scenario ls` lists the shipped scenarios.
+    """
+    from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.output import show_run, stop_if_tripped
+    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.tables import check_parquet_folder, write_parquet
+
+    conditions = parse_conditions(fail_if or (), METRICS)
+    job = job_from_flags(scenario, set_ or (), {"steps": steps, "seed": seed, "replications": replications})
+    folder = None if parquet is None else check_parquet_folder(parquet)
+    with spinner("simulating") as tell:
+        from fleetsim.analysis.replicate import replicate
+
+        result = replicate(job.scenario, progress=lambda done, of: tell(f"simulating: {done} of {of} replications"))
+        if folder is not None:
+            write_parquet(folder, result.runs)
+    values = show_run(result, json_)
+    stop_if_tripped(conditions, values)

@@ -1,0 +1,84 @@
+"""Records of runs as Parquet files, one a table: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.errors import InputError, OutsideError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.sim.records import Records
+
+
+def check_parquet_folder(folder: str) -> Path:
+    """The folder, created if need be, before any work is done for it.
+
+    Raises InputError without pyarrow or when the path is no folder, OutsideError when it cannot be written to.
+    """
+    try:
+        import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise InputError(
+            [Problem("--parquet", folder, "needs pyarrow", 'install it: pip install "fleetsim[parquet]"')]
+        ) from None
+    path = Path(folder)
+    try:
+        if path.exists() and not path.is_dir():
+            raise InputError([Problem("--parquet", folder, "is no folder", "give a folder, one file a table goes there")])
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except (OSError, ValueError) as error:
+        raise OutsideError(f"--parquet {folder!r}: cannot be written to: {_reason(error)}") from None
+
+
+def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
+    """steps.parquet, samples.parquet, ... with the rows of all runs and a column `replication`.
+
+    Each file is written beside its place and moved there when it is complete. Raises OutsideError.
+    """
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq
+
+    tables: dict[str, list[Any]] = {}
+    for run in runs:
+        for name, rows in run.tables().items():
+            columns = {column: pa.array(rows[column]) for column in rows.dtype.names or ()}
+            replication = pa.array([run.replication] * len(rows), pa.int32())
+            tables.setdefault(name, []).append(pa.table({"replication": replication, **columns}))
+    written = []
+    for name, parts in tables.items():
+        place = folder / f"{name}.parquet"
+        beside = folder / f".{name}.parquet.{os.getpid()}"
+        try:
+            pq.write_table(pa.concat_tables(parts), beside)
+            beside.replace(place)
+        except OSError as error:
+            raise OutsideError(f"{place}: cannot be written: {_reason(error)}") from None
+        finally:
+            beside.unlink(missing_ok=True)
+        written.append(place)
+    return written
+
+
+def write_text(place: Path, text: str) -> None:
+    """A text file, written beside its place and moved there. Raises OutsideError."""
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(place)
+    except (OSError, ValueError) as error:
+        raise OutsideError(f"{str(place)!r}: cannot be written: {_reason(error)}") from None
+    finally:
+        try:
+            beside.unlink(missing_ok=True)
+        except (OSError, ValueError):
+            pass
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

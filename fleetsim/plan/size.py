@@ -1,0 +1,199 @@
+"""The smallest rollout fleet that holds the targets, and everything one asks next.
+
+The search. Rate matching gives the first guess. A coarse pass (few replications) brackets and bisects the smallest
+count that holds the targets which more instances help (trainer idle, step time); it relies on both never getting worse
+with more instances, which common random numbers make true up to rounding. A fine pass repeats the search from there
+with all replications, by the rule in `targets.RULE`. Then cost and staleness are looked at.
+
+When no count holds a target, more instances have stopped helping (the longest response, the staleness window, a client
+cap binds). The answer is then the knee: the smallest count within KNEE of the best step time that any count reaches.
+It is reported as such, and as infeasible when the user asked for the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan import nameplate
+from fleetsim.plan.assumptions import Assumption, assumptions_of
+from fleetsim.plan.engine_source import EngineSource, engine_source
+from fleetsim.plan.headroom import Headroom, headroom_of
+from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
+from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates
+from fleetsim.plan.search import smallest
+from fleetsim.plan.targets import Target, targets_of
+from fleetsim.plan.trials import Measure, Tell, Trial, Trials, simulated
+from fleetsim.plan.warnings import warnings_of
+
+KNEE = 0.02
+# A doubling of the fleet that saves less step time than this means that instances have stopped helping.
+_STILL_HELPS = 0.01
+_COARSE_REPLICATIONS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResult:
+    """What `size` found. Field by field the JSON document that `fleetsim size --json` prints.
+
+    instances: the recommendation. at_knee: whether it is the knee instead of a count that holds every target.
+    missed: targets that the recommendation does not hold. candidates: the recommendation, its neighbours and the
+    rate-matching count, ascending.
+    """
+
+    scenario: Scenario
+    instances: int
+    binding: str
+    at_knee: bool
+    missed: tuple[Target, ...]
+    targets: tuple[Target, ...]
+    rate_matching: RateMatching
+    headroom: Headroom
+    queue_cap: QueueCap
+    candidates: tuple[Trial, ...]
+    assumptions: tuple[Assumption, ...]
+    warnings: tuple[str, ...]
+    profile: EngineSource
+    simulations: int
+
+    @property
+    def recommended(self) -> Trial:
+        """The trial of the recommended count."""
+        return self.candidate(self.instances)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every target that the user gave is held; assumed ones may be missed."""
+        return not any(t.given for t in self.missed)
+
+    def candidate(self, instances: int) -> Trial:
+        """The trial of one of the candidates."""
+        return next(c for c in self.candidates if c.instances == instances)
+
+
+def size(
+    scenario: Scenario,
+    *,
+    given: Collection[str] = (),
+    notes: Sequence[str] = (),
+    measure: Measure = simulated,
+    tell: Tell | None = None,
+) -> SizeResult:
+    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored.
+
+    given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
+    notes: warnings of the caller, put before those of the plan.
+    measure: one run to its metrics, the simulator by default. tell: hears what is being simulated.
+
+    Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other.
+    """
+    # A resize event would undo the count that is being tried; trainer slowdowns stay.
+    events = [e.model_copy(update={"instances": None}) for e in scenario.run.events if e.trainer_slowdown is not None]
+    resized = any(e.instances is not None for e in scenario.run.events)
+    planned = with_changes(scenario, {"run.events": [e.model_dump() for e in events]}) if resized else scenario
+
+    rate_of = nameplate.nameplate_rate(planned)
+    rate = match_rates(
+        planned.trainer.batch_samples * nameplate.mean_output_tokens(planned),
+        nameplate.trainer_step_s(planned),
+        rate_of,
+        planned.targets.headroom,
+    )
+    targets = targets_of(planned, given)
+    trials = Trials(planned, measure, tell)
+    instances, at_knee = _recommend(trials, rate.instances, targets)
+    replications = planned.run.replications
+    chosen = trials.at(instances, replications)
+    missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
+    headroom = headroom_of(planned, instances, rate.consume_tok_s, rate_of(instances), measure, tell)
+    queue_cap = queue_cap_of(planned, instances, measure, tell)
+    counts = sorted({max(1, instances - 1), instances, instances + 1, rate.instances})
+    profile = engine_source(planned, instances)
+    return SizeResult(
+        scenario=planned,
+        instances=instances,
+        binding=chosen.binding,
+        at_knee=at_knee,
+        missed=missed,
+        targets=targets,
+        rate_matching=rate,
+        headroom=headroom,
+        queue_cap=queue_cap,
+        candidates=tuple(trials.at(n, replications) for n in counts),
+        assumptions=assumptions_of(planned, given),
+        warnings=(*notes, *warnings_of(planned, chosen, missed, queue_cap, profile, resized)),
+        profile=profile,
+        simulations=trials.runs,
+    )
+
+
+def _recommend(trials: Trials, guess: int, targets: tuple[Target, ...]) -> tuple[int, bool]:
+    """The recommended count, and whether it is the knee."""
+    helped = [t for t in targets if t.helped_by_instances]
+    replications = trials.scenario.run.replications
+    coarse = min(_COARSE_REPLICATIONS, replications)
+
+    def holds(count: int, runs: int) -> bool:
+        trial = trials.at(count, runs)
+        return all(t.held_by(trial.estimates[t.metric]) for t in helped)
+
+    def hopeless(low: int, high: int) -> bool:
+        before, after = (trials.at(n, coarse).mean("step_s") for n in (low, high))
+        return high >= 2 * low and after > (1.0 - _STILL_HELPS) * before
+
+    most = _most_useful(trials.scenario, guess)
+    stride = max(1, guess // 8)
+    found = smallest(lambda n: holds(n, coarse), guess, most, stride=stride, hopeless=hopeless)
+    if found is not None:
+        found = smallest(lambda n: holds(n, replications), found, min(most, 2 * found + 8))
+    if found is None:
+        return _knee(trials, guess, most, coarse), True
+    return _affordable(trials, found, targets, replications), False
+
+
+def _most_useful(scenario: Scenario, guess: int) -> int:
+    """A count that no larger one can beat: one for every group that may be in flight (or far above the match)."""
+    flight = nameplate.samples_in_flight(scenario)
+    window = 2.0 * flight + scenario.trainer.batch_samples
+    per_instance = scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1
+    return int(min(MOST_INSTANCES, max(window / per_instance if window < MOST_INSTANCES else 0, 16.0 * guess, 64.0)))
+
+
+def _knee(trials: Trials, guess: int, most: int, replications: int) -> int:
+    """The smallest count within KNEE of the best step time, doubling until a doubling no longer helps."""
+
+    def step_s(count: int) -> float:
+        return trials.at(count, replications).mean("step_s")
+
+    high = min(guess, most)
+    while high < most and step_s(min(most, 2 * high)) < (1.0 - _STILL_HELPS) * step_s(high):
+        high = min(most, 2 * high)
+    best = step_s(min(most, 2 * high))
+    best = min(best, step_s(high))
+    found = smallest(lambda n: step_s(n) <= (1.0 + KNEE) * best, high, most, stride=max(1, high // 4))
+    return high if found is None else found
+
+
+def _affordable(trials: Trials, count: int, targets: tuple[Target, ...], replications: int) -> int:
+    """A smaller count where a *given* target on cost or staleness wants one and only assumed targets lose by it.
+
+    Both get better with fewer instances as long as the trainer hardly waits. Without such a count the first answer
+    stays, and the targets that it misses are reported.
+    """
+    priced = [t for t in targets if not t.helped_by_instances and t.given]
+    firm = [t for t in targets if t.helped_by_instances and t.given]
+
+    def all_held(n: int, wanted: list[Target]) -> bool:
+        trial = trials.at(n, replications)
+        return all(t.held_by(trial.estimates[t.metric]) for t in wanted)
+
+    if not priced or all_held(count, priced):
+        return count
+    n = count - 1
+    while n >= max(1, count // 2) and all_held(n, firm):
+        if all_held(n, priced):
+            return n
+        n -= 1
+    return count

@@ -1,0 +1,102 @@
+"""Results as one JSON document: sorted keys, full precision, no timestamps, no NaN. Same seed, same bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import fleetsim
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.size import SizeResult
+from fleetsim.plan.trials import Trial
+
+SCHEMA_VERSION = 1
+
+# Field of a candidate and the metric it shows.
+CANDIDATE_METRICS = {
+    "trainer_idle_fraction": "trainer_idle_fraction",
+    "rollout_idle_fraction": "rollout_idle_fraction",
+    "step_s": "step_s",
+    "staleness_p99_steps": "staleness_steps.p99",
+    "goodput": "goodput",
+    "cost_per_step": "cost_per_step",
+}
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """The text of a document. Numbers that JSON does not know (NaN, infinities) become null."""
+    return json.dumps(plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON knows: dataclasses and mappings as objects, tuples as lists, numpy numbers as Python's."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(below) for key, below in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [plain(below) for below in value]
+    return plain(value.item())
+
+
+def estimate(value: Estimate) -> dict[str, float]:
+    """mean, ci_low, ci_high."""
+    return {"mean": value.mean, "ci_low": value.ci_low, "ci_high": value.ci_high}
+
+
+def head(command: str, scenario: Scenario) -> dict[str, Any]:
+    """What every document starts from: versions, seeds, and the scenario with all defaults written out."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": command,
+        "fleetsim_version": fleetsim.__version__,
+        "scenario": scenario.model_dump(mode="json"),
+        "seeds": [{"seed": scenario.run.seed, "replication": r} for r in range(scenario.run.replications)],
+    }
+
+
+def size_document(result: SizeResult) -> dict[str, Any]:
+    """The document of `fleetsim size --json`."""
+    return {
+        **head("size", result.scenario),
+        "recommendation": {
+            "instances": result.instances,
+            "queue_cap_samples": result.queue_cap.samples,
+            "queue_cap_steps": result.queue_cap.steps,
+            "binding": result.binding,
+            "at_knee": result.at_knee,
+            "feasible": result.feasible,
+            "missed_targets": [t.name for t in result.missed],
+        },
+        "targets": [asdict(t) for t in result.targets],
+        "rate_matching": asdict(result.rate_matching),
+        "headroom": asdict(result.headroom),
+        "queue_cap": asdict(result.queue_cap),
+        "candidates": [_candidate(c) for c in result.candidates],
+        "assumptions": [asdict(a) for a in result.assumptions],
+        "warnings": list(result.warnings),
+        "profile": asdict(result.profile),
+        "simulations": result.simulations,
+    }
+
+
+def _candidate(trial: Trial) -> dict[str, Any]:
+    return {
+        "instances": trial.instances,
+        "replications": trial.replications,
+        "binding": trial.binding,
+        **{field: estimate(trial.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
+    }
+
+
+def simulate_document(scenario: Scenario, metrics: Mapping[str, Any], replications: int) -> dict[str, Any]:
+    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves."""
+    return {**head("simulate", scenario), "replications": replications, "metrics": metrics}

@@ -1,0 +1,167 @@
+"""The terminal view of a simulated run: its metrics, where each second of a step went, the queue, the waste."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.config.scenario import Scenario
+from fleetsim.report import words
+from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
+
+_BAR_WIDTH = 40
+_MOST_STEPS = 12
+WAIT, TRAIN, SYNC, CHECKPOINT, SWITCH = "·", "█", "▒", "c", "s"
+
+# Metric, what it is called, how it is written: the first block of the view, in reading order.
+_MAIN = (
+    ("step_s", "optimizer step", "seconds"),
+    ("trainer_idle_fraction", "trainer idle", "share"),
+    ("rollout_idle_fraction", "rollout idle", "share"),
+    ("sync_fraction", "weight sync", "share"),
+    ("generated_tok_s", "generated tok/s", "number"),
+    ("instance_tok_s", "tok/s per instance", "number"),
+    ("goodput", "goodput, trained tok per GPU-second", "number"),
+    ("cost_per_step", "US dollars per step", "number"),
+    ("kv_use", "KV cache in use", "share"),
+    ("preemptions", "preemptions per step", "number"),
+)
+_WASTE = (
+    ("waste.stale", "too old"),
+    ("waste.filtered", "filtered"),
+    ("waste.aborted", "aborted"),
+    ("waste.recomputed", "recomputed"),
+    ("waste.lost", "lost to failures"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What the view shows. metrics: flat, dotted names. steps, groups: tables of the first replication."""
+
+    scenario: Scenario
+    metrics: Mapping[str, Estimate]
+    binding: str
+    replications: int
+    steps: NDArray[Any]
+    staleness_steps: NDArray[Any]
+
+
+def run_report(view: RunView) -> Group:
+    """Everything that `fleetsim simulate` prints on stdout."""
+    blocks: list[RenderableType] = [opening(view), section("metrics", metrics(view))]
+    if view.scenario.published is not None:
+        blocks.append(section("predicted and published", published(view)))
+    blocks += [
+        section(f"where the seconds go (wait {WAIT}  train {TRAIN}  sync {SYNC})", time_split(view)),
+        section("queue and staleness", queue(view)),
+        section("tokens generated per trained token", waste(view)),
+    ]
+    return Group(*blocks)
+
+
+def opening(view: RunView) -> Group:
+    """What ran, and what binds."""
+    s = view.scenario
+    runs = words.plural(view.replications, "replication")
+    what = (
+        f"{s.name}: {words.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
+        f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
+    )
+    return Group(
+        Text(what, style="bold"),
+        Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
+        Text(words.binds(view.binding)),
+    )
+
+
+def metrics(view: RunView) -> RenderableType:
+    """The main metrics, with intervals where the run was replicated."""
+    table = grid("", "", align=("left", "left"))
+    for name, label, how in _MAIN:
+        if name in view.metrics:
+            table.add_row(label, with_interval(view.metrics[name], how))
+    return table
+
+
+def published(view: RunView) -> RenderableType:
+    """The published outcome beside the prediction, with the ratio."""
+    p = view.scenario.published
+    assert p is not None
+    table = grid("", "predicted", "published", "ratio", align=("left", "right", "right", "right"))
+    if p.step_s is not None:
+        predicted = view.metrics["step_s"].mean
+        table.add_row("step", units.seconds(predicted), units.seconds(p.step_s), f"{predicted / p.step_s:.2f}")
+    if p.tok_s_per_gpu is not None:
+        s = view.scenario
+        gpus = s.fleet.instances * s.engine.tp
+        predicted = view.metrics["generated_tok_s"].mean / gpus
+        table.add_row("tok/s per rollout GPU", number(predicted), number(p.tok_s_per_gpu), f"{predicted / p.tok_s_per_gpu:.2f}")
+    if p.bottleneck is not None:
+        table.add_row("what binds", view.binding, p.bottleneck, "")
+    return Group(table, Text(p.note, style="dim")) if p.note else table
+
+
+def time_split(view: RunView) -> RenderableType:
+    """The trainer's cycle, step by step: waiting for samples, training, held by the sync."""
+    table = grid("step", "", "seconds", "wait", "train", "sync", align=("right", "left", *("right",) * 4))
+    steps = view.steps
+    shown = range(len(steps)) if len(steps) <= _MOST_STEPS else [*range(_MOST_STEPS // 2), *range(len(steps) - _MOST_STEPS // 2, len(steps))]
+    longest = max((float(s["end_s"] - s["start_s"]) for s in steps), default=0.0)
+    last = -1
+    for i in shown:
+        row = steps[i]
+        if i != last + 1:
+            table.add_row("...", "", "", "", "", "")
+        last = i
+        parts = [
+            (float(row["wait_s"]), WAIT),
+            (float(row["train_s"]), TRAIN),
+            (float(row["sync_block_s"]), SYNC),
+            (float(row["checkpoint_s"]), CHECKPOINT),
+            (float(row["switch_s"]), SWITCH),
+        ]
+        total = float(row["end_s"] - row["start_s"])
+        width = max(1, round(_BAR_WIDTH * total / longest)) if longest > 0 else 0
+        table.add_row(
+            str(int(row["step"])),
+            bar(parts, width),
+            *(f"{x:.1f}" for x in (total, row["wait_s"], row["train_s"], row["sync_block_s"])),
+        )
+    return table
+
+
+def queue(view: RunView) -> RenderableType:
+    """Samples in the buffer over the run, and how old the trained samples were."""
+    depth = [float(d) for d in view.steps["queue_depth"]]
+    age = [float(d) for d in view.steps["oldest_age_steps"]]
+    m = view.metrics
+    table = grid("", "", "", align=("left", "left", "left"))
+    table.add_row("queue depth, by step", sparkline(depth, _BAR_WIDTH), f"0 to {number(max(depth, default=0.0))} samples")
+    table.add_row("oldest sample, by step", sparkline(age, _BAR_WIDTH), f"0 to {number(max(age, default=0.0))} steps")
+    counts = np.bincount(view.staleness_steps.astype(np.int64)) if len(view.staleness_steps) else np.zeros(1)
+    table.add_row(
+        "staleness of trained samples",
+        sparkline([float(c) for c in counts], _BAR_WIDTH),
+        f"0 to {len(counts) - 1} steps; mean {number(m['staleness_steps.mean'].mean)}, "
+        f"p99 {number(m['staleness_steps.p99'].mean)}",
+    )
+    return table
+
+
+def waste(view: RunView) -> RenderableType:
+    """Tokens generated for each one that was trained, and where the others went."""
+    table = grid("", "", align=("left", "left"))
+    table.add_row("all", with_interval(view.metrics["tokens_per_trained_token"], "number"))
+    for name, label in _WASTE:
+        if name in view.metrics and view.metrics[name].mean > 0:
+            table.add_row(label, with_interval(view.metrics[name], "number"))
+    return table

@@ -1,0 +1,117 @@
+"""The terminal view of a plan: one function a block, built from the result alone.
+
+The same renderables make the picture in the README (`docs/make_picture.py`).
+"""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fleetsim import units
+from fleetsim.plan.size import SizeResult
+from fleetsim.plan.trials import Trial
+from fleetsim.report import words
+from fleetsim.report.blocks import grid, section, with_interval
+
+
+def size_report(result: SizeResult) -> Group:
+    """Everything that `fleetsim size` prints on stdout."""
+    blocks: list[RenderableType] = [answer(result), section("candidates", candidates(result))]
+    arithmetic = [Text(words.arithmetic(result))]
+    if result.scenario.engine.kind == "constant":
+        blocks.append(section("rate matching, on paper", *arithmetic, rate_table(result)))
+    else:
+        blocks.append(section("rate matching, on paper", *arithmetic))
+    blocks.append(section("where the headroom goes", headroom(result)))
+    blocks.append(section("queue", Text(words.queue(result))))
+    if result.assumptions:
+        blocks.append(section("assumed (flag that changes it)", assumptions(result)))
+    blocks.append(section("accuracy", Text(words.profile(result))))
+    blocks.append(section("next", next_commands(result)))
+    return Group(*blocks)
+
+
+def answer(result: SizeResult) -> RenderableType:
+    """The answer, its numbers, and what binds."""
+    return Group(
+        Text(words.headline(result), style="bold"),
+        Text(words.verdict(result)),
+        Text(words.binds(result.binding)),
+    )
+
+
+def candidates(result: SizeResult) -> Table:
+    """The recommendation, its neighbours and the rate-matching count, side by side."""
+    table = grid("", "instances", "trainer idle", "rollout idle", "step", "stale p99", "tok/GPU-s", "$/step", "")
+    for trial in result.candidates:
+        mine = trial.instances == result.instances
+        table.add_row(
+            ">" if mine else "",
+            f"{trial.instances:,}",
+            with_interval(trial.estimates["trainer_idle_fraction"]),
+            units.share(trial.mean("rollout_idle_fraction")),
+            units.seconds(trial.mean("step_s")),
+            f"{trial.mean('staleness_steps.p99'):.3g}",
+            units.count(round(trial.mean("goodput"))),
+            f"{trial.mean('cost_per_step'):,.3f}",
+            _role(trial, result),
+            style="bold" if mine else "",
+        )
+    return table
+
+
+def _role(trial: Trial, result: SizeResult) -> str:
+    return "on paper" if trial.instances == result.rate_matching.instances else ""
+
+
+def rate_table(result: SizeResult) -> Table:
+    """The two signatures of a wrong fleet: an idle trainer below the match, a growing backlog above it."""
+    table = grid("", "instances", "trainer idle", "backlog without a cap", "after 10 min")
+    for row in result.rate_matching.rows:
+        mine = row.instances == result.rate_matching.instances
+        grows = row.queue_growth_tok_s > 0
+        table.add_row(
+            ">" if mine else "",
+            f"{row.instances:,}",
+            units.share(row.trainer_idle_fraction),
+            f"+{row.queue_growth_tok_s:,.1f} tok/s" if grows else "0",
+            f"{units.tokens(row.backlog_tokens)} tokens" if grows else "0",
+            style="bold" if mine else "",
+        )
+    return table
+
+
+def headroom(result: SizeResult) -> Group:
+    """The computed headroom and its parts, largest first."""
+    h = result.headroom
+    table = grid("", "", align=("right", "left"))
+    parts = sorted(h.parts.items(), key=lambda item: -item[1])
+    for name, part in parts:
+        if abs(part) >= 0.0005:
+            table.add_row(units.share(part), words.PARTS.get(name, name))
+    given = result.rate_matching.headroom
+    return Group(
+        Text(f"headroom {h.computed:.2f} (rule of thumb: {given:g}): the trainer takes {units.share(h.computed)} of "),
+        Text(f"what {words.plural(result.instances, 'instance')} would make without any loss"),
+        table,
+    )
+
+
+def assumptions(result: SizeResult) -> Table:
+    """What was assumed, in two columns."""
+    table = grid("", "", align=("left", "left"))
+    for a in result.assumptions:
+        table.add_row(Text(a.text), Text(a.flag, style="dim"))
+    return table
+
+
+def next_commands(result: SizeResult) -> Group:
+    """What to type next, and why."""
+    lines: list[RenderableType] = []
+    for command, why in words.next_commands(result):
+        lines.append(Text(command, style="bold"))
+        lines.append(Padding(Text(why), (0, 0, 0, 2)))
+    return Group(*lines)

@@ -1,0 +1,121 @@
+"""Sentences: what a result means, in the words that a colleague would use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.binding import binding_words
+from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
+from fleetsim.plan.size import SizeResult
+
+PARTS: Mapping[str, str] = {
+    LONG_TAIL: "the long tail of responses",
+    SYNC: "weight-sync pauses",
+    STRAGGLERS: "stragglers",
+    FAILURES: "instance failures",
+    PREFILL: "computing prompts",
+    INTERACTION: "these together, and instances that run out of samples",
+    SLACK: "slack: supply beyond what the trainer takes",
+}
+
+
+def plural(number: int, noun: str) -> str:
+    """ "1 instance", "13 instances", "1,200 samples"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def instance_words(scenario: Scenario) -> str:
+    """What one instance is: "H100-SXM x 1", or its rate where that is all that is known."""
+    e = scenario.engine
+    if e.kind == "constant":
+        return f"{e.instance_tok_s or 0.0:,.0f} tok/s each"
+    if e.kind == "measured":
+        return f"profile {e.profile}, TP{e.tp}"
+    return f"{e.gpu} x {e.tp}"
+
+
+def headline(result: SizeResult) -> str:
+    """The answer in one sentence."""
+    s = result.scenario
+    fleet = f"{plural(result.instances, 'rollout instance')} ({instance_words(s)})"
+    verb = "keeps" if result.instances == 1 else "keep"
+    trainer = plural(s.trainer.gpus, "trainer GPU")
+    if not result.at_knee and not result.missed:
+        return f"{fleet} {verb} {trainer} busy."
+    if not result.at_knee:
+        return f"{fleet} come closest to what was asked for {trainer}."
+    return f"{fleet} for {trainer}: the knee, from where more instances make no step faster."
+
+
+def verdict(result: SizeResult) -> str:
+    """The numbers behind the headline, in one line."""
+    trial = result.recommended
+    idle = trial.estimates["trainer_idle_fraction"]
+    interval = f" [{100 * idle.ci_low:.1f}, {100 * idle.ci_high:.1f}]" if trial.replications > 1 else ""
+    return (
+        f"trainer idle {units.share(idle.mean)}{interval}, step {units.seconds(trial.mean('step_s'))}, "
+        f"{units.money(trial.mean('cost_per_step'))} per step"
+    )
+
+
+def binds(binding: str) -> str:
+    """What binds, why one sees it, and what would lift it."""
+    words = binding_words(binding)
+    if not words.meaning:
+        return f"What binds: {words.name}."
+    return f"What binds: {words.name}. {words.meaning[:1].upper()}{words.meaning[1:]}. What would lift it: {words.lift}."
+
+
+def arithmetic(result: SizeResult) -> str:
+    """The runbook's rate matching in one line, as it is worked out on paper."""
+    r = result.rate_matching
+    return (
+        f"{units.count(round(r.consume_tok_s, 1))} tok/s consumed / ({units.count(round(r.instance_tok_s, 1))} tok/s per "
+        f"instance x headroom {r.headroom:g}) = {plural(r.instances, 'instance')}"
+    )
+
+
+def queue(result: SizeResult) -> str:
+    """The queue cap in one line."""
+    q = result.queue_cap
+    cost = "no step time" if q.step_cost < 0.0005 else f"{units.share(q.step_cost)} of step time"
+    bound = ""
+    if q.bound_samples is not None and q.budget_steps is not None:
+        bound = f"; bound: {q.budget_steps:g} x batch, at least one batch = {q.bound_samples:,}"
+    return (
+        f"cap the queue at {q.samples:,} samples ({q.steps:.3g} steps): costs {cost}, "
+        f"staleness p99 {q.staleness_p99_steps:g} steps{bound}"
+    )
+
+
+def profile(result: SizeResult) -> str:
+    """Where the engine's speed comes from and how far off it may be."""
+    p = result.profile
+    if p.kind == "constant":
+        return f"engine speed: {p.text}, whatever an instance holds; prompts cost nothing"
+    if p.error_median is None:
+        return f"engine speed: {p.text}; no error is on record for it"
+    worst = f", worst {units.share(p.error_worst)}" if p.error_worst is not None else ""
+    what = f" ({p.error_what})" if p.error_what else ""
+    return f"engine speed: {p.text}; error: median {units.share(p.error_median)}{worst}{what}"
+
+
+def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:
+    """(command, why) pairs: what to type next."""
+    found = [
+        (
+            "fleetsim scenario init -o job.yaml",
+            "write the assumptions down, change them, then: fleetsim size --scenario job.yaml",
+        ),
+        (
+            f"fleetsim simulate job.yaml --set fleet.instances={result.instances}",
+            "where each second of a step goes, queue and staleness over the run",
+        ),
+    ]
+    if result.profile.kind == "roofline":
+        found.append(
+            ("fleetsim size ... --instance-tok-s N", "with the rate that you measured: the fastest way to a better answer")
+        )
+    return tuple(found)

@@ -1,0 +1,89 @@
+"""What happened, one row per happening; every metric is a pure function of these tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.scenario import Scenario
+
+STEP = np.dtype(
+    [
+        ("step", "i4"),
+        ("start_s", "f8"),  # the trainer is free to take a batch
+        ("ready_s", "f8"),  # the batch is complete
+        ("train_start_s", "f8"),
+        ("train_end_s", "f8"),
+        ("end_s", "f8"),  # the trainer is free again: the next step's start
+        ("wait_s", "f8"),  # ready - start: sample-wait
+        ("train_s", "f8"),  # compute, phases included
+        ("switch_s", "f8"),  # colocated: handing the GPUs over
+        ("checkpoint_s", "f8"),
+        ("sync_block_s", "f8"),  # trainer held by weight sync
+        ("tokens", "i8"),  # trained: prompt + output
+        ("output_tokens", "i8"),
+        ("samples", "i4"),
+        ("version", "i4"),  # published weight version when the batch was taken
+        ("queue_depth", "i8"),  # samples in the buffer when the batch was taken, itself included
+        ("blocked", "i8"),  # samples that found the buffer full, then
+        ("oldest_age_steps", "f8"),  # of the buffered samples, then
+        ("in_flight", "i8"),  # when the batch became complete
+        ("running", "i8"),
+        ("waiting", "i8"),
+        ("kv_tokens", "i8"),
+        ("kv_use", "f8"),
+        ("credits", "i8"),
+        # totals since the start of the run, at end_s
+        ("instances", "i4"),
+        ("busy_s", "f8"),  # instance-seconds
+        ("paused_s", "f8"),
+        ("idle_s", "f8"),
+        ("down_s", "f8"),
+        ("generated_tokens", "i8"),
+        ("prefilled_tokens", "i8"),
+        ("hit_tokens", "i8"),
+        ("aborted_tokens", "i8"),
+        ("lost_tokens", "i8"),
+        ("recomputed_tokens", "i8"),
+        ("preemptions", "i8"),
+    ]
+)
+SYNC = np.dtype(
+    [
+        ("version", "i4"),  # that this sync publishes
+        ("step", "i4"),  # after which it was triggered
+        ("trigger_s", "f8"),
+        ("pause_start_s", "f8"),
+        ("end_s", "f8"),
+        ("in_flight", "i8"),
+        ("discarded_groups", "i8"),
+    ]
+)
+FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
+
+
+@dataclass(slots=True)
+class Records:
+    """Tables of one run, in the order of time.
+
+    steps, syncs, failures: dtypes above. samples: one row per sample that was sent (SAMPLE of
+    `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, start_s, first_token_s,
+    finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
+    left_s. drawn_tokens: mean output tokens of all drawn samples that were sent.
+    """
+
+    scenario: Scenario
+    seed: int
+    replication: int
+    steps: NDArray[Any]
+    samples: NDArray[Any]
+    groups: NDArray[Any]
+    syncs: NDArray[Any]
+    failures: NDArray[Any]
+
+    def tables(self) -> dict[str, NDArray[Any]]:
+        """Table name -> structured array."""
+        return {name: getattr(self, name) for name in ("steps", "samples", "groups", "syncs", "failures")}

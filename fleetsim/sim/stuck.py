@@ -1,0 +1,108 @@
+"""A run in which nothing can ever happen again: which limits block each other."""
+
+from __future__ import annotations
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import Problem, StuckError
+from fleetsim.sim.admission import LAWS, PLENTY, Progress
+from fleetsim.sim.fleet import Fleet
+
+
+def stuck_error(scenario: Scenario, fleet: Fleet, progress: Progress) -> StuckError:
+    """The error for a trainer that waits for a batch while the fleet is silent."""
+    batch, size = scenario.trainer.batch_samples, scenario.workload.group_size
+    ready = fleet.get("n_ready") * size
+    what = (
+        f"step {progress.trained_groups // scenario.groups_per_step}: the trainer waits for {batch} samples, "
+        f"{ready} are in the buffer, and nothing can happen any more"
+    )
+    return StuckError(what, _limits(scenario, fleet, progress) or [_unknown(scenario)])
+
+
+def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Problem]:
+    batch, size = scenario.trainer.batch_samples, scenario.workload.group_size
+    out = []
+    capacity = scenario.buffer.capacity_samples
+    if capacity is not None and capacity // size * size < batch:
+        out.append(
+            Problem(
+                "buffer.capacity_samples",
+                capacity,
+                f"at least trainer.batch_samples ({batch}) in whole groups of {size}: a buffer smaller than a batch "
+                "never holds one, and a full buffer stops generation",
+                f"set it to {batch} or more, or to null",
+            )
+        )
+    law = scenario.admission.law
+    if law == "fixed_pool":
+        pool = scenario.admission.pool_samples or 0
+        if pool < size:
+            out.append(Problem("admission.pool_samples", pool, f"at least one group ({size})", f"raise it to {size}"))
+    else:
+        allowed = LAWS[law](scenario, progress)
+        if allowed < scenario.groups_per_step and allowed < PLENTY:
+            out.append(_admission_problem(scenario, progress, allowed * size))
+    if scenario.admission.age_action == "drop_on_dequeue":
+        out.append(
+            Problem(
+                "admission.max_age",
+                scenario.admission.max_age,
+                "at least the age that samples have when they reach the trainer: older ones are dropped",
+                "raise max_age, shorten sync.publish_s, sync more often (sync.every_steps), or train_anyway",
+            )
+        )
+    if fleet.get("halted") and scenario.sync.in_flight == "drain":
+        out.append(
+            Problem(
+                "sync.in_flight", "drain", "work in flight must be able to end while nothing new is sent", "use keep"
+            )
+        )
+    return out
+
+
+def _admission_problem(scenario: Scenario, progress: Progress, allowed: int) -> Problem:
+    batch = scenario.trainer.batch_samples
+    field = "admission.max_staleness" if scenario.admission.law == "version_window" else "admission.law"
+    value = scenario.admission.max_staleness if field.endswith("staleness") else scenario.admission.law
+    return Problem(
+        field,
+        value,
+        f"admission allows {allowed} outstanding samples at weight version {progress.version}, a batch needs {batch}",
+        "raise the staleness budget, sync every step (sync.every_steps: 1), or lower trainer.batch_samples",
+    )
+
+
+def _unknown(scenario: Scenario) -> Problem:
+    return Problem(
+        "admission.law",
+        scenario.admission.law,
+        "some limit stops all generation before a batch is complete",
+        "loosen the in-flight caps, the buffer or the admission law one at a time",
+    )
+
+
+def wasting_error(scenario: Scenario, what: str, count: int) -> StuckError:
+    """The error for a trainer that never gets a batch although the fleet is busy."""
+    filtering = scenario.workload.filter
+    limits = {
+        "stale": Problem(
+            "admission.max_age",
+            scenario.admission.max_age,
+            f"{count} groups in a row were dropped as stale in one trainer wait",
+            "raise max_age, shorten sync.publish_s, lower sync.every_steps, or set age_action: train_anyway",
+        ),
+        "filtered": Problem(
+            "workload.filter.zero_variance_share",
+            filtering.zero_variance_share,
+            f"{count} groups were filtered in one trainer wait (retry_limit {filtering.retry_limit})",
+            "lower zero_variance_share or raise workload.filter.retry_limit",
+        ),
+        "overflow": Problem(
+            "buffer.capacity_samples",
+            scenario.buffer.capacity_samples,
+            f"at least trainer.batch_samples ({scenario.trainer.batch_samples}): finished samples push each other out "
+            "and a batch is never complete",
+            "raise it to a batch or more, or set on_full: block",
+        ),
+    }
+    return StuckError("the trainer waits, the fleet generates, and no batch will ever be complete", [limits[what]])

@@ -1,0 +1,35 @@
+"""What every test shares: hypothesis's settings, and the table of published runs at the end of a test run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: the first example of a process may compile the kernel. In CI the examples are the same every time, so
+# that a red run is about the change and not about luck; elsewhere every run looks at new ones.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the kernel once, before several workers would each compile it for themselves."""
+    if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
+        import fleetsim.engine.kernel.fleet  # noqa: F401
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Predicted and published, side by side: what a test recorded as the property `published`."""
+    rows = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "published"
+    ]
+    if rows:
+        terminalreporter.section("published runs")
+        for row in sorted(rows):
+            terminalreporter.write_line(row)
