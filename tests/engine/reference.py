@@ -246,7 +246,9 @@ def run_reference(
             load[heapq.heappop(finishing)[1]] -= 1
         while pending and pending[0].arrival <= allow(t):
             r = pending.pop(0)
-            if routing == "round_robin":
+            if routing == "by_group":  # the label is the instance
+                i = r.group
+            elif routing == "round_robin":
                 i, turn = turn, (turn + 1) % instances
             else:
                 i = min(range(instances), key=lambda j: (load[j], j))

@@ -100,7 +100,7 @@ def route_sample(fleet: int, g: int) -> int:
         first = group_at(w.groups, g).first
         for s in range(first, first + group_at(w.groups, g).size):
             i = sample_at(w.samples, s).instance
-            if i >= 0 and float_at(w.loads, w.half + i) <= least + w.imbalance:
+            if i >= 0 and least < math.inf and float_at(w.loads, w.half + i) <= least + w.imbalance:
                 return i
     return route(fleet)
 
