@@ -39,7 +39,10 @@ class InputError(FleetsimError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(p) for p in self.problems))
+        super().__init__(self.problems)  # the event library rebuilds an error from its arguments
+
+    def __str__(self) -> str:
+        return "\n".join(str(p) for p in self.problems)
 
 
 class StuckError(FleetsimError):
@@ -49,7 +52,10 @@ class StuckError(FleetsimError):
 
     def __init__(self, what: str, limits: Sequence[Problem]) -> None:
         self.what, self.limits = what, tuple(limits)
-        super().__init__("\n".join([what, *(str(p) for p in self.limits)]))
+        super().__init__(what, self.limits)
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *(str(p) for p in self.limits)])
 
 
 class OutsideError(FleetsimError):

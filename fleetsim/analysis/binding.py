@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.step_time import StepTime
 
 # Below this share of the cycle the trainer's waiting is not worth a GPU.
 SMALL_WAIT = 0.03
@@ -15,7 +16,7 @@ SMALL_WAIT = 0.03
 WORTH_SPLITTING = 0.10
 
 
-def binding_of(scenario: Scenario, steps: NDArray[Any], span_s: float) -> str:
+def binding_of(scenario: Scenario, step_time: StepTime, steps: NDArray[Any], span_s: float) -> str:
     """trainer | sync | in_flight_cap | buffer | rollout | staleness_window | longest_response.
 
     The trainer hardly waits: `sync` if it is held by sync for longer than it waits and for over a tenth of the cycle,
@@ -34,7 +35,7 @@ def binding_of(scenario: Scenario, steps: NDArray[Any], span_s: float) -> str:
     weight = steps["wait_s"] / steps["wait_s"].sum()
     if _capped(scenario, steps, weight):
         return "in_flight_cap"
-    if float((weight * (steps["waiting"] > 0)).sum()) > 0.5 or _splitting_pays(scenario, steps):
+    if float((weight * (steps["waiting"] > 0)).sum()) > 0.5 or _splitting_pays(step_time, steps):
         return "rollout"
     if scenario.admission.law in ("version_window", "batches_ahead", "fixed_pool"):
         starved = float((weight * (steps["credits"] <= 0)).sum())
@@ -50,11 +51,8 @@ def _capped(scenario: Scenario, steps: NDArray[Any], weight: NDArray[np.float64]
     return any(float((weight * (steps["in_flight"] > cap - group)).sum()) > 0.5 for cap in caps if cap)
 
 
-def _splitting_pays(scenario: Scenario, steps: NDArray[Any]) -> bool:
+def _splitting_pays(step_time: StepTime, steps: NDArray[Any]) -> bool:
     """Whether an iteration at half the mean load would be a tenth shorter; mean load by Little's law."""
-    from fleetsim.sim.engines import engine_of
-
-    step_time, _ = engine_of(scenario)
     if len(steps) < 2 or steps["busy_s"][-1] <= steps["busy_s"][0]:
         return False
     span = steps["busy_s"][-1] - steps["busy_s"][0]
@@ -73,7 +71,7 @@ def mean_context(steps: NDArray[Any]) -> float:
     return float(prompt + steps["output_tokens"].sum() / samples / 2)
 
 
-def load_at(step_time: Any, rate: float, context: float) -> tuple[float, float]:
+def load_at(step_time: StepTime, rate: float, context: float) -> tuple[float, float]:
     """Decodes per iteration b at which an instance makes `rate` tokens/s: b = rate * t(b), by bisection."""
     low, high = 1.0, 8192.0
     for _ in range(30):

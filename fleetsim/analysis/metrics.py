@@ -88,7 +88,7 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "preemptions": window.total("preemptions") / n,
         "kv_use": float(steps["kv_use"].mean()),
         "trained_length_bias": _length_bias(records, window),
-        "binding": binding_of(scenario, steps, span),
+        "binding": binding_of(scenario, records.engine[0], steps, span),
     }
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from fleetsim.analysis.intervals import Estimate, estimate
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
@@ -39,15 +41,16 @@ def replicate(
     scenario: Scenario,
     replications: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    engine: tuple[StepTime, EngineLimits] | None = None,
 ) -> Replicated:
     """Runs replications 0..n-1 (default `run.replications`); progress(done, of) is called after each.
 
-    Raises what `simulate` raises.
+    engine: as for `simulate`, whose errors it raises.
     """
     n = scenario.run.replications if replications is None else replications
     runs = []
     for r in range(n):
-        runs.append(simulate(scenario, replication=r))
+        runs.append(simulate(scenario, replication=r, engine=engine))
         if progress is not None:
             progress(r + 1, n)
     values = tuple(metrics_of(run) for run in runs)

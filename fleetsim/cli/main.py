@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -21,6 +21,11 @@ INTERRUPTED = 130
 
 class ErrorsToExitCodes(TyperGroup):
     """Turns what a command raises into text on stderr and an exit code: 2, 3, 11 by kind, 130, or 1 for a bug of ours."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # Plain help and plain usage errors: rich would cost a third of the time that `--help` may take.
+        self.rich_markup_mode = None
 
     def invoke(self, ctx: typer.Context) -> object:
         """Runs the command."""
@@ -87,13 +92,16 @@ def fleetsim_command(
 ) -> None:
     """How many rollout instances does this RL post-training job need, and why does its trainer idle?
 
-    [bold]fleetsim size --batch 512 --len 1536[/bold]   the smallest fleet that keeps the trainer busy
+    \b
+    fleetsim size --batch 512 --len 1536    the smallest fleet that keeps the trainer busy
+    fleetsim scenario init -o job.yaml      write the job down, change what differs
+    fleetsim simulate job.yaml              where each second of an optimizer step goes
 
-    [bold]fleetsim simulate job.yaml[/bold]             where each second of an optimizer step goes
+    Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 
-    Answers come from a simulation of rollout engines, trainer, weight sync and the staleness queue; no GPU is needed.
-    Exit codes: 0 ok, 1 internal, 2 bad input, 3 outside world, 10 --fail-if tripped, 11 no feasible fleet,
-    12 outside the calibrated range under --strict.
+    \b
+    Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if tripped,
+    11 no feasible fleet, 12 outside the calibrated range under --strict.
     """
 
 

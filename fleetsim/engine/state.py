@@ -70,6 +70,7 @@ class World:
             cap=UNLIMITED,
             cap_instance=UNLIMITED,
             ready_cap=UNLIMITED,
+            patience=UNLIMITED,
             together=1,
             caching=int(prefix_caching),
             block_size=limits.block_size,

@@ -2,11 +2,12 @@
 
     computed headroom = consumption / (instances * nameplate rate)
 
-is what the runbook's 0.8 stands for. The rest, 1 - computed, is split by ablation. The fleet's supply is its output
-rate when the trainer takes no time at all; each cause is removed alone and its part is the supply gained, as a share
-of the nameplate. What the causes do not explain alone is "interaction"; what the fleet could supply beyond the
-trainer's consumption (whole instances, and the target) is "slack", negative where the target lets the trainer wait a
-little. All parts and the computed headroom sum to 1.
+is what the runbook's 0.8 stands for. The rest, 1 - computed, is split by ablation. A fleet's supply is its output rate
+when the trainer takes no time at all. Each cause is removed alone; its part is 1 - supply / supply without it: the
+share of the fleet that is there because of it. What the causes do not explain one by one is "interaction" (negative
+where they overlap); what the fleet could supply beyond the consumption (whole instances, the target) is "slack",
+negative where the trainer overlaps with generation so well that it takes more. All parts and the computed headroom
+sum to 1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ INTERACTION, SLACK = "interaction", "slack"
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """computed: consumption / nameplate supply. supply_tok_s: what the fleet can make. parts: shares of nameplate."""
+    """computed: consumption / nameplate supply. supply_tok_s: what the fleet can make. parts: see above."""
 
     computed: float
     supply_tok_s: float
@@ -88,7 +89,7 @@ def headroom_of(
         tell("taking the causes of loss away, one by one")
     nameplate = instances * instance_tok_s
     have = supply({})
-    parts = {cause: (supply(changes) - have) / nameplate for cause, changes in causes(scenario).items()}
+    parts = {cause: 1.0 - have / supply(changes) for cause, changes in causes(scenario).items()}
     parts[INTERACTION] = 1.0 - have / nameplate - sum(parts.values())
     parts[SLACK] = (have - consume_tok_s) / nameplate
     return Headroom(consume_tok_s / nameplate, have, nameplate, parts)

@@ -5,15 +5,17 @@ count that holds the targets which more instances help (trainer idle, step time)
 with more instances, which common random numbers make true up to rounding. A fine pass repeats the search from there
 with all replications, by the rule in `targets.RULE`. Then cost and staleness are looked at.
 
-When no count holds a target, more instances have stopped helping (the longest response, the staleness window, a client
-cap binds). The answer is then the knee: the smallest count within KNEE of the best step time that any count reaches.
-It is reported as such, and as infeasible when the user asked for the target.
+When even a fleet with an instance for every group misses a target, more instances have stopped helping (the longest
+response, the staleness window or a client cap binds). The answer is then the knee (`plan/knee.py`), reported as such,
+and as infeasible when the user asked for the target.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -21,6 +23,7 @@ from fleetsim.plan import nameplate
 from fleetsim.plan.assumptions import Assumption, assumptions_of
 from fleetsim.plan.engine_source import EngineSource, engine_source
 from fleetsim.plan.headroom import Headroom, headroom_of
+from fleetsim.plan.knee import knee
 from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
 from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates
 from fleetsim.plan.search import smallest
@@ -28,17 +31,16 @@ from fleetsim.plan.targets import Target, targets_of
 from fleetsim.plan.trials import Measure, Tell, Trial, Trials, simulated
 from fleetsim.plan.warnings import warnings_of
 
-KNEE = 0.02
-# A doubling of the fleet that saves less step time than this means that instances have stopped helping.
-_STILL_HELPS = 0.01
-_COARSE_REPLICATIONS = 1
+# Replications of the coarse pass, and optimizer steps of every run unless the user said how many.
+_COARSE = 1
+SIZE_STEPS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SizeResult:
     """What `size` found. Field by field the JSON document that `fleetsim size --json` prints.
 
-    instances: the recommendation. at_knee: whether it is the knee instead of a count that holds every target.
+    instances: the recommendation. largest: when it is only the knee, the largest fleet that was tried, else None.
     missed: targets that the recommendation does not hold. candidates: the recommendation, its neighbours and the
     rate-matching count, ascending.
     """
@@ -46,7 +48,7 @@ class SizeResult:
     scenario: Scenario
     instances: int
     binding: str
-    at_knee: bool
+    largest: Trial | None
     missed: tuple[Target, ...]
     targets: tuple[Target, ...]
     rate_matching: RateMatching
@@ -62,6 +64,11 @@ class SizeResult:
     def recommended(self) -> Trial:
         """The trial of the recommended count."""
         return self.candidate(self.instances)
+
+    @property
+    def at_knee(self) -> bool:
+        """Whether no count holds the targets, and the answer is where more instances stop paying."""
+        return self.largest is not None
 
     @property
     def feasible(self) -> bool:
@@ -92,7 +99,10 @@ def size(
     # A resize event would undo the count that is being tried; trainer slowdowns stay.
     events = [e.model_copy(update={"instances": None}) for e in scenario.run.events if e.trainer_slowdown is not None]
     resized = any(e.instances is not None for e in scenario.run.events)
-    planned = with_changes(scenario, {"run.events": [e.model_dump() for e in events]}) if resized else scenario
+    changes: dict[str, Any] = {"run.events": [e.model_dump() for e in events]} if resized else {}
+    if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
+        changes["run.steps"] = min(SIZE_STEPS, scenario.run.steps)
+    planned = with_changes(scenario, changes) if changes else scenario
 
     rate_of = nameplate.nameplate_rate(planned)
     rate = match_rates(
@@ -103,11 +113,13 @@ def size(
     )
     targets = targets_of(planned, given)
     trials = Trials(planned, measure, tell)
-    instances, at_knee = _recommend(trials, rate.instances, targets)
+    instances, largest = _recommend(trials, rate.instances, targets)
     replications = planned.run.replications
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
-    headroom = headroom_of(planned, instances, rate.consume_tok_s, rate_of(instances), measure, tell)
+    # At the knee the trainer takes what it gets; elsewhere what it can.
+    consumed = rate.consume_tok_s if largest is None else rate.batch_tokens / chosen.mean("step_s")
+    headroom = headroom_of(planned, instances, consumed, rate_of(instances), measure, tell)
     queue_cap = queue_cap_of(planned, instances, measure, tell)
     counts = sorted({max(1, instances - 1), instances, instances + 1, rate.instances})
     profile = engine_source(planned, instances)
@@ -115,7 +127,7 @@ def size(
         scenario=planned,
         instances=instances,
         binding=chosen.binding,
-        at_knee=at_knee,
+        largest=largest,
         missed=missed,
         targets=targets,
         rate_matching=rate,
@@ -129,51 +141,33 @@ def size(
     )
 
 
-def _recommend(trials: Trials, guess: int, targets: tuple[Target, ...]) -> tuple[int, bool]:
-    """The recommended count, and whether it is the knee."""
+def _recommend(trials: Trials, guess: int, targets: tuple[Target, ...]) -> tuple[int, Trial | None]:
+    """The recommended count; when it is only the knee, also the trial of the largest fleet that was tried."""
     helped = [t for t in targets if t.helped_by_instances]
     replications = trials.scenario.run.replications
-    coarse = min(_COARSE_REPLICATIONS, replications)
+    most = _most_useful(trials.scenario, guess)
 
     def holds(count: int, runs: int) -> bool:
         trial = trials.at(count, runs)
         return all(t.held_by(trial.estimates[t.metric]) for t in helped)
 
-    def hopeless(low: int, high: int) -> bool:
-        before, after = (trials.at(n, coarse).mean("step_s") for n in (low, high))
-        return high >= 2 * low and after > (1.0 - _STILL_HELPS) * before
-
-    most = _most_useful(trials.scenario, guess)
-    stride = max(1, guess // 8)
-    found = smallest(lambda n: holds(n, coarse), guess, most, stride=stride, hopeless=hopeless)
+    found: int | None = None
+    if holds(guess, _COARSE) or holds(most, _COARSE):
+        found = smallest(lambda n: holds(n, _COARSE), guess, most, stride=max(1, guess // 8))
     if found is not None:
         found = smallest(lambda n: holds(n, replications), found, min(most, 2 * found + 8))
     if found is None:
-        return _knee(trials, guess, most, coarse), True
-    return _affordable(trials, found, targets, replications), False
+        return knee(trials.scenario, lambda n: trials.at(n, _COARSE).mean("step_s"), guess, most), trials.at(most, _COARSE)
+    return _affordable(trials, found, targets, replications), None
 
 
 def _most_useful(scenario: Scenario, guess: int) -> int:
-    """A count that no larger one can beat: one for every group that may be in flight (or far above the match)."""
-    flight = nameplate.samples_in_flight(scenario)
-    window = 2.0 * flight + scenario.trainer.batch_samples
-    per_instance = scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1
-    return int(min(MOST_INSTANCES, max(window / per_instance if window < MOST_INSTANCES else 0, 16.0 * guess, 64.0)))
-
-
-def _knee(trials: Trials, guess: int, most: int, replications: int) -> int:
-    """The smallest count within KNEE of the best step time, doubling until a doubling no longer helps."""
-
-    def step_s(count: int) -> float:
-        return trials.at(count, replications).mean("step_s")
-
-    high = min(guess, most)
-    while high < most and step_s(min(most, 2 * high)) < (1.0 - _STILL_HELPS) * step_s(high):
-        high = min(most, 2 * high)
-    best = step_s(min(most, 2 * high))
-    best = min(best, step_s(high))
-    found = smallest(lambda n: step_s(n) <= (1.0 + KNEE) * best, high, most, stride=max(1, high // 4))
-    return high if found is None else found
+    """A count that no larger one beats: every group that may be in flight has an instance of its own."""
+    flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
+    if not math.isfinite(flight):
+        flight = 4.0 * scenario.trainer.batch_samples
+    units = scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1
+    return min(MOST_INSTANCES, max(math.ceil(flight / units), 4 * guess))
 
 
 def _affordable(trials: Trials, count: int, targets: tuple[Target, ...], replications: int) -> int:

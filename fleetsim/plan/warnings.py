@@ -22,7 +22,7 @@ def warnings_of(
     resize_events: bool,
 ) -> tuple[str, ...]:
     """The warnings of a plan, in the order of their weight."""
-    found = [_missed(t, chosen) for t in missed]
+    found = [_missed(t, chosen) for t in missed if t.given]
     for text in profile.extrapolations or ():
         found.append(f"outside the range that the profile measured: {text}; measure there before trusting the answer")
     if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
@@ -51,10 +51,9 @@ def warnings_of(
 
 def _missed(target: Target, chosen: Trial) -> str:
     estimate = chosen.estimates[target.metric]
-    whose = "the target" if target.given else "the assumed target"
     return (
         f"{target.name} is {estimate.mean:.3g} [{estimate.ci_low:.3g}, {estimate.ci_high:.3g}] at "
-        f"{chosen.instances} instances; {whose} of {target.limit:g} is out of reach"
+        f"{chosen.instances} instances; the target of {target.limit:g} is out of reach"
     )
 
 

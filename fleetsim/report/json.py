@@ -74,6 +74,7 @@ def size_document(result: SizeResult) -> dict[str, Any]:
             "binding": result.binding,
             "at_knee": result.at_knee,
             "feasible": result.feasible,
+            "largest_tried": None if result.largest is None else _candidate(result.largest),
             "missed_targets": [t.name for t in result.missed],
         },
         "targets": [asdict(t) for t in result.targets],

@@ -36,11 +36,11 @@ def size_report(result: SizeResult) -> Group:
 
 def answer(result: SizeResult) -> RenderableType:
     """The answer, its numbers, and what binds."""
-    return Group(
-        Text(words.headline(result), style="bold"),
-        Text(words.verdict(result)),
-        Text(words.binds(result.binding)),
-    )
+    lines = [Text(words.headline(result), style="bold"), Text(words.verdict(result))]
+    reach = words.reach(result)
+    if reach is not None:
+        lines.append(Text(reach))
+    return Group(*lines, Text(words.binds(result.binding)))
 
 
 def candidates(result: SizeResult) -> Table:

@@ -42,11 +42,29 @@ def headline(result: SizeResult) -> str:
     fleet = f"{plural(result.instances, 'rollout instance')} ({instance_words(s)})"
     verb = "keeps" if result.instances == 1 else "keep"
     trainer = plural(s.trainer.gpus, "trainer GPU")
-    if not result.at_knee and not result.missed:
-        return f"{fleet} {verb} {trainer} busy."
-    if not result.at_knee:
-        return f"{fleet} come closest to what was asked for {trainer}."
-    return f"{fleet} for {trainer}: the knee, from where more instances make no step faster."
+    if result.at_knee:
+        return f"{fleet} for {trainer}: beyond that, more cost more than they save."
+    if result.missed:
+        return f"{fleet} {verb} {trainer} as busy as the other targets allow."
+    return f"{fleet} {verb} {trainer} busy."
+
+
+def reach(result: SizeResult) -> str | None:
+    """Why the answer is only the knee: what the largest fleet would reach. None when it is not."""
+    if result.largest is None:
+        return None
+    names = {"trainer_idle_fraction": "a trainer idle of", "step_s": "a step of"}
+    wished = " and ".join(
+        f"{names[t.name]} {units.share(t.limit) if t.name == 'trainer_idle_fraction' else units.seconds(t.limit)}"
+        + ("" if t.given else " (assumed)")
+        for t in result.missed
+        if t.name in names
+    )
+    largest = result.largest
+    return (
+        f"No fleet reaches {wished or 'the targets'}: {largest.instances:,} instances come to "
+        f"{units.share(largest.mean('trainer_idle_fraction'))} and {units.seconds(largest.mean('step_s'))}."
+    )
 
 
 def verdict(result: SizeResult) -> str:

@@ -19,10 +19,10 @@ PLENTY = 1 << 40
 
 @dataclass(slots=True)
 class Progress:
-    """How far the run is: published weight version, groups trained, and whether a barrier's round is open."""
+    """How far the run is: published weight version, groups taken to train, and whether a barrier's round is open."""
 
     version: int = 0
-    trained_groups: int = 0
+    taken_groups: int = 0
     generating: bool = False
 
 
@@ -45,7 +45,7 @@ def version_window(scenario: Scenario, progress: Progress) -> int:
     """(eta + v + 1) * B - accepted (AReaL), B the groups trained per published version."""
     per_version = scenario.groups_per_step * scenario.sync.every_steps
     window = (scenario.admission.max_staleness + progress.version + 1) * per_version
-    return math.floor(window + 1e-9) - progress.trained_groups
+    return math.floor(window + 1e-9) - progress.taken_groups
 
 
 def unbounded(scenario: Scenario, progress: Progress) -> int:

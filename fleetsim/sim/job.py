@@ -10,11 +10,14 @@ from typing import Any
 import simpy
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import BATCH_READY, FLEET_EMPTY
+from fleetsim.engine.kernel.tables import BATCH_READY, FLEET_EMPTY, OUT_OF_PATIENCE
+from fleetsim.engine.state import UNLIMITED
 from fleetsim.sim.admission import Progress, top_up
 from fleetsim.sim.fleet import NO_BATCH, Fleet
-from fleetsim.sim.stuck import stuck_error
+from fleetsim.sim.stuck import stuck_error, wasting_error
 
+# A trainer that waited while so many batches' worth of groups were completed will wait for ever.
+MOST_WASTED_BATCHES = 100
 Process = Generator[simpy.Event, Any, Any]
 
 
@@ -39,7 +42,6 @@ class Job:
     slowdown: float = 1.0
     sync_done: simpy.Event | None = None
     done: bool = False
-    filtered_at_wait: int = 0
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
     failures: list[tuple[Any, ...]] = field(default_factory=list)
@@ -56,6 +58,7 @@ class Job:
     def batch_of(self, groups: int) -> simpy.Event:
         """An event that happens when so many groups are in the buffer."""
         self.wanted, self.batch = groups, self.env.event()
+        self.fleet.set(patience=self.fleet.get("completed_groups") + MOST_WASTED_BATCHES * groups)
         return self.batch
 
     def fleet_empty(self) -> simpy.Event:
@@ -68,7 +71,7 @@ class Job:
 def drive(job: Job) -> Process:
     """Moves the fleet between the events of the other processes, never past the next of them.
 
-    Raises StuckError when the trainer waits and nothing can ever happen again.
+    Raises StuckError when the trainer waits and nothing can ever happen again, or nothing but waste.
     """
     env, fleet = job.env, job.fleet
     while not job.done:
@@ -77,6 +80,7 @@ def drive(job: Job) -> Process:
         if code == BATCH_READY:
             yield env.timeout(max(0.0, fleet.now - env.now))
             waiting, job.batch, job.wanted = job.batch, None, 0
+            fleet.set(patience=UNLIMITED)
             assert waiting is not None
             waiting.succeed()
             yield env.timeout(0)
@@ -87,6 +91,8 @@ def drive(job: Job) -> Process:
             assert drained is not None
             drained.succeed()
             yield env.timeout(0)
+        elif code == OUT_OF_PATIENCE:
+            raise wasting_error(job.scenario, fleet)
         else:
             if job.batch is not None and job.under_way == 0 and fleet.quiet():
                 raise stuck_error(job.scenario, fleet, job.progress)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
 
 STEP = np.dtype(
     [
@@ -72,7 +74,7 @@ class Records:
     steps, syncs, failures: dtypes above. samples: one row per sample that was sent (SAMPLE of
     `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, start_s, first_token_s,
     finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
-    left_s. drawn_tokens: mean output tokens of all drawn samples that were sent.
+    left_s. engine: iteration times and limits that the instances ran with.
     """
 
     scenario: Scenario
@@ -83,6 +85,7 @@ class Records:
     groups: NDArray[Any]
     syncs: NDArray[Any]
     failures: NDArray[Any]
+    engine: tuple[StepTime, EngineLimits]
 
     def tables(self) -> dict[str, NDArray[Any]]:
         """Table name -> structured array."""

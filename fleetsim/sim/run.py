@@ -6,6 +6,8 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import UNSENT
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
@@ -14,12 +16,15 @@ from fleetsim.sim.records import FAILURE, STEP, SYNC, Records
 from fleetsim.sim.trainer import train
 
 
-def simulate(scenario: Scenario, *, replication: int = 0) -> Records:
+def simulate(
+    scenario: Scenario, *, replication: int = 0, engine: tuple[StepTime, EngineLimits] | None = None
+) -> Records:
     """Runs `scenario.run.steps` optimizer steps; the same scenario, seed and replication give the same records.
 
+    engine: iteration times and limits of one instance, instead of those that the scenario's `engine` section names.
     Raises StuckError when nothing can ever happen again, InputError for an engine or lengths that do not fit.
     """
-    step_time, limits = engine_of(scenario)
+    step_time, limits = engine or engine_of(scenario)
     fleet = Fleet(scenario, step_time, limits, replication)
     job = Job(scenario, fleet, replication)
     size = [scenario.fleet.instances]
@@ -40,4 +45,5 @@ def simulate(scenario: Scenario, *, replication: int = 0) -> Records:
         groups=fleet.world.groups[: fleet.started()],
         syncs=np.array(job.syncs, SYNC),
         failures=np.array(job.failures, FAILURE),
+        engine=(step_time, limits),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.kernel.tables import G_FILTERED, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
 from fleetsim.sim.admission import LAWS, PLENTY, Progress
 from fleetsim.sim.fleet import Fleet
@@ -13,7 +16,7 @@ def stuck_error(scenario: Scenario, fleet: Fleet, progress: Progress) -> StuckEr
     batch, size = scenario.trainer.batch_samples, scenario.workload.group_size
     ready = fleet.get("n_ready") * size
     what = (
-        f"step {progress.trained_groups // scenario.groups_per_step}: the trainer waits for {batch} samples, "
+        f"step {progress.taken_groups // scenario.groups_per_step}: the trainer waits for {batch} samples, "
         f"{ready} are in the buffer, and nothing can happen any more"
     )
     return StuckError(what, _limits(scenario, fleet, progress) or [_unknown(scenario)])
@@ -81,28 +84,45 @@ def _unknown(scenario: Scenario) -> Problem:
     )
 
 
-def wasting_error(scenario: Scenario, what: str, count: int) -> StuckError:
-    """The error for a trainer that never gets a batch although the fleet is busy."""
-    filtering = scenario.workload.filter
-    limits = {
-        "stale": Problem(
-            "admission.max_age",
-            scenario.admission.max_age,
-            f"{count} groups in a row were dropped as stale in one trainer wait",
-            "raise max_age, shorten sync.publish_s, lower sync.every_steps, or set age_action: train_anyway",
-        ),
-        "filtered": Problem(
-            "workload.filter.zero_variance_share",
-            filtering.zero_variance_share,
-            f"{count} groups were filtered in one trainer wait (retry_limit {filtering.retry_limit})",
-            "lower zero_variance_share or raise workload.filter.retry_limit",
-        ),
-        "overflow": Problem(
-            "buffer.capacity_samples",
-            scenario.buffer.capacity_samples,
-            f"at least trainer.batch_samples ({scenario.trainer.batch_samples}): finished samples push each other out "
-            "and a batch is never complete",
-            "raise it to a batch or more, or set on_full: block",
-        ),
+def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
+    """The error for a trainer that never gets a batch although the fleet is busy: by the largest waste so far."""
+    status = fleet.world.groups["status"][: fleet.started()]
+    counts = {
+        code: int(np.count_nonzero(status == code)) for code in (int(G_STALE), int(G_FILTERED), int(G_OVERFLOW))
     }
-    return StuckError("the trainer waits, the fleet generates, and no batch will ever be complete", [limits[what]])
+    worst = max(counts, key=lambda code: counts[code])
+    problem = {
+        int(G_STALE): _stale_problem,
+        int(G_FILTERED): _filter_problem,
+        int(G_OVERFLOW): _overflow_problem,
+    }[worst](scenario, counts[worst])
+    return StuckError("the trainer waits, the fleet generates, and no batch will ever be complete", [problem])
+
+
+def _stale_problem(scenario: Scenario, count: int) -> Problem:
+    return Problem(
+        "admission.max_age",
+        scenario.admission.max_age,
+        f"{count} groups were dropped as stale: samples are older than this when they reach the trainer",
+        "raise max_age, shorten sync.publish_s, lower sync.every_steps, or set age_action: train_anyway",
+    )
+
+
+def _filter_problem(scenario: Scenario, count: int) -> Problem:
+    filtering = scenario.workload.filter
+    return Problem(
+        "workload.filter.zero_variance_share",
+        filtering.zero_variance_share,
+        f"{count} groups were filtered (retry_limit {filtering.retry_limit}) without a batch",
+        "lower zero_variance_share or raise workload.filter.retry_limit",
+    )
+
+
+def _overflow_problem(scenario: Scenario, count: int) -> Problem:
+    return Problem(
+        "buffer.capacity_samples",
+        scenario.buffer.capacity_samples,
+        f"at least trainer.batch_samples ({scenario.trainer.batch_samples}): {count} finished groups pushed each "
+        "other out and a batch is never complete",
+        "raise it to a batch or more, or set on_full: block",
+    )

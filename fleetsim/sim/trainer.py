@@ -13,17 +13,13 @@ from fleetsim.engine.kernel.tables import (
     CMD_DISCARD,
     CMD_RESUME,
     G_FILTERED,
-    G_OVERFLOW,
 )
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import round_groups
 from fleetsim.sim.failures import give_back_closed, resize
-from fleetsim.sim.job import Job, Process
+from fleetsim.sim.job import MOST_WASTED_BATCHES, Job, Process
 from fleetsim.sim.stuck import wasting_error
 from fleetsim.sim.sync import synchronise
-
-# A trainer that has waited while so many batches' worth of groups were thrown away will wait for ever.
-MOST_WASTED_BATCHES = 100
 
 
 def train(job: Job, size: list[int]) -> Process:
@@ -49,7 +45,6 @@ def train(job: Job, size: list[int]) -> Process:
         compute = job.slowdown * compute_seconds(job, prompt + output)
         yield env.timeout(compute)
         train_end = job.now
-        job.progress.trained_groups += len(batch)
         every = scenario.trainer.checkpoint.every_steps
         checkpoint = scenario.trainer.checkpoint.stall_s if every and (step + 1) % every == 0 else 0.0
         if checkpoint:
@@ -90,31 +85,29 @@ def _wait_for_batch(job: Job, step: int) -> Process:
     scenario, fleet = job.scenario, job.fleet
     trainer_version = step // scenario.sync.every_steps
     most = MOST_WASTED_BATCHES * scenario.groups_per_step
-    dropped, before = 0, _thrown_away(job)
+    dropped, before = 0, _filtered(job)
     while True:
         if fleet.get("n_ready") < scenario.groups_per_step:
             yield job.batch_of(scenario.groups_per_step)
-        filtered, overflown = (after - b for after, b in zip(_thrown_away(job), before, strict=True))
         retry_limit = scenario.workload.filter.retry_limit
-        if retry_limit is not None and filtered > retry_limit:
-            raise wasting_error(scenario, "filtered", filtered)
+        if retry_limit is not None and _filtered(job) - before > retry_limit:
+            raise wasting_error(scenario, fleet)
         batch, old = buffer.pick(scenario, fleet, trainer_version)
         if len(old):
             buffer.drop(fleet, old, job.now)
             dropped += len(old)
             if len(batch) < scenario.groups_per_step and dropped > most:
-                raise wasting_error(scenario, "stale", dropped)
+                raise wasting_error(scenario, fleet)
             job.top_up()
         if len(batch) == scenario.groups_per_step:
             return batch
 
 
-def _thrown_away(job: Job) -> tuple[int, int]:
-    """Groups filtered and pushed out of the buffer so far."""
-    if not (job.scenario.workload.filter.retry_limit is not None or job.scenario.buffer.on_full == "drop_oldest"):
-        return 0, 0
-    status = job.fleet.world.groups["status"][: job.fleet.started()]
-    return int(np.count_nonzero(status == G_FILTERED)), int(np.count_nonzero(status == G_OVERFLOW))
+def _filtered(job: Job) -> int:
+    """Groups filtered so far; counted only where a retry limit asks for it."""
+    if job.scenario.workload.filter.retry_limit is None:
+        return 0
+    return int(np.count_nonzero(job.fleet.world.groups["status"][: job.fleet.started()] == G_FILTERED))
 
 
 def _take(job: Job, batch: buffer.Ids, step: int) -> None:
@@ -130,21 +123,22 @@ def _take(job: Job, batch: buffer.Ids, step: int) -> None:
         tokens = buffer.abort(fleet, late[late < bound], job.now)
         fleet.set(aborted_tokens=fleet.get("aborted_tokens") + tokens)
         fleet.command(CMD_DISCARD, bound, job.now)
-    # what is being trained no longer counts as outstanding, but it is not trained yet: a window over accepted groups
-    # must go on counting it, so the law sees it as trained from the moment it is taken
-    job.progress.trained_groups += len(batch)
+    job.progress.taken_groups += len(batch)
     job.top_up()
-    job.progress.trained_groups -= len(batch)
 
 
 def _hand_over(job: Job, step: int) -> Process:
-    """The trainer's part of a weight sync: an earlier one must be over, then it is held for trainer_block_s."""
+    """The trainer's part of a weight sync: an earlier one must be over, then it is held for trainer_block_s.
+
+    With a barrier or on shared GPUs nothing else can be done until the sync is over: it is held until then.
+    """
     if job.sync_done is not None and not job.sync_done.processed:
         yield job.sync_done
     job.sync_done = job.env.process(synchronise(job, step))
-    if job.scenario.fleet.placement == "colocated" or job.scenario.admission.law == "barrier":
-        yield job.sync_done  # nothing else can be done meanwhile
     yield job.env.timeout(job.scenario.sync.trainer_block_s)
+    alone = job.scenario.fleet.placement == "colocated" or job.scenario.admission.law == "barrier"
+    if alone and not job.sync_done.processed:
+        yield job.sync_done
 
 
 def _tokens(job: Job, batch: buffer.Ids) -> tuple[int, int]:

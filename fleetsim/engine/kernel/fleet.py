@@ -40,6 +40,7 @@ from fleetsim.engine.kernel.tables import (
     MORE,
     NEED_GROUPS,
     NOTHING_MOVES,
+    OUT_OF_PATIENCE,
     PREFIX_AFFINITY,
     ROUND_ROBIN,
     SCORING,
@@ -420,8 +421,8 @@ def settle(fleet: int) -> bool:
 def advance(fleet: int, limit: float, want: int) -> int:
     """Moves the fleet to `limit` seconds, or until `want` groups are in the buffer.
 
-    Returns AT_LIMIT, BATCH_READY, FLEET_EMPTY (asked for by `until_empty`), NOTHING_MOVES (no event is pending before
-    an infinite limit) or NEED_GROUPS (call again once more groups are drawn). Events that lie within rounding of each
+    Returns AT_LIMIT, BATCH_READY, FLEET_EMPTY (asked for by `until_empty`), OUT_OF_PATIENCE (asked for by
+    `patience`), NOTHING_MOVES (no event is pending before an infinite limit) or NEED_GROUPS (call again once more groups are drawn). Events that lie within rounding of each
     other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go
     by instance index.
     """
@@ -433,6 +434,8 @@ def advance(fleet: int, limit: float, want: int) -> int:
             return BATCH_READY
         if w.until_empty == 1 and w.in_flight == 0:
             return FLEET_EMPTY
+        if w.completed_groups >= w.patience:
+            return OUT_OF_PATIENCE
         t = float_at(w.clock, 1)
         if w.n_timers > 0:
             t = min(t, float_at(w.timer_s, 0))

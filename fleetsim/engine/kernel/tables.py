@@ -29,7 +29,7 @@ NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # why `advance` returned
-AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, FLEET_EMPTY = _codes(5)
+AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, FLEET_EMPTY, OUT_OF_PATIENCE = _codes(6)
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
@@ -199,6 +199,7 @@ FLEET = np.dtype(
         ("recomputed_tokens", "i8"),
         ("completed_groups", "i8"),
         ("aborted_groups", "i8"),
+        ("patience", "i8"),  # `advance` returns when so many groups have been completed
     ],
     align=True,
 )

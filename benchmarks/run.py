@@ -1,0 +1,161 @@
+"""How fast and how large: fleetsim's speed and memory on this machine, as a table with the machine.
+
+    python benchmarks/run.py            measure and print
+    python benchmarks/run.py --write    and write benchmarks/results.json and benchmarks/RESULTS.md
+
+Kernel cases run in processes of their own (cases.py), so that peak memory is theirs alone. Commands are timed as whole
+processes, from exec to exit, with the interpreter that runs this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+FLEETSIM = [sys.executable, "-c", "from fleetsim.cli.main import main; main()"]
+SIZE = ["size", "--batch", "512", "--len", "1536"]
+
+# key, what, unit, target
+ROWS: tuple[tuple[str, str, str, float], ...] = (
+    ("requests_4096", "4,096 requests of 512 + 1,024 tokens, 8 instances, max_num_seqs 256", "ms", 10),
+    ("requests_million", "1,048,576 requests, lognormal lengths, 64 instances", "s", 3),
+    ("requests_million_peak", "- peak memory of the process", "MiB", 1024),
+    ("fleet_1000", "1,000 instances, 131,072 samples per step, 20 async steps", "s", 10),
+    ("fleet_1000_peak", "- peak memory of the process", "MiB", 2048),
+    ("cost_ratio", "cost per request at 1,000 instances / at 8", "x", 2),
+    ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1.5),
+    ("size_first", "- the very first time, kernel not compiled yet", "s", 6),
+    ("help", "fleetsim --help, whole process", "s", 0.25),
+)
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0] if names else cpu
+    return {
+        "cpu": cpu,
+        "cores": str(os.cpu_count()),
+        "load before": f"{os.getloadavg()[0]:.1f}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numba": version("numba"),
+        "numpy": version("numpy"),
+    }
+
+
+def case(name: str) -> dict[str, Any]:
+    """One case of cases.py in a process of its own."""
+    done = subprocess.run([sys.executable, HERE / "cases.py", name], stdout=subprocess.PIPE, text=True, check=True)
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def process_seconds(arguments: list[str], environment: Mapping[str, str]) -> float:
+    """Seconds of one `fleetsim` process."""
+    start = time.perf_counter()
+    subprocess.run([*FLEETSIM, *arguments], env={**os.environ, **environment}, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+@contextmanager
+def empty_cache() -> Iterator[dict[str, str]]:
+    """An environment in which no kernel has been compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield {"FLEETSIM_CACHE_DIR": folder}
+
+
+def measure() -> dict[str, float]:
+    """All figures, in the units of ROWS."""
+    out: dict[str, float] = {}
+    out["requests_4096"] = statistics.median(case("requests_4096")["seconds"]) * 1e3
+    for name in ("requests_million", "fleet_1000"):
+        runs = [case(name) for _ in range(3)]
+        out[name] = statistics.median(run["seconds"][0] for run in runs)
+        out[f"{name}_peak"] = max(run["peak_bytes"] for run in runs) / 2**20
+    out["cost_ratio"] = case("cost_per_request")["ratio"]
+    first = []
+    for _ in range(3):
+        with empty_cache() as environment:
+            first.append(process_seconds(SIZE, environment))
+    out["size_first"] = statistics.median(first)
+    out["size_warm"] = statistics.median(process_seconds(SIZE, {}) for _ in range(7))
+    out["help"] = statistics.median(process_seconds(["--help"], {}) for _ in range(11))
+    return out
+
+
+def shown(value: float, unit: str) -> str:
+    """A figure with its unit: three digits, or whole numbers from 100 on."""
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def table(figures: Mapping[str, float]) -> Table:
+    """The figures beside their targets."""
+    out = Table("what", title="fleetsim benchmarks")
+    out.add_column("measured", justify="right")
+    out.add_column("target", justify="right")
+    for key, what, unit, target in ROWS:
+        style = "green" if figures[key] <= target else "red"
+        out.add_row(what, f"[{style}]{shown(figures[key], unit)}[/]", f"<= {shown(target, unit)}")
+    return out
+
+
+def page(figures: Mapping[str, float], host: Mapping[str, str]) -> str:
+    """The same as Markdown."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `python benchmarks/run.py --write`. Times are medians of several runs; memory is the largest peak of",
+        "a whole process, Python and its libraries included. For comparison, measured on a machine of this size:",
+        "Vidur needs 9.6 to 13.3 s and BLIS 1.9 to 2.6 s (as a process) for the first case, and BLIS 24.9 s and 4.1 GB",
+        "for 32,768 requests.",
+        "",
+        "| what | measured | target |",
+        "| --- | ---: | ---: |",
+        *(f"| {what} | {shown(figures[key], unit)} | <= {shown(target, unit)} |" for key, what, unit, target in ROWS),
+        "",
+        "Machine: " + ", ".join(f"{name} {value}" for name, value in host.items()) + ".",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measures, prints, writes; exit code 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write results.json and RESULTS.md")
+    arguments = parser.parse_args()
+    host = machine()
+    figures = measure()
+    console = Console()
+    console.print(table(figures))
+    console.print(", ".join(f"{name} {value}" for name, value in host.items()), style="dim")
+    if arguments.write:
+        rounded = {key: float(f"{figures[key]:.3g}") for key, *_ in ROWS}
+        document = {"machine": host, "figures": rounded, "units": {key: unit for key, _, unit, _ in ROWS}}
+        (HERE / "results.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        (HERE / "RESULTS.md").write_text(page(figures, host), encoding="utf-8")
+    return int(any(figures[key] > target for key, _, _, target in ROWS))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
