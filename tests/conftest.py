@@ -17,7 +17,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the kernel once, before several workers would each compile it for themselves."""
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
-        import fleetsim.engine.kernel.fleet  # noqa: F401
+        from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
+
+        run_requests(LinearStepTime(1.0), EngineLimits(1, 1, 1), 1, 1)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -26,7 +28,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         value
         for reports in terminalreporter.stats.values()
         for report in reports
-        for name, value in getattr(report, "user_properties", ())
+        if getattr(report, "when", None) == "call"
+        for name, value in report.user_properties
         if name == "published"
     ]
     if rows:

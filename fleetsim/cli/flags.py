@@ -12,12 +12,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
 
 from fleetsim.cli.lengths import LENGTH_FLAGS, law_from_flags
-from fleetsim.config.load import load_scenario, scenario_from_mapping, with_changes
+from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
@@ -77,28 +78,69 @@ def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, An
     except InputError as error:
         problems += error.problems
     outside += sets
-    from_flags = [line for name in PATHS if name in flags for line in _lines(name, flags[name])]
+    readable = []
+    for text in outside:
+        try:
+            parse_override(text)
+            readable.append(text)
+        except InputError as error:
+            problems += error.problems
+    outside = readable
+    from_flags = {name: _lines(name, flags[name]) for name in PATHS if name in flags}
     try:
         base = _load(file, outside)
     except InputError:
         base = None  # the flags may mend it; if not, the full load tells everything
-    if base is not None:
-        from_flags += _fitting(base, flags)
-    names = {PATHS[name]: f"--{name.replace('_', '-')}" for name in flags if name in PATHS}
+    fitting = [] if base is None else _fitting(base, flags)
     try:
-        scenario = _load(file, [*outside, *from_flags])
+        scenario = _load(file, [*outside, *chain(*from_flags.values()), *fitting])
     except InputError as error:
-        problems += [replace(p, path=names.get(p.path, p.path)) for p in error.problems]
-        raise InputError(problems) from None
-    given = given_paths(scenario) - _fitted(base, flags)
+        problems += error.problems
+        # What is wrong is told; the other flags are looked at beside the scenario as it would be without it.
+        wrong = [p.path for p in error.problems]
+        good = [lines for name, lines in from_flags.items() if not any(_is_at(path, PATHS[name]) for path in wrong)]
+        scenario = _without(file, outside, good)
+    given = given_paths(scenario) - {line.partition("=")[0] for line in fitting}
     found, changes = _second_look(scenario, given, flags)
-    problems += found
+    problems += [*found, *_engine_problems(scenario)]
     if problems:
-        raise InputError(problems)
+        raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
     given |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
     if changes:
         scenario = with_changes(scenario, changes)
     return Job(scenario, frozenset(given), _notes(flags))
+
+
+def _is_at(path: str, place: str) -> bool:
+    """Whether `path` is `place` or below it."""
+    return path == place or path.startswith(f"{place}.")
+
+
+def _flag_at(path: str, flags: Mapping[str, Any]) -> str:
+    """The flag that gave the value at a path, as the user wrote it; the path itself where none did."""
+    return next((f"--{n.replace('_', '-')}" for n in flags if n in PATHS and _is_at(path, PATHS[n])), path)
+
+
+def _without(file: str | None, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
+    """A scenario to check the remaining flags against: with the good ones, else of the file alone, else the default."""
+    for overrides in ([*outside, *chain(*good)], list(outside)):
+        try:
+            return _load(file, overrides)
+        except InputError:
+            continue
+    return default_scenario()
+
+
+def _engine_problems(scenario: Scenario) -> list[Problem]:
+    """What the engine has to say: an unknown GPU or model, a model that does not fit."""
+    from fleetsim.sim.engines import engine_of
+
+    try:
+        engine_of(scenario)
+    except InputError as error:
+        fields = type(scenario.engine).model_fields
+        return [replace(p, path=f"engine.{p.path}") if p.path in fields else p for p in error.problems]
+    return []
 
 
 def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
@@ -134,7 +176,9 @@ def _contradictions(flags: Mapping[str, Any]) -> list[Problem]:
             if name in flags:
                 flag = f"--{name.replace('_', '-')}"
                 found.append(
-                    Problem(flag, flags[name], "a profile has its own engine speed, GPU and model", "drop one of the two")
+                    Problem(
+                        flag, flags[name], "a profile has its own engine speed, GPU and model", "drop one of the two"
+                    )
                 )
     return found
 
@@ -169,14 +213,7 @@ def _fitting(base: Scenario, flags: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _fitted(base: Scenario | None, flags: Mapping[str, Any]) -> set[str]:
-    """The paths that `_fitting` set: assumed still."""
-    return set() if base is None else {line.partition("=")[0] for line in _fitting(base, flags)}
-
-
-def _second_look(
-    scenario: Scenario, given: set[str], flags: Mapping[str, Any]
-) -> tuple[list[Problem], dict[str, Any]]:
+def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) -> tuple[list[Problem], dict[str, Any]]:
     """The flags whose meaning depends on the scenario: the lengths, and the staleness budget of its admission law."""
     problems: list[Problem] = []
     changes: dict[str, Any] = {}

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fleetsim.config.base import MAX_TOKENS
 from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError, Problem
 
@@ -25,14 +26,13 @@ def law_from_flags(
 ) -> tuple[list[Problem], dict[str, Any] | None]:
     """The law that the flags make of `law`: its problems, or its mapping. Flags that are None leave `law` as it is."""
     problems = [
-        Problem(flag, value, rule, remedy)
-        for flag, value, good, rule, remedy in (
-            ("--len", mean, mean is None or (math.isfinite(mean) and mean >= 1), "must be a finite number >= 1", "1536"),
-            ("--len-cv", cv, cv is None or 0 <= cv <= 10, "must be between 0 and 10", "1.0"),
-            ("--max-len", cap, cap is None or (math.isfinite(cap) and cap >= 1), "must be a finite number >= 1", "8192"),
+        Problem(flag, value, f"must be between {low:g} and {high:,.0f}", f"for example {flag} {example}")
+        for flag, value, low, high, example in (
+            ("--len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
+            ("--len-cv", cv, 0.0, 10.0, "1.0"),
+            ("--max-len", cap, 1.0, MAX_TOKENS, "8192"),
         )
-        if not good
-        for remedy in [f"for example {flag} {remedy}"]
+        if value is not None and not low <= value <= high
     ]
     if problems:
         return problems, None
@@ -41,7 +41,9 @@ def law_from_flags(
             return [], {**law.model_dump(exclude_none=True), "max": cap}
         flag, value = ("--len", mean) if mean is not None else ("--len-cv", cv)
         remedy = "drop the flag, or describe the lengths by --set workload.output_tokens='{mean: 1536, cv: 1.0}'"
-        return [Problem(flag, value, f"the scenario's lengths are {law.kind}, they have no such parameter", remedy)], None
+        return [
+            Problem(flag, value, f"the scenario's lengths are {law.kind}, they have no such parameter", remedy)
+        ], None
     if cv == 0 or (isinstance(law, ConstantTokens) and cv is None):
         return _constant(law, mean, cap)
     spread = cv if cv is not None else _cv_of(law)
@@ -55,7 +57,12 @@ def law_from_flags(
         return [], _mapping(kind, own_mean, spread, cap)
     if cap is not None and mean >= cap:
         return [
-            Problem("--len", mean, f"the mean must be below the longest response ({cap:g})", "raise --max-len, or lower --len")
+            Problem(
+                "--len",
+                mean,
+                f"the mean must be below the longest response ({cap:g})",
+                "raise --max-len, or lower --len",
+            )
         ], None
     return _solved(kind, mean, spread, cap)
 
@@ -107,6 +114,11 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
         return mean_length(build(mean=own, cv=cv, max=cap), at_least=1.0)
 
     low, high = mean / 2.0, mean
+    while capped_mean(low) > mean:
+        low /= 2.0
+        if low < 1e-3:
+            rule = f"responses of at least one token with cv {cv:g} are longer on average"
+            return [Problem("--len", mean, rule, "raise --len, or give --len-cv 0")], None
     while capped_mean(high) < mean:
         low, high = high, high * 2.0
         if high > 1e6 * cap or high > 1e9:

@@ -24,7 +24,13 @@ def show(renderable: RenderableType) -> None:
     """A rich renderable on stdout: plain text when piped, without colour under NO_COLOR."""
     from rich.console import Console
 
-    Console(file=sys.stdout, highlight=False).print(renderable)
+    console = Console(file=sys.stdout, highlight=False)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def show_json(document: Mapping[str, Any]) -> None:
@@ -69,8 +75,7 @@ def show_run(result: Replicated, as_json: bool) -> dict[str, float]:
 
         show_json(simulate_document(result.scenario, result.metrics, len(result.runs)))
     else:
-        from fleetsim.analysis.metrics import trained_staleness
-        from fleetsim.report.run_view import RunView, run_report
+        from fleetsim.report.run_view import RunView, run_report, trained_staleness
 
         first = result.runs[0]
         view = RunView(result.scenario, metrics, binding, len(result.runs), first.steps, trained_staleness(first))

@@ -15,7 +15,7 @@ Tell = Callable[[str], None]
 def spinner(first: str) -> Iterator[Tell]:
     """Shows `first`, then whatever it is told, until the block ends; leaves nothing behind.
 
-    While the kernel is not compiled yet, says so and adds what it is told.
+    Where the kernel has not been compiled yet, says so first: that takes seconds.
     """
     if not sys.stderr.isatty():
         yield lambda text: None
@@ -24,15 +24,7 @@ def spinner(first: str) -> Iterator[Tell]:
 
     from fleetsim.engine.compiled import is_compiled
 
-    compiling = not is_compiled()
     console = Console(stderr=True, highlight=False)
-    with console.status(COMPILING if compiling else first, spinner="dots") as status:
-        told = 0
-
-        def tell(text: str) -> None:
-            nonlocal told
-            told += 1
-            # The first run is the one that compiles.
-            status.update(COMPILING if compiling and told == 1 else text)
-
-        yield tell
+    # The kernel is compiled while it is imported, before anything else is told.
+    with console.status(first if is_compiled() else COMPILING, spinner="dots") as status:
+        yield status.update

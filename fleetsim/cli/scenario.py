@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,9 @@ _HEADER = """\
 
 @app.command("init")
 def init(
-    name: Annotated[Optional[str], typer.Argument(help="A shipped scenario; the defaults if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A shipped scenario; the defaults if left out.")] = None,
     output: Annotated[
-        Optional[str], typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
 ) -> None:
@@ -67,7 +67,9 @@ def check(
         except InputError as error:
             found[file] = error.problems
     if json_:
-        _echo_json({"schema_version": 1, "command": "scenario check", "files": [_checked(f, p) for f, p in found.items()]})
+        _echo_json(
+            {"schema_version": 1, "command": "scenario check", "files": [_checked(f, p) for f, p in found.items()]}
+        )
     for file, problems in found.items():
         if not problems and not json_:
             typer.echo(f"{file}: ok")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -10,17 +10,17 @@ import typer
 def simulate(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")],
     set_: Annotated[
-        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
     ] = None,
-    steps: Annotated[Optional[int], typer.Option(help="Optimizer steps to simulate.")] = None,
-    seed: Annotated[Optional[int], typer.Option(help="Same seed, same bytes.")] = None,
-    replications: Annotated[Optional[int], typer.Option(help="Runs behind each interval.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps to simulate.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
+    replications: Annotated[int | None, typer.Option(help="Runs behind each interval.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     parquet: Annotated[
-        Optional[str], typer.Option(metavar="DIR", help="Write the records there, one file a table.")
+        str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.")
     ] = None,
     fail_if: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option(metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.'),
     ] = None,
 ) -> None:
@@ -40,6 +40,7 @@ def simulate(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.loading import load_simulator
     from fleetsim.cli.output import show_run, stop_if_tripped
     from fleetsim.cli.progress import spinner
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
@@ -47,7 +48,8 @@ def simulate(
     conditions = parse_conditions(fail_if or (), METRICS)
     job = job_from_flags(scenario, set_ or (), {"steps": steps, "seed": seed, "replications": replications})
     folder = None if parquet is None else check_parquet_folder(parquet)
-    with spinner("simulating") as tell:
+    with spinner("loading the simulator") as tell:
+        load_simulator()
         from fleetsim.analysis.replicate import replicate
 
         result = replicate(job.scenario, progress=lambda done, of: tell(f"simulating: {done} of {of} replications"))

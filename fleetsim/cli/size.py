@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -11,68 +11,68 @@ JOB, ENGINE, TRAINER, TARGETS, RUN = "The job", "The engine", "Trainer and sync"
 
 def size(
     context: typer.Context,
-    batch: Annotated[Optional[int], typer.Option(help="Samples per optimizer step.", rich_help_panel=JOB)] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples per optimizer step.", rich_help_panel=JOB)] = None,
     len_: Annotated[
-        Optional[float], typer.Option("--len", help="Mean generated tokens per sample.", rich_help_panel=JOB)
+        float | None, typer.Option("--len", help="Mean generated tokens per sample.", rich_help_panel=JOB)
     ] = None,
     max_len: Annotated[
-        Optional[float], typer.Option(help="Longest response, tokens (max_tokens).", rich_help_panel=JOB)
+        float | None, typer.Option(help="Longest response, tokens (max_tokens).", rich_help_panel=JOB)
     ] = None,
     len_cv: Annotated[
-        Optional[float],
+        float | None,
         typer.Option(help="Spread of the lengths: deviation / mean; 0 = all equal.", rich_help_panel=JOB),
     ] = None,
-    group_size: Annotated[Optional[int], typer.Option(help="Samples per prompt (G).", rich_help_panel=JOB)] = None,
-    prompt_len: Annotated[Optional[int], typer.Option(help="Tokens per prompt.", rich_help_panel=JOB)] = None,
+    group_size: Annotated[int | None, typer.Option(help="Samples per prompt (G).", rich_help_panel=JOB)] = None,
+    prompt_len: Annotated[int | None, typer.Option(help="Tokens per prompt.", rich_help_panel=JOB)] = None,
     scenario: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
     ] = None,
     set_: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
     ] = None,
-    gpu: Annotated[Optional[str], typer.Option(help="Rollout GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
+    gpu: Annotated[str | None, typer.Option(help="Rollout GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
     model: Annotated[
-        Optional[str], typer.Option(help="Hugging Face id, or a config.json.", rich_help_panel=ENGINE)
+        str | None, typer.Option(help="Hugging Face id, or a config.json.", rich_help_panel=ENGINE)
     ] = None,
-    tp: Annotated[Optional[int], typer.Option(help="GPUs per instance.", rich_help_panel=ENGINE)] = None,
+    tp: Annotated[int | None, typer.Option(help="GPUs per instance.", rich_help_panel=ENGINE)] = None,
     profile: Annotated[
-        Optional[str], typer.Option(help="A measured engine: profile name or file.", rich_help_panel=ENGINE)
+        str | None, typer.Option(help="A measured engine: profile name or file.", rich_help_panel=ENGINE)
     ] = None,
     instance_tok_s: Annotated[
-        Optional[float],
+        float | None,
         typer.Option(help="Output tok/s of one instance, as measured; prompts free.", rich_help_panel=ENGINE),
     ] = None,
     trainer_step_s: Annotated[
-        Optional[float], typer.Option(help="Trainer compute seconds per step.", rich_help_panel=TRAINER)
+        float | None, typer.Option(help="Trainer compute seconds per step.", rich_help_panel=TRAINER)
     ] = None,
-    trainer_gpus: Annotated[Optional[int], typer.Option(help="GPUs of the trainer.", rich_help_panel=TRAINER)] = None,
+    trainer_gpus: Annotated[int | None, typer.Option(help="GPUs of the trainer.", rich_help_panel=TRAINER)] = None,
     max_staleness: Annotated[
-        Optional[float], typer.Option(help="Weight versions a sample may lag.", rich_help_panel=TRAINER)
+        float | None, typer.Option(help="Weight versions a sample may lag.", rich_help_panel=TRAINER)
     ] = None,
     sync_pause_s: Annotated[
-        Optional[float], typer.Option(help="Seconds engines pause per weight sync.", rich_help_panel=TRAINER)
+        float | None, typer.Option(help="Seconds engines pause per weight sync.", rich_help_panel=TRAINER)
     ] = None,
     target_idle: Annotated[
-        Optional[float], typer.Option(help="Trainer idle at most: 0.05 = 5 %.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="Trainer idle at most: 0.05 = 5 %.", rich_help_panel=TARGETS)
     ] = None,
     headroom: Annotated[
-        Optional[float], typer.Option(help="Derate of the arithmetic answer.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="Derate of the arithmetic answer.", rich_help_panel=TARGETS)
     ] = None,
     instance_price: Annotated[
-        Optional[float], typer.Option(help="USD per rollout GPU-hour.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="USD per rollout GPU-hour.", rich_help_panel=TARGETS)
     ] = None,
     trainer_price: Annotated[
-        Optional[float], typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=TARGETS)
     ] = None,
     replications: Annotated[
-        Optional[int], typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)
+        int | None, typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)
     ] = None,
-    seed: Annotated[Optional[int], typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
     fail_if: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option(metavar="CONDITION", help='Exit 10 if true: "step_s>30". Repeatable.', rich_help_panel=RUN),
     ] = None,
     strict: Annotated[
@@ -85,24 +85,27 @@ def size(
 
     [bold]fleetsim size --batch 512 --len 1536[/bold]
 
-    [bold]fleetsim size --batch 1024 --len 6000 --max-len 32768 --gpu H200 --model Qwen/Qwen3-32B --tp 2[/bold]
+    [bold]fleetsim size --batch 256 --len 6000 --gpu H200 --model Qwen/Qwen3-32B[/bold]
 
-    [bold]fleetsim size --batch 512 --len 1536 --instance-tok-s 4000 --trainer-step-s 20 --headroom 0.8[/bold]
+    [bold]fleetsim size --batch 512 --len 1536 --instance-tok-s 4000[/bold]
 
-    [bold]fleetsim size --scenario job.yaml --set workload.reward.latency_s=2 --json[/bold]
+    [bold]fleetsim size --scenario job.yaml --set workload.reward.latency_s=2[/bold]
 
-    Whatever is not given is assumed, and listed in the answer. A flag wins over a FLEETSIM_* variable, that over the
-    scenario, that over the default.
+    Whatever is not given is assumed, and the answer lists it.
+
+    A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.loading import load_simulator
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import spinner
 
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario, set_ or (), flags)
-    with spinner("simulating") as tell:
+    with spinner("loading the simulator") as tell:
+        load_simulator()
         from fleetsim.plan.size import size as plan_size
 
         result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ def check_parquet_folder(folder: str) -> Path:
     Raises InputError without pyarrow or when the path is no folder, OutsideError when it cannot be written to.
     """
     try:
-        import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401 - only whether it is there
+        import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError:
         raise InputError(
             [Problem("--parquet", folder, "needs pyarrow", 'install it: pip install "fleetsim[parquet]"')]
@@ -28,7 +29,9 @@ def check_parquet_folder(folder: str) -> Path:
     path = Path(folder)
     try:
         if path.exists() and not path.is_dir():
-            raise InputError([Problem("--parquet", folder, "is no folder", "give a folder, one file a table goes there")])
+            raise InputError(
+                [Problem("--parquet", folder, "is no folder", "give a folder, one file a table goes there")]
+            )
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
@@ -41,7 +44,7 @@ def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
 
     Each file is written beside its place and moved there when it is complete. Raises OutsideError.
     """
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     tables: dict[str, list[Any]] = {}
@@ -74,10 +77,8 @@ def write_text(place: Path, text: str) -> None:
     except (OSError, ValueError) as error:
         raise OutsideError(f"{str(place)!r}: cannot be written: {_reason(error)}") from None
     finally:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             beside.unlink(missing_ok=True)
-        except (OSError, ValueError):
-            pass
 
 
 def _reason(error: Exception) -> str:

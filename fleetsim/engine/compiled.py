@@ -1,24 +1,20 @@
-"""Where compiled kernels live on disk, and whether they are there already.
+"""Where the compiled kernel lives on disk, and whether it is there already.
 
-numba checks a cached function against its own file only, so a change in a callee in another file would go unnoticed.
-The cache folder is therefore named after a hash of all kernel sources: new sources, new folder.
+The folder is named after a hash of the kernel's sources and the versions of what compiles them, so that new sources
+never meet old code. This module imports nothing heavy: the command line asks it before it decides on a spinner.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 KERNEL = Path(__file__).parent / "kernel"
-
-
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for source in sorted(KERNEL.glob("*.py")):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
+CODE, SYMBOLS = "kernel.o", "symbols.json"
 
 
 def cache_root() -> Path:
@@ -34,17 +30,17 @@ def cache_root() -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of this kernel's compiled functions."""
-    return cache_root() / f"kernel-{_digest()}"
+    """The folder of this kernel, compiled by these versions for this kind of processor."""
+    digest = hashlib.sha256()
+    for source in sorted(KERNEL.glob("*.py")):
+        digest.update(source.read_bytes())
+    for package in ("numba", "llvmlite", "numpy"):
+        digest.update(f"{package} {version(package)};".encode())
+    digest.update(f"{platform.system()} {platform.machine()} {platform.python_version()}".encode())
+    return cache_root() / f"kernel-{digest.hexdigest()[:16]}"
 
 
 def is_compiled() -> bool:
-    """Whether the kernel's entry point has been compiled on this machine (a first run takes seconds longer)."""
-    return any(cache_folder().rglob("*fleet.advance*.nbc"))
-
-
-def use_cache() -> None:
-    """Points numba at the folder; call before the first kernel function is decorated."""
-    import numba
-
-    numba.config.CACHE_DIR = str(cache_folder())
+    """Whether the kernel was compiled on this machine before (else the first run takes seconds longer)."""
+    folder = cache_folder()
+    return (folder / CODE).exists() and (folder / SYMBOLS).exists()

@@ -58,7 +58,7 @@ def run_requests(
     if problems:
         raise InputError(problems)
 
-    from fleetsim.engine.kernel.fleet import advance
+    from fleetsim.engine.native import advance
     from fleetsim.engine.state import World
 
     world = World(step_time, limits, instances=instances, prefix_caching=prefix_caching and group is not None)

@@ -53,9 +53,9 @@ def _plural(number: float, noun: str) -> str:
 
 
 _DEFAULTS = (
-    _Default("engine.model", "--model", lambda s: f"model {s.engine.model}", _modelled),
-    _Default("engine.gpu", "--gpu", lambda s: f"rollout GPU {s.engine.gpu}", _modelled),
-    _Default("engine.tp", "--tp", lambda s: f"{_plural(s.engine.tp, 'GPU')} per instance (TP{s.engine.tp})"),
+    _Default("engine.model", "--model", lambda s: s.engine.model, _modelled),
+    _Default("engine.gpu", "--gpu", lambda s: s.engine.gpu, _modelled),
+    _Default("engine.tp", "--tp", lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
     _Default("engine.dtype", "--set engine.dtype=fp8", lambda s: f"{s.engine.dtype} weights and KV cache", _modelled),
     _Default(
         "engine.prefix_caching",
@@ -89,8 +89,8 @@ _DEFAULTS = (
         lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
         lambda s: s.engine.kind != "constant",
     ),
-    _Default("trainer.fixed_s", "--trainer-step-s", lambda s: f"{s.trainer.fixed_s:g} s of trainer compute per step"),
-    _Default("trainer.gpus", "--trainer-gpus", lambda s: _plural(s.trainer.gpus, "trainer GPU")),
+    _Default("trainer.fixed_s", "--trainer-step-s", lambda s: f"{s.trainer.fixed_s:g} s of compute per step"),
+    _Default("trainer.gpus", "--trainer-gpus", lambda s: _plural(s.trainer.gpus, "GPU")),
     _Default(
         "admission.max_staleness",
         "--max-staleness",
@@ -145,11 +145,13 @@ _DEFAULTS = (
 
 
 def assumptions_of(scenario: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
-    """Every default that bears on the plan and is not below one of the dotted paths in `given`."""
+    """Every default that bears on the plan and that no path in `given` touches: itself, a part of it, or above it."""
     return tuple(
         Assumption(d.path, value_at(scenario, d.path), d.flag, d.say(scenario))
         for d in _DEFAULTS
-        if d.matters(scenario) and not is_given(d.path, given)
+        if d.matters(scenario)
+        and not is_given(d.path, given)
+        and not any(path.startswith(f"{d.path}.") for path in given)
     )
 
 

@@ -30,6 +30,7 @@ from fleetsim.plan.search import smallest
 from fleetsim.plan.targets import Target, targets_of
 from fleetsim.plan.trials import Measure, Tell, Trial, Trials, simulated
 from fleetsim.plan.warnings import warnings_of
+from fleetsim.plan.way_out import WayOut, way_out_of
 
 # Replications of the coarse pass, and optimizer steps of every run unless the user said how many.
 _COARSE = 1
@@ -40,7 +41,8 @@ SIZE_STEPS = 16
 class SizeResult:
     """What `size` found. Field by field the JSON document that `fleetsim size --json` prints.
 
-    instances: the recommendation. largest: when it is only the knee, the largest fleet that was tried, else None.
+    instances: the recommendation. largest: when it is only the knee, the largest fleet that was tried, else None;
+    way_out: then, the staleness budget that would do, if there is one.
     missed: targets that the recommendation does not hold. candidates: the recommendation, its neighbours and the
     rate-matching count, ascending.
     """
@@ -49,6 +51,7 @@ class SizeResult:
     instances: int
     binding: str
     largest: Trial | None
+    way_out: WayOut | None
     missed: tuple[Target, ...]
     targets: tuple[Target, ...]
     rate_matching: RateMatching
@@ -121,6 +124,8 @@ def size(
     consumed = rate.consume_tok_s if largest is None else rate.batch_tokens / chosen.mean("step_s")
     headroom = headroom_of(planned, instances, consumed, rate_of(instances), measure, tell)
     queue_cap = queue_cap_of(planned, instances, measure, tell)
+    # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
+    way_out = None if largest is None else way_out_of(planned, rate.instances, targets, measure, tell)
     counts = sorted({max(1, instances - 1), instances, instances + 1, rate.instances})
     profile = engine_source(planned, instances)
     return SizeResult(
@@ -128,6 +133,7 @@ def size(
         instances=instances,
         binding=chosen.binding,
         largest=largest,
+        way_out=way_out,
         missed=missed,
         targets=targets,
         rate_matching=rate,
@@ -157,7 +163,9 @@ def _recommend(trials: Trials, guess: int, targets: tuple[Target, ...]) -> tuple
     if found is not None:
         found = smallest(lambda n: holds(n, replications), found, min(most, 2 * found + 8))
     if found is None:
-        return knee(trials.scenario, lambda n: trials.at(n, _COARSE).mean("step_s"), guess, most), trials.at(most, _COARSE)
+        return knee(trials.scenario, lambda n: trials.at(n, _COARSE).mean("step_s"), guess, most), trials.at(
+            most, _COARSE
+        )
     return _affordable(trials, found, targets, replications), None
 
 

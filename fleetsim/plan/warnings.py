@@ -23,8 +23,10 @@ def warnings_of(
 ) -> tuple[str, ...]:
     """The warnings of a plan, in the order of their weight."""
     found = [_missed(t, chosen) for t in missed if t.given]
-    for text in profile.extrapolations or ():
-        found.append(f"outside the range that the profile measured: {text}; measure there before trusting the answer")
+    found += [
+        f"outside the range that the profile measured: {text}; measure there before trusting the answer"
+        for text in profile.extrapolations or ()
+    ]
     if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
         found.append(
             f"99 % of the trained samples are at most {queue_cap.staleness_p99_steps:g} steps old, the budget is "

@@ -6,6 +6,7 @@ They fit 80 columns, read well without colour, and use colour for weight only: b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -26,7 +27,12 @@ def section(title: str, *body: RenderableType) -> RenderableType:
 def grid(*headings: str, align: tuple[str, ...] | None = None) -> Table:
     """A table without lines; numbers to the right unless `align` says otherwise. No heading, no heading line."""
     table = Table(
-        box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, show_header=any(headings), collapse_padding=True
+        box=None,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+        pad_edge=False,
+        show_header=any(headings),
+        collapse_padding=True,
     )
     for i, heading in enumerate(headings):
         left = align is not None and align[i] == "left"
@@ -35,15 +41,16 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Table:
 
 
 def with_interval(estimate: Estimate, of: str = "share") -> Text:
-    """ "3.1 % [2.8, 3.4]", the interval dim; without one where nothing was replicated. of: share, seconds or number."""
+    """ "38.5 % ±0.2", the half-width dim; without one where nothing was replicated. of: share, seconds or number."""
+    half = (estimate.ci_high - estimate.ci_low) / 2.0
     if of == "share":
-        scale, shown = 100.0, units.share(estimate.mean)
+        text, half_text = Text(units.share(estimate.mean)), f"{100 * half:.1f}"
+    elif of == "seconds":
+        text, half_text = Text(units.seconds(estimate.mean)), number(half)
     else:
-        scale, shown = 1.0, units.seconds(estimate.mean) if of == "seconds" else number(estimate.mean)
-    text = Text(shown)
-    if estimate.ci_low != estimate.ci_high:
-        low, high = (number(scale * end) for end in (estimate.ci_low, estimate.ci_high))
-        text.append(f" [{low}, {high}]", style="dim")
+        text, half_text = Text(number(estimate.mean)), number(half)
+    if half > 0:
+        text.append(f" ±{half_text}", style="dim")
     return text
 
 
@@ -70,7 +77,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """Values over time as one line of blocks from 0 to their maximum; more than `width` are averaged in runs."""
     if len(values) > width:
         edges = [i * len(values) // width for i in range(width + 1)]
-        values = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     top = max(values, default=0.0)
     if top <= 0:
         return _LEVELS[0] * len(values)

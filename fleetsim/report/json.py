@@ -74,6 +74,7 @@ def size_document(result: SizeResult) -> dict[str, Any]:
             "binding": result.binding,
             "at_knee": result.at_knee,
             "feasible": result.feasible,
+            "way_out": None if result.way_out is None else asdict(result.way_out),
             "largest_tried": None if result.largest is None else _candidate(result.largest),
             "missed_targets": [t.name for t in result.missed],
         },

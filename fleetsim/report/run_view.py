@@ -14,8 +14,10 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.report import words
 from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
+from fleetsim.sim.records import Records
 
 _BAR_WIDTH = 40
 _MOST_STEPS = 12
@@ -45,7 +47,7 @@ _WASTE = (
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What the view shows. metrics: flat, dotted names. steps, groups: tables of the first replication."""
+    """What the view shows. metrics: flat, dotted names. steps, staleness_steps: of the first replication."""
 
     scenario: Scenario
     metrics: Mapping[str, Estimate]
@@ -53,6 +55,13 @@ class RunView:
     replications: int
     steps: NDArray[Any]
     staleness_steps: NDArray[Any]
+
+
+def trained_staleness(records: Records) -> NDArray[Any]:
+    """Staleness in steps of every trained group of a run: the step that trained it - updates in its weights."""
+    groups = records.groups[records.groups["status"] == G_TRAINED]
+    age: NDArray[Any] = groups["trained_step"] - groups["version"] * records.scenario.sync.every_steps
+    return age
 
 
 def run_report(view: RunView) -> Group:
@@ -104,7 +113,9 @@ def published(view: RunView) -> RenderableType:
         s = view.scenario
         gpus = s.fleet.instances * s.engine.tp
         predicted = view.metrics["generated_tok_s"].mean / gpus
-        table.add_row("tok/s per rollout GPU", number(predicted), number(p.tok_s_per_gpu), f"{predicted / p.tok_s_per_gpu:.2f}")
+        table.add_row(
+            "tok/s per rollout GPU", number(predicted), number(p.tok_s_per_gpu), f"{predicted / p.tok_s_per_gpu:.2f}"
+        )
     if p.bottleneck is not None:
         table.add_row("what binds", view.binding, p.bottleneck, "")
     return Group(table, Text(p.note, style="dim")) if p.note else table
@@ -114,7 +125,11 @@ def time_split(view: RunView) -> RenderableType:
     """The trainer's cycle, step by step: waiting for samples, training, held by the sync."""
     table = grid("step", "", "seconds", "wait", "train", "sync", align=("right", "left", *("right",) * 4))
     steps = view.steps
-    shown = range(len(steps)) if len(steps) <= _MOST_STEPS else [*range(_MOST_STEPS // 2), *range(len(steps) - _MOST_STEPS // 2, len(steps))]
+    shown = (
+        range(len(steps))
+        if len(steps) <= _MOST_STEPS
+        else [*range(_MOST_STEPS // 2), *range(len(steps) - _MOST_STEPS // 2, len(steps))]
+    )
     longest = max((float(s["end_s"] - s["start_s"]) for s in steps), default=0.0)
     last = -1
     for i in shown:
@@ -145,7 +160,9 @@ def queue(view: RunView) -> RenderableType:
     age = [float(d) for d in view.steps["oldest_age_steps"]]
     m = view.metrics
     table = grid("", "", "", align=("left", "left", "left"))
-    table.add_row("queue depth, by step", sparkline(depth, _BAR_WIDTH), f"0 to {number(max(depth, default=0.0))} samples")
+    table.add_row(
+        "queue depth, by step", sparkline(depth, _BAR_WIDTH), f"0 to {number(max(depth, default=0.0))} samples"
+    )
     table.add_row("oldest sample, by step", sparkline(age, _BAR_WIDTH), f"0 to {number(max(age, default=0.0))} steps")
     counts = np.bincount(view.staleness_steps.astype(np.int64)) if len(view.staleness_steps) else np.zeros(1)
     table.add_row(

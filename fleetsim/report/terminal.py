@@ -11,15 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.plan.assumptions import Assumption
 from fleetsim.plan.size import SizeResult
-from fleetsim.plan.trials import Trial
 from fleetsim.report import words
-from fleetsim.report.blocks import grid, section, with_interval
+from fleetsim.report.blocks import grid, number, section, with_interval
 
 
 def size_report(result: SizeResult) -> Group:
     """Everything that `fleetsim size` prints on stdout."""
-    blocks: list[RenderableType] = [answer(result), section("candidates", candidates(result))]
+    blocks: list[RenderableType] = [
+        answer(result),
+        section("candidates (> recommended; mean ± half of the 95 % interval)", candidates(result)),
+    ]
     arithmetic = [Text(words.arithmetic(result))]
     if result.scenario.engine.kind == "constant":
         blocks.append(section("rate matching, on paper", *arithmetic, rate_table(result)))
@@ -28,7 +31,7 @@ def size_report(result: SizeResult) -> Group:
     blocks.append(section("where the headroom goes", headroom(result)))
     blocks.append(section("queue", Text(words.queue(result))))
     if result.assumptions:
-        blocks.append(section("assumed (flag that changes it)", assumptions(result)))
+        blocks.append(section("assumed (and the flags that change it)", assumptions(result)))
     blocks.append(section("accuracy", Text(words.profile(result))))
     blocks.append(section("next", next_commands(result)))
     return Group(*blocks)
@@ -37,15 +40,13 @@ def size_report(result: SizeResult) -> Group:
 def answer(result: SizeResult) -> RenderableType:
     """The answer, its numbers, and what binds."""
     lines = [Text(words.headline(result), style="bold"), Text(words.verdict(result))]
-    reach = words.reach(result)
-    if reach is not None:
-        lines.append(Text(reach))
-    return Group(*lines, Text(words.binds(result.binding)))
+    lines += [Text(line) for line in (words.reach(result), words.binds(result.binding), words.way_out(result)) if line]
+    return Group(*lines)
 
 
 def candidates(result: SizeResult) -> Table:
     """The recommendation, its neighbours and the rate-matching count, side by side."""
-    table = grid("", "instances", "trainer idle", "rollout idle", "step", "stale p99", "tok/GPU-s", "$/step", "")
+    table = grid("", "instances", "trainer idle", "rollout idle", "step", "stale p99", "tok/GPU-s", "$/step")
     for trial in result.candidates:
         mine = trial.instances == result.instances
         table.add_row(
@@ -54,17 +55,12 @@ def candidates(result: SizeResult) -> Table:
             with_interval(trial.estimates["trainer_idle_fraction"]),
             units.share(trial.mean("rollout_idle_fraction")),
             units.seconds(trial.mean("step_s")),
-            f"{trial.mean('staleness_steps.p99'):.3g}",
-            units.count(round(trial.mean("goodput"))),
-            f"{trial.mean('cost_per_step'):,.3f}",
-            _role(trial, result),
+            number(trial.mean("staleness_steps.p99")),
+            number(trial.mean("goodput")),
+            number(trial.mean("cost_per_step")),
             style="bold" if mine else "",
         )
     return table
-
-
-def _role(trial: Trial, result: SizeResult) -> str:
-    return "on paper" if trial.instances == result.rate_matching.instances else ""
 
 
 def rate_table(result: SizeResult) -> Table:
@@ -88,23 +84,24 @@ def headroom(result: SizeResult) -> Group:
     """The computed headroom and its parts, largest first."""
     h = result.headroom
     table = grid("", "", align=("right", "left"))
-    parts = sorted(h.parts.items(), key=lambda item: -item[1])
-    for name, part in parts:
+    for name, part in sorted(h.parts.items(), key=lambda item: -item[1]):
         if abs(part) >= 0.0005:
             table.add_row(units.share(part), words.PARTS.get(name, name))
-    given = result.rate_matching.headroom
-    return Group(
-        Text(f"headroom {h.computed:.2f} (rule of thumb: {given:g}): the trainer takes {units.share(h.computed)} of "),
-        Text(f"what {words.plural(result.instances, 'instance')} would make without any loss"),
-        table,
-    )
+    return Group(Text(words.headroom(result)), table)
 
 
 def assumptions(result: SizeResult) -> Table:
-    """What was assumed, in two columns."""
+    """What was assumed, a line for each part of the system, with the flags that change it."""
     table = grid("", "", align=("left", "left"))
+    themes: dict[str, list[Assumption]] = {}
     for a in result.assumptions:
-        table.add_row(Text(a.text), Text(a.flag, style="dim"))
+        themes.setdefault(words.THEMES[a.path.partition(".")[0]], []).append(a)
+    for theme, assumed in themes.items():
+        line = Text(", ".join(a.text for a in assumed))
+        flags = [a.flag for a in assumed if not a.flag.startswith("--set")]
+        if flags:
+            line.append(f"  {' '.join(flags)}", style="dim")
+        table.add_row(Text(theme, style="dim"), line)
     return table
 
 

@@ -9,6 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.plan.binding import binding_words
 from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
 from fleetsim.plan.size import SizeResult
+from fleetsim.report.blocks import number
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
@@ -16,8 +17,20 @@ PARTS: Mapping[str, str] = {
     STRAGGLERS: "stragglers",
     FAILURES: "instance failures",
     PREFILL: "computing prompts",
-    INTERACTION: "these together, and instances that run out of samples",
-    SLACK: "slack: supply beyond what the trainer takes",
+    INTERACTION: "overlap of the above, and instances that hold fewer or more samples than planned",
+    SLACK: "the trainer's own pace: supply that it leaves unused",
+}
+
+# Section of a scenario -> the part of the system that a reader looks for.
+THEMES: Mapping[str, str] = {
+    "engine": "engine",
+    "workload": "workload",
+    "fleet": "fleet",
+    "trainer": "trainer",
+    "sync": "weight sync",
+    "admission": "staleness",
+    "targets": "targets",
+    "cost": "prices",
 }
 
 
@@ -67,6 +80,18 @@ def reach(result: SizeResult) -> str | None:
     )
 
 
+def way_out(result: SizeResult) -> str | None:
+    """The staleness budget that would do, when no fleet does without it."""
+    w = result.way_out
+    if w is None:
+        return None
+    return (
+        f"Way out: with --max-staleness {w.max_staleness:g}, {plural(w.instances, 'instance')} would hold it: "
+        f"trainer idle {units.share(w.trainer_idle_fraction)}, step {units.seconds(w.step_s)}, staleness p99 "
+        f"{plural(round(w.staleness_p99_steps), 'step')}."
+    )
+
+
 def verdict(result: SizeResult) -> str:
     """The numbers behind the headline, in one line."""
     trial = result.recommended
@@ -83,15 +108,26 @@ def binds(binding: str) -> str:
     words = binding_words(binding)
     if not words.meaning:
         return f"What binds: {words.name}."
-    return f"What binds: {words.name}. {words.meaning[:1].upper()}{words.meaning[1:]}. What would lift it: {words.lift}."
+    return (
+        f"What binds: {words.name}. {words.meaning[:1].upper()}{words.meaning[1:]}. What would lift it: {words.lift}."
+    )
 
 
 def arithmetic(result: SizeResult) -> str:
     """The runbook's rate matching in one line, as it is worked out on paper."""
     r = result.rate_matching
+    consumed, rate = units.count(round(r.consume_tok_s, 1)), units.count(round(r.instance_tok_s, 1))
+    each = f"({rate} tok/s per instance x headroom {r.headroom:g})"
+    return f"{consumed} tok/s consumed / {each} = {plural(r.instances, 'instance')}"
+
+
+def headroom(result: SizeResult) -> str:
+    """The computed headroom against the one of the arithmetic."""
+    h = result.headroom
     return (
-        f"{units.count(round(r.consume_tok_s, 1))} tok/s consumed / ({units.count(round(r.instance_tok_s, 1))} tok/s per "
-        f"instance x headroom {r.headroom:g}) = {plural(r.instances, 'instance')}"
+        f"computed headroom {h.computed:.2f} (the arithmetic took {result.rate_matching.headroom:g}): of the "
+        f"{number(h.nameplate_tok_s)} tok/s that {plural(result.instances, 'instance')} would make without any loss, "
+        f"{units.share(h.computed)} is what the trainer consumes"
     )
 
 
@@ -134,6 +170,9 @@ def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:
     ]
     if result.profile.kind == "roofline":
         found.append(
-            ("fleetsim size ... --instance-tok-s N", "with the rate that you measured: the fastest way to a better answer")
+            (
+                "fleetsim size ... --instance-tok-s N",
+                "with the rate that you measured: the fastest way to a better answer",
+            )
         )
     return tuple(found)

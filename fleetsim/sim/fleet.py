@@ -9,8 +9,7 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel import tables as t
-from fleetsim.engine.kernel.control import command
-from fleetsim.engine.kernel.fleet import advance
+from fleetsim.engine.native import advance, command
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import ROUTERS
 from fleetsim.engine.state import UNLIMITED, World
@@ -87,7 +86,7 @@ class Fleet:
 
     def command(self, what: np.int64, which: int = 0, at: float = 0.0, value: float = 0.0) -> float:
         """One of the CMD_ codes of `kernel/tables.py`."""
-        return float(command(self.world.address, what, which, at, value))
+        return float(command(self.world.address, int(what), which, at, value))
 
     def hold(self, at: float, until: float = math.inf) -> None:
         """Engines stop at their first iteration boundary at or after `at`."""

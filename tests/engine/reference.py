@@ -188,8 +188,8 @@ class Engine:
                 if r.generated == r.output:
                     r.finish = self.now
                     finished.append(r)
-        # requests that end together give their blocks back decodes first, by number
-        finished = sorted((r for r in finished if r in decodes), key=lambda r: r.id) + [
+        # requests that end together give their blocks back decodes first, by group and number: a group is one range
+        finished = sorted((r for r in finished if r in decodes), key=lambda r: (-1 if r.group is None else r.group, r.id)) + [
             r for r in finished if r not in decodes
         ]
         for r in finished:

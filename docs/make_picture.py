@@ -1,0 +1,49 @@
+"""Writes docs/size.svg, the picture at the top of the README: `fleetsim size --batch 512 --len 1536`, in a terminal.
+
+    python docs/make_picture.py
+
+It runs what the command runs and renders what the command prints; only the frame is drawn here.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from fleetsim.cli.flags import job_from_flags
+from fleetsim.plan.size import size
+from fleetsim.report.blocks import warning_lines
+from fleetsim.report.terminal import size_report
+
+PLACE = Path(__file__).with_name("size.svg")
+COMMAND = "fleetsim size --batch 512 --len 1536"
+COLUMNS = 100
+
+# Dark, with enough contrast for the dim parts; black, red, green, yellow, blue, magenta, cyan, white twice.
+_COLOURS = [
+    (40, 44, 52), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194),
+    (220, 223, 228),
+]  # fmt: skip
+THEME = TerminalTheme((24, 26, 31), (220, 223, 228), _COLOURS, _COLOURS)
+
+
+def picture() -> str:
+    """The SVG."""
+    job = job_from_flags(None, (), {"batch": 512, "len": 1536.0})
+    result = size(job.scenario, given=job.given, notes=job.notes)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
+    console.print(f"[bold green]$[/] [bold]{COMMAND}[/]")
+    console.print(size_report(result))
+    if result.warnings:
+        console.print()
+        console.print(warning_lines(result.warnings))
+    # A fixed id: the same answer gives the same file.
+    return console.export_svg(title="fleetsim", theme=THEME, unique_id="fleetsim-size")
+
+
+if __name__ == "__main__":
+    PLACE.write_text(picture(), encoding="utf-8")
+    print(f"wrote {PLACE}")

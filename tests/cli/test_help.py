@@ -1,0 +1,59 @@
+"""--help answers at once and shows an example first; the process has no heavy imports it does not need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import fleetsim
+from fleetsim.cli.main import app
+
+LOADED = """
+import sys
+from fleetsim.cli.main import app
+try:
+    app({arguments!r})
+except SystemExit as end:
+    code = end.code
+heavy = [m for m in ("numba", "scipy", "pandas", "numpy", "pydantic", "simpy", "rich") if m in sys.modules]
+print("LOADED", code, *heavy)
+"""
+
+
+def loaded_by(*arguments: str) -> list[str]:
+    program = LOADED.format(arguments=list(arguments))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return next(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("LOADED"))
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    assert loaded_by("--help") == ["0"]
+    assert loaded_by("--version") == ["0"]
+
+
+def test_checking_a_scenario_needs_neither_numpy_nor_numba() -> None:
+    assert not {"numba", "numpy", "scipy", "simpy"} & set(loaded_by("scenario", "schema"))
+
+
+@pytest.mark.parametrize(
+    "command", [("size",), ("simulate",), ("scenario", "init"), ("scenario", "check"), ("scenario", "ls")]
+)
+def test_examples_come_before_options(command: tuple[str, ...]) -> None:
+    text = CliRunner().invoke(app, [*command, "--help"]).stdout
+    assert 0 < text.index("Example") < text.index("fleetsim " + " ".join(command), text.index("Example"))
+    assert text.index("Example") < text.index("Options")
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"fleetsim {fleetsim.__version__}\n")
+
+
+def test_a_wrong_command_is_a_usage_error_with_a_suggestion() -> None:
+    result = CliRunner().invoke(app, ["siz"])
+    assert result.exit_code == 2
+    assert "size" in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.cli.fail_if import METRICS
+from fleetsim.cli.main import app
+from fleetsim.config import load_scenario
+from fleetsim.plan.trials import flat
+from fleetsim.sim.run import simulate
+
+JOB = """
+name: small
+workload: {output_tokens: {mean: 200, cv: 0.8, max: 800}, prompt_tokens: 64, group_size: 4}
+fleet: {instances: 2}
+trainer: {batch_samples: 32, fixed_s: 2.0}
+published: {step_s: 4.0, tok_s_per_gpu: 900.0, bottleneck: rollout, note: invented for this test}
+run: {steps: 8, replications: 2}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+def test_the_view_says_where_the_seconds_go(job: str) -> None:
+    result = run(job)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("small: 2 instances (H100-SXM x 1), 8 trainer GPUs, 32 samples per step")
+    text = " ".join(result.stdout.split())
+    for told in ("What binds:", "trainer idle", "where the seconds go", "queue depth", "tokens generated per trained"):
+        assert told in text
+    assert "invented for this test" in text
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+
+
+def test_the_bars_are_the_records(job: str) -> None:
+    steps = simulate(load_scenario(job)).steps
+    lines = [line.split() for line in run(job).stdout.splitlines() if "█" in line and line.split()[0].isdigit()]
+    assert len(lines) == 8
+    for line, step in zip(lines, steps, strict=True):
+        shown = [float(x) for x in line[-4:]]
+        told = [step["end_s"] - step["start_s"], step["wait_s"], step["train_s"], step["sync_block_s"]]
+        assert shown == pytest.approx([float(x) for x in told], abs=0.051)
+
+
+def test_json_holds_every_metric_with_its_interval(job: str) -> None:
+    first = run(job, "--json")
+    assert first.stdout_bytes == run(job, "--json").stdout_bytes
+    document = json.loads(first.stdout)
+    metrics = document["metrics"]
+    for name in METRICS:
+        leaf = metrics
+        for key in name.split("."):
+            leaf = leaf[key]
+        assert leaf.keys() == {"mean", "ci_low", "ci_high"}
+    assert isinstance(metrics["binding"], str)
+    assert document["replications"] == 2
+
+
+def test_the_metrics_that_fail_if_knows_are_those_of_a_run(job: str) -> None:
+    assert set(METRICS) | {"binding"} == set(flat(metrics_of(simulate(load_scenario(job)))))
+
+
+def test_flags_win_over_the_file(job: str) -> None:
+    document = json.loads(
+        run(job, "--json", "--steps", "5", "--seed", "3", "--replications", "1", "--set", "fleet.instances=3").stdout
+    )
+    s = document["scenario"]
+    assert (s["run"]["steps"], s["run"]["seed"], s["run"]["replications"], s["fleet"]["instances"]) == (5, 3, 1, 3)
+
+
+def test_fail_if_gates_after_the_result_is_printed(job: str) -> None:
+    result = run(job, "--json", "--fail-if", "step_s>0.001")
+    assert result.exit_code == 10
+    assert json.loads(result.stdout)
+    assert "step_s>0.001 tripped" in result.stderr
+    assert run(job, "--fail-if", "steps_s>1").exit_code == 2
+
+
+def test_parquet_is_the_records_of_all_replications(job: str, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "new" / "records"
+    assert run(job, "--parquet", str(folder)).exit_code == 0
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "failures.parquet", "groups.parquet", "samples.parquet", "steps.parquet", "syncs.parquet",
+    ]  # fmt: skip
+    table = parquet.read_table(folder / "steps.parquet").to_pydict()
+    runs = [simulate(load_scenario(job), replication=r) for r in range(2)]
+    assert table["replication"] == [0] * 8 + [1] * 8
+    assert table["wait_s"] == [float(w) for r in runs for w in r.steps["wait_s"]]
+
+
+def test_a_folder_that_is_none_is_refused_before_the_work(job: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    result = run(job, "--parquet", job)
+    assert result.exit_code == 2
+    assert "is no folder" in result.stderr
+    assert run(job, "--parquet", f"{job}/below").exit_code == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["job.yaml"]
+
+
+def test_a_run_that_cannot_go_on_says_which_limits_block_it(job: str) -> None:
+    result = run(job, "--set", "buffer.capacity_samples=8")
+    assert result.exit_code == 2
+    assert "nothing can happen any more" in result.stderr
+    assert "buffer.capacity_samples" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("text", ["", "]", "fleet: {instances: -1, instnces: 2}", "- 1", "fleet: {instances: .nan}"])
+def test_a_wrong_scenario_is_exit_code_2(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    result = run(str(file))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+import fleetsim.plan.size
+from fleetsim.cli.fail_if import METRICS
+from fleetsim.cli.main import app
+from fleetsim.report.json import CANDIDATE_METRICS
+from tests.plan.fakes import fluid
+
+SMALL = ("--batch", "64", "--len", "300", "--set", "run.steps=8", "--replications", "2", "--trainer-step-s", "3")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["size", *arguments])
+
+
+@pytest.fixture
+def fake_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes with exact rates instead of a simulation."""
+    monkeypatch.setattr(fleetsim.plan.size, "size", partial(fleetsim.plan.size.size, measure=fluid()))
+
+
+def test_the_runbook_s_worked_example_to_the_digit() -> None:
+    arguments = ("--batch", "512", "--len", "1536", "--instance-tok-s", "4000", "--trainer-step-s", "20")
+    result = run(*arguments, "--headroom", "0.8", "--set", "run.steps=8", "--replications", "1")
+    assert result.exit_code == 0
+    assert "39,321.6 tok/s consumed / (4,000 tok/s per instance x headroom 0.8) = 13" in " ".join(result.stdout.split())
+    rows = {line.split()[0]: line for line in result.stdout.replace(">", " ").splitlines() if line.split()}
+    assert "18.6 %" in rows["8"]
+    assert "+20,678.4 tok/s" in rows["15"]
+    assert "12.4 M tokens" in rows["15"]
+    document = json.loads(run(*arguments, "--json", "--set", "run.steps=8", "--replications", "1").stdout)
+    matching = document["rate_matching"]
+    assert (matching["instances"], matching["consume_tok_s"], matching["instance_tok_s"]) == (13, 39_321.6, 4000.0)
+    row = {r["instances"]: r for r in matching["rows"]}
+    assert row[8]["trainer_idle_fraction"] == pytest.approx(1 - 20 / 24.576, abs=1e-12)
+    assert row[15]["backlog_tokens"] == pytest.approx(600 * 20_678.4, abs=1e-3)
+
+
+def test_the_document_has_what_it_promises_and_the_same_bytes_every_time() -> None:
+    first, second = run(*SMALL, "--json"), run(*SMALL, "--json")
+    assert first.exit_code == 0
+    assert first.stdout_bytes == second.stdout_bytes
+    document = json.loads(first.stdout)
+    assert document["schema_version"] == 1
+    assert {"instances", "queue_cap_samples", "queue_cap_steps", "binding"} <= document["recommendation"].keys()
+    assert {"instances", "consume_tok_s", "instance_tok_s", "headroom"} <= document["rate_matching"].keys()
+    assert {"computed", "parts"} <= document["headroom"].keys()
+    counts = [c["instances"] for c in document["candidates"]]
+    chosen = document["recommendation"]["instances"]
+    assert {max(1, chosen - 1), chosen, chosen + 1, document["rate_matching"]["instances"]} == set(counts)
+    for candidate in document["candidates"]:
+        for metric in CANDIDATE_METRICS:
+            assert candidate[metric].keys() == {"mean", "ci_low", "ci_high"}
+            assert candidate[metric]["ci_low"] <= candidate[metric]["mean"] <= candidate[metric]["ci_high"]
+    assert document["assumptions"]
+    assert isinstance(document["warnings"], list)
+    assert document["profile"]["kind"] == "roofline"
+    assert document["scenario"]["trainer"]["batch_samples"] == 64
+    assert document["seeds"] == [{"seed": 0, "replication": 0}, {"seed": 0, "replication": 1}]
+
+
+def test_another_seed_gives_other_numbers_of_the_same_shape() -> None:
+    first, other = (json.loads(run(*SMALL, "--seed", s, "--json").stdout) for s in "01")
+    assert first != other
+    assert first.keys() == other.keys()
+
+
+@pytest.mark.usefixtures("fake_fleet")
+def test_result_on_stdout_warnings_on_stderr() -> None:
+    result = run("--batch", "512", "--len", "1536", "--gpu", "H100", "--instance-tok-s", "4000")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("10 rollout instances")
+    assert "\x1b" not in result.stdout
+    assert "warning: --gpu only name the instance" in result.stderr
+    assert "warning" not in result.stdout
+    assert all(line == line.rstrip() and len(line) <= 80 for line in result.stdout.splitlines())
+
+
+@pytest.mark.usefixtures("fake_fleet")
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "told"),
+    [
+        (("--fail-if", "trainer_idle_fraction>0.5"), 0, ""),
+        (("--fail-if", "instances>9"), 10, "--fail-if instances>9 tripped: instances is 10"),
+        (("--fail-if", "step_s>0", "--fail-if", "staleness_steps.p99>=1"), 10, "staleness_steps.p99>=1 tripped"),
+        (("--fail-if", "trainer_idel_fraction>0.5"), 2, 'did you mean "trainer_idle_fraction"?'),
+        (("--fail-if", "step_s>abc"), 2, "must be a finite number"),
+        (("--fail-if", "step_s"), 2, "must read METRIC OPERATOR NUMBER"),
+        (("--strict",), 0, ""),
+        (("--set", "targets.step_s=1"), 11, "no fleet holds step_s <= 1"),
+        (("--target-idle", "0.05"), 0, ""),
+        (("--batch", "x"), 2, "--batch"),
+        (("--batc", "8"), 2, "--batch"),
+        (("--scenario", "nowhere.yaml"), 2, "no such file"),
+        (("--set", "fleet.instnces=3"), 2, 'did you mean "instances"?'),
+    ],
+)
+def test_exit_codes(arguments: tuple[str, ...], exit_code: int, told: str) -> None:
+    base = ("--len", "1536", "--instance-tok-s", "4000")
+    result = run(*base, *arguments)
+    assert result.exit_code == exit_code, result.output
+    assert told in result.stderr
+    if exit_code in (10, 11):
+        assert result.stdout.startswith("10 rollout" if exit_code == 10 else "1"), "the result is printed all the same"
+    if exit_code == 2:
+        assert result.stdout == ""
+
+
+@pytest.mark.usefixtures("fake_fleet")
+def test_strict_refuses_an_engine_that_nobody_measured() -> None:
+    result = run("--len", "1536", "--strict")
+    assert result.exit_code == 12
+    assert "--strict" in result.stderr
+
+
+def profile_file(folder: Path, most_decodes: int) -> str:
+    file = folder / "mine.json"
+    profile: dict[str, Any] = {
+        "name": "mine",
+        "coefficients": {"knots_tokens": [1, 2048], "knots_s": [0.008, 0.03], "per_kv_token_s": 2e-8},
+        "ranges": {"decodes": [1, most_decodes]},
+        "limits": {"max_num_seqs": 512, "max_num_batched_tokens": 8192, "kv_blocks": 30000},
+        "error": {"median": 0.031, "worst": 0.09, "what": "mean latency"},
+    }
+    file.write_text(json.dumps(profile))
+    return str(file)
+
+
+@pytest.mark.usefixtures("fake_fleet")
+def test_a_profile_shows_its_error_and_its_range(tmp_path: Path) -> None:
+    inside = run("--profile", profile_file(tmp_path, 500), "--strict")
+    assert inside.exit_code == 0
+    assert "error: median 3.1 %, worst 9.0 % (mean latency)" in " ".join(inside.stdout.split())
+    outside = run("--profile", profile_file(tmp_path, 2), "--strict")
+    assert outside.exit_code == 12
+    assert "outside the range that the profile measured" in outside.stderr
+
+
+def test_an_internal_error_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object, **more: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(fleetsim.plan.size, "size", broken)
+    monkeypatch.delenv("FLEETSIM_DEBUG", raising=False)
+    result = run("--len", "100")
+    assert result.exit_code == 1
+    assert "internal error: ZeroDivisionError: oops" in result.stderr
+    assert "Traceback" not in result.stderr
+    monkeypatch.setenv("FLEETSIM_DEBUG", "1")
+    assert "Traceback" in run("--len", "100").stderr
+
+
+def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleetsim.plan.size, "size", interrupted)
+    result = run("--len", "100")
+    assert result.exit_code == 130
+    assert "Traceback" not in result.stderr
+
+
+FLAGS = (
+    "--batch", "--len", "--max-len", "--len-cv", "--group-size", "--prompt-len", "--trainer-step-s", "--trainer-gpus",
+    "--gpu", "--model", "--tp", "--profile", "--instance-tok-s", "--headroom", "--max-staleness", "--sync-pause-s",
+    "--target-idle", "--instance-price", "--trainer-price", "--scenario", "--set", "--replications", "--seed",
+    "--fail-if", "--json", "--strict",
+)  # fmt: skip
+arguments = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(FLAGS), st.text(max_size=6)),
+        st.tuples(st.sampled_from(FLAGS), st.integers(-3, 3000).map(str)),
+        st.tuples(st.sampled_from(FLAGS), st.floats(allow_nan=True).map(str)),
+        st.tuples(st.just("--fail-if"), st.sampled_from([f"{m}>1" for m in METRICS])),
+        st.tuples(st.text(max_size=4)),
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(parts=arguments)
+def test_whatever_is_typed_there_is_no_traceback(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(fleetsim.plan.size, "size", partial(FLEETSIM_SIZE, measure=fluid()))
+        result = run(*(word for part in parts for word in part), "--replications", "1")
+    assert result.exit_code in {0, 2, 10, 11, 12}, result.output
+    assert "Traceback" not in result.output
+    if result.exit_code == 2:
+        assert result.stderr
+        assert result.stdout == ""
+
+
+FLEETSIM_SIZE = fleetsim.plan.size.size

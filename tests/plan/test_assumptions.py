@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from fleetsim.config import default_scenario, with_changes
+from fleetsim.plan.assumptions import assumptions_of, is_given, value_at
+
+
+def test_the_embedded_default_is_told_in_full() -> None:
+    text = "; ".join(a.text for a in assumptions_of(default_scenario(), ()))
+    for told in (
+        "Qwen/Qwen2.5-7B", "H100-SXM", "TP1", "bfloat16", "groups of 8", "prompts of 512 tokens", "cut at 8,192 tokens",
+        "20 s of compute", "8 GPUs", "staleness budget of 1 step", "trainer idle at most 5.0 %", "headroom 0.8",
+    ):  # fmt: skip
+        assert told in text
+
+
+def test_what_was_given_is_never_assumed() -> None:
+    everything = [a.path for a in assumptions_of(default_scenario(), ())]
+    for path in everything:
+        assert path not in [a.path for a in assumptions_of(default_scenario(), {path})]
+    assert assumptions_of(default_scenario(), set(everything)) == ()
+
+
+def test_what_has_no_effect_is_not_assumed() -> None:
+    constant = with_changes(default_scenario(), {"engine.kind": "constant", "engine.instance_tok_s": 4000.0})
+    paths = {a.path for a in assumptions_of(constant, {"engine.instance_tok_s"})}
+    assert not paths & {"engine.model", "engine.gpu", "engine.dtype", "workload.prompt_tokens"}
+
+
+def test_every_assumption_names_a_path_of_the_scenario() -> None:
+    for a in assumptions_of(default_scenario(), ()):
+        assert value_at(default_scenario(), a.path) == a.value
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "expected"),
+    [("a.b", {"a"}, True), ("a.b", {"a.b"}, True), ("a.b", {"a.bc"}, False), ("a", {"a.b"}, False)],
+)
+def test_a_given_section_gives_its_fields(path: str, given: set[str], expected: bool) -> None:
+    assert is_given(path, given) is expected

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fleetsim.config import default_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
+from fleetsim.plan.size import SizeResult, size
+from tests.plan.fakes import fluid, metrics
+
+
+def job(**changes: Any) -> Scenario:
+    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+    return with_changes(default_scenario(), constant | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+def test_the_smallest_count_that_holds_the_target() -> None:
+    # 512 * 1536 / (n * 4000) <= 20 / 0.95 from n = 9.34 on
+    result = size(job(), measure=fluid())
+    assert result.instances == 10
+    assert (result.missed, result.at_knee, result.feasible) == ((), False, True)
+    assert [c.instances for c in result.candidates] == [9, 10, 11, 13]
+    assert result.rate_matching.instances == 13
+    assert result.recommended.mean("trainer_idle_fraction") == 0.0
+
+
+def test_the_upper_end_of_the_interval_decides_not_the_mean() -> None:
+    spread = fluid(noise=lambda r: (0.0, 0.01, 0.02, 0.06, 0.09)[r])
+    mean_only = with_changes(job(), {"run.replications": 1})
+    assert size(mean_only, measure=spread).instances == 10
+    result = size(job(), measure=spread)
+    idle = result.candidate(10).estimates["trainer_idle_fraction"]
+    assert idle.mean <= 0.05 < idle.ci_high
+    assert result.at_knee  # the noise does not shrink with the count: no fleet can show that it holds the target
+
+
+def test_every_fleet_is_simulated_at_most_once_and_few_are() -> None:
+    calls: list[tuple[int, int]] = []
+    result = size(job(), measure=fluid(calls=calls))
+    assert result.simulations <= 26
+    # the rest are ablations and queue caps, at the recommended count
+    assert {n for n, _ in calls[result.simulations :]} <= {c.instances for c in result.candidates}
+
+
+@pytest.mark.parametrize("factor", [0.12, 0.3, 3.0, 40.0])
+def test_a_bad_guess_is_corrected(factor: float) -> None:
+    """The simulated rate may be far from the nameplate rate."""
+    result = size(job(), measure=fluid(rate=4000.0 * factor))
+    assert result.instances == max(1, math.ceil(512 * 1536 / (4000.0 * factor) / (20.0 / 0.95)))
+
+
+def test_where_no_count_helps_the_knee_is_recommended_and_said_to_be_one() -> None:
+    result = size(job(), measure=fluid(floor_s=30.0))
+    assert result.at_knee
+    assert result.feasible, "nobody asked for the assumed target"
+    assert [t.name for t in result.missed] == ["trainer_idle_fraction"]
+    assert result.largest is not None
+    assert result.largest.mean("step_s") == 30.0
+    # more than 7 make no step shorter: 512 * 1536 / 4000 / 30 = 6.55
+    assert result.instances == 7
+
+
+def test_a_given_target_that_nothing_reaches_is_infeasible() -> None:
+    result = size(job(), given={"targets.trainer_idle_fraction"}, measure=fluid(floor_s=30.0))
+    assert not result.feasible
+    assert any("out of reach" in w for w in result.warnings)
+
+
+def test_the_way_out_is_a_larger_staleness_budget() -> None:
+    def measure(s: Scenario, replication: int) -> Any:
+        return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness))(s, replication)
+
+    result = size(job(), measure=measure)
+    assert result.way_out is not None
+    assert (result.way_out.max_staleness, result.way_out.instances) == (2.0, 13)
+    assert size(job(admission__law="barrier"), measure=measure).way_out is None
+
+
+def test_a_given_cost_beats_an_assumed_idle_target() -> None:
+    # 10 instances: 20 s * 11 GPUs * $3/h = $0.1833; 9: 21.8 s * 10 GPUs = $0.1820; 8 are dearer again.
+    cheap = job(targets__cost_per_step=0.1825, trainer__gpus=1)
+    result = size(cheap, given={"targets.cost_per_step"}, measure=fluid())
+    assert result.instances == 9
+    assert result.feasible
+    assert [t.name for t in result.missed] == ["trainer_idle_fraction"]
+
+
+def test_a_cost_that_no_fleet_holds_is_infeasible() -> None:
+    result = size(job(targets__cost_per_step=0.001), given={"targets.cost_per_step"}, measure=fluid())
+    assert not result.feasible
+
+
+def test_a_step_time_target_counts_like_idle() -> None:
+    result = size(job(targets__step_s=20.5, targets__trainer_idle_fraction=1.0), measure=fluid())
+    assert result.instances == math.ceil(512 * 1536 / 4000 / 20.5)
+
+
+def test_a_trainer_without_compute_time_is_sized_against_the_step_that_is_aimed_at() -> None:
+    with pytest.raises(InputError, match="there are none"):
+        size(job(trainer__fixed_s=0.0), measure=fluid())
+    free = job(trainer__fixed_s=0.0, targets__step_s=10.0, targets__trainer_idle_fraction=1.0)
+    assert size(free, measure=fluid()).rate_matching.consume_tok_s == pytest.approx(512 * 1536 / 10.0)
+
+
+def test_resize_events_are_left_out_and_said_to_be() -> None:
+    events = [{"step": 2, "instances": 3, "trainer_slowdown": 1.5}, {"step": 5, "instances": 9}]
+    result = size(job(run__events=events), measure=fluid())
+    assert [(e.step, e.instances, e.trainer_slowdown) for e in result.scenario.run.events] == [(2, None, 1.5)]
+    assert any("run.events" in w for w in result.warnings)
+
+
+def test_warnings_name_the_number_and_the_way_out() -> None:
+    def measure(s: Scenario, replication: int) -> Any:
+        return metrics(20.0, 0.0, staleness_p99=3.0, preemptions=40.0)
+
+    result: SizeResult = size(job(), measure=measure, notes=("a note",))
+    assert result.warnings[0] == "a note"
+    text = " ".join(result.warnings)
+    assert "at most 3 steps old, the budget is 1" in text
+    assert "40 preemptions per step" in text
+
+
+def test_speed_factors_of_instances_that_are_no_more_are_dropped() -> None:
+    slow = job(fleet__instances=40, fleet__speed_factors=[1.5] * 40)
+    assert size(slow, measure=fluid()).instances == 10

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fleetsim.config import default_scenario, with_changes
+from fleetsim.plan.binding import BINDINGS
+from fleetsim.plan.size import SizeResult, size
+from fleetsim.report import words
+from fleetsim.report.json import dumps, plain, size_document
+from fleetsim.report.terminal import size_report
+from tests.plan.fakes import fluid
+
+
+def plan(**changes: object) -> SizeResult:
+    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+    return size(with_changes(default_scenario(), {**constant, **changes}), measure=fluid())
+
+
+def rendered(result: SizeResult, width: int = 80) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, highlight=False).print(size_report(result))
+    return stream.getvalue()
+
+
+def test_the_first_line_is_the_answer() -> None:
+    assert rendered(plan()).splitlines()[0].rstrip() == (
+        "10 rollout instances (4,000 tok/s each) keep 8 trainer GPUs busy."
+    )
+
+
+def test_a_knee_is_never_called_an_answer_that_holds() -> None:
+    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+    result = size(with_changes(default_scenario(), constant), measure=fluid(floor_s=30.0))
+    text = " ".join(rendered(result).split())
+    assert "keep 8 trainer GPUs busy" not in text
+    assert "No fleet reaches a trainer idle of 5.0 % (assumed)" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_no_line_is_wider_than_the_terminal_and_no_table_cell_wraps(width: int) -> None:
+    lines = rendered(plan(), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum(line.lstrip().startswith((">", "9 ", "10 ", "11 ", "13 ")) for line in lines) >= 4
+
+
+def test_every_binding_has_words() -> None:
+    for name in BINDINGS:
+        assert words.binds(name).startswith("What binds: ")
+    assert words.binds("something_new") == "What binds: something new."
+
+
+def test_the_document_is_plain_json() -> None:
+    document = json.loads(dumps(size_document(plan())))
+    assert document["recommendation"]["instances"] == 10
+    assert document["rate_matching"]["instances"] == 13
+    assert [c["instances"] for c in document["candidates"]] == [9, 10, 11, 13]
+
+
+def test_nan_and_infinities_become_null() -> None:
+    assert plain({"a": math.nan, "b": [math.inf, np.float64(-math.inf), np.int64(3)]}) == {
+        "a": None,
+        "b": [None, None, 3],
+    }
