@@ -50,8 +50,8 @@ def machine() -> dict[str, str]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0] if names else cpu
+        named = [line.split(":", 1)[1] for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = named[0].strip() if named else cpu
     return {
         "cpu": cpu,
         "cores": str(os.cpu_count()),
@@ -124,10 +124,10 @@ def page(figures: Mapping[str, float], host: Mapping[str, str]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `python benchmarks/run.py --write`. Times are medians of several runs; memory is the largest peak of",
-        "a whole process, Python and its libraries included. For comparison, measured on a machine of this size:",
-        "Vidur needs 9.6 to 13.3 s and BLIS 1.9 to 2.6 s (as a process) for the first case, and BLIS 24.9 s and 4.1 GB",
-        "for 32,768 requests.",
+        "Written by `python benchmarks/run.py --write`. Times are medians of several runs; memory is the largest peak",
+        "of a whole process, Python and its libraries included. For comparison, measured on a machine of this size:",
+        "Vidur needs 9.6 to 13.3 s and BLIS 1.9 to 2.6 s (as a process) for the first case, and BLIS 24.9 s and",
+        "4.1 GB for 32,768 requests.",
         "",
         "| what | measured | target |",
         "| --- | ---: | ---: |",

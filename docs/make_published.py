@@ -1,7 +1,7 @@
 """Published runs, predicted: simulates the scenarios under scenarios/published and writes docs/published.md.
 
-    python docs/make_published.py            simulate, print predicted and published side by side, write the page
-    python docs/make_published.py --check    the same without writing; exit 1 if the page would change
+python docs/make_published.py            simulate, print predicted and published side by side, write the page
+python docs/make_published.py --check    the same without writing; exit 1 if the page would change
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fleetsim.analysis.replicate import Replicated, replicate
-from fleetsim.config import load_scenario
+from fleetsim.config import Scenario, load_scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
 
 PAGE = Path(__file__).resolve().parent / "published.md"
@@ -58,9 +58,9 @@ def _trainer(samples: int, fwd_bwd_s: float, rest_s: float, sync_s: float) -> tu
 
 
 # Source of every figure: the [post] of the scenario, sections "Run 1" to "Run 5" and "The scoreboard". Batches are
-# rounded to whole groups of 8 (150 -> 152); run 3 and 4 do not say how large theirs were, run 2's is taken. Step seconds
-# without syncs: 5.9 (run 2), 4.8 (run 5); runs 3 and 4 publish forward + backward only, to which run 2's other 0.3 s
-# are added. Run 2's sync is run 1's. Run 3's step: a sync of 7.6 s every 4 steps is 25 % of wall-clock.
+# rounded to whole groups of 8 (150 -> 152); runs 3 and 4 do not say how large theirs were, run 2's is taken. Step
+# seconds without syncs: 5.9 (run 2), 4.8 (run 5); runs 3 and 4 publish forward + backward only, to which run 2's other
+# 0.3 s are added. Run 2's sync is run 1's. Run 3's step: a sync of 7.6 s every 4 steps is 25 % of wall-clock.
 LADDER = (
     Arm("1", "-", (), 24.84, "476", 1.5, "trainer"),
     Arm("2", "packed micro-batches", _trainer(152, 5.6, 0.3, 8.5), None, "420", None, "trainer"),
@@ -89,7 +89,7 @@ LADDER = (
         "trainer",
     ),
 )
-LADDER_STEPS = 200
+LADDER_STEPS, LADDER_WARMUP = 200, 50
 PEAK_SHARES = (0.4, 0.5, 0.6)
 
 INTRO = """\
@@ -134,11 +134,11 @@ the step by that share:
 
 NEMO_READING = """\
 How to read it. The one-off step is bound by the trainer at every one of these shares, so its error is that of the
-assumption. The on-policy step is generation plus training, and too short by {gap_s:.0f} s at one half. The published step
-also holds what nobody published seconds for: offloading the trainer, waking the engines, refit, data preparation,
+assumption. The on-policy step is generation plus training, and too short by {gap_s:.0f} s at one half. The published
+step also holds what nobody published seconds for: offloading the trainer, waking the engines, refit, data preparation,
 rewards. `fleet.switch_s` is the place for that; it is 0 here. Because of it the simulation gives one step off-policy
-next to no advantage ({ratio:.2f} of the on-policy step), where the published one is {published_ratio:.2f}: do not decide
-between colocated and split on a scenario whose switch was not measured.
+next to no advantage ({ratio:.2f} of the on-policy step), where the published one is {published_ratio:.2f}: do not
+decide between colocated and split on a scenario whose switch was not measured.
 
 A breakdown in NeMo-RL's pull request 1052 (66.55 s per step) has been read as this one-off row. It is not used: its
 log-prob pass of 4.78 s would need over 100 % of the peak of 8 H100 for the tokens of this row's batch.
@@ -154,9 +154,19 @@ def staleness_versions(run: Replicated, first_step: int) -> float:
     """Mean weight versions that trained samples lag behind, as TRL counts it: trainer's version - sample's."""
     lags = []
     for records in run.runs:
-        groups = records.groups[(records.groups["status"] == G_TRAINED) & (records.groups["trained_step"] >= first_step)]
+        groups = records.groups[
+            (records.groups["status"] == G_TRAINED) & (records.groups["trained_step"] >= first_step)
+        ]
         lags.append((groups["trained_step"] // records.scenario.sync.every_steps - groups["version"]).mean())
     return float(np.mean(lags))
+
+
+def published_of(scenario: Scenario) -> tuple[float, str]:
+    """Published seconds per step, and the published bottleneck or "-"."""
+    published = scenario.published
+    if published is None or published.step_s is None:
+        raise ValueError(f"{scenario.name} publishes no step time")
+    return published.step_s, published.bottleneck or "-"
 
 
 def step_s(run: Replicated) -> float:
@@ -167,34 +177,38 @@ def step_s(run: Replicated) -> float:
 def comparison(runs: dict[str, Replicated]) -> list[str]:
     """Predicted and published step time, side by side."""
     rows = [
-        "| run | published step s | predicted | error | bottleneck published | predicted | given | predicted quantities |",
+        "| run | published step s | predicted | error | published bottleneck | predicted | given | left to predict |",
         "| --- | ---: | ---: | ---: | --- | --- | --- | --- |",
     ]
     for name, run in runs.items():
-        published = run.scenario.published
-        assert published is not None and published.step_s is not None
+        published, bottleneck = published_of(run.scenario)
         given, predicted = RUNS[name]
         rows.append(
-            f"| {name} | {published.step_s:g} | {step_s(run):.1f} | {error(step_s(run), published.step_s)} "
-            f"| {published.bottleneck or '-'} | {run.metrics['binding']} | {given} | {predicted} |"
+            f"| {name} | {published:g} | {step_s(run):.1f} | {error(step_s(run), published)} "
+            f"| {bottleneck} | {run.metrics['binding']} | {given} | {predicted} |"
         )
     return rows
+
+
+def run_arm(arm: Arm) -> Replicated:
+    """One of the five TRL runs."""
+    return replicate(load_scenario(TRL, [f"run.steps={LADDER_STEPS}", *arm.overrides]), 1)
 
 
 def ladder() -> list[str]:
     """The five TRL runs."""
     rows = [
-        "| run | changed | published step s | predicted | error | queue | predicted | staleness, versions | predicted "
-        "| generated tok/s, predicted | published bottleneck | predicted |",
+        "| run | changed | published step s | predicted | error | queue | predicted | staleness, versions "
+        "| predicted | generated tok/s, predicted | published bottleneck | predicted |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |",
     ]
     for arm in LADDER:
-        run = replicate(load_scenario(TRL, [f"run.steps={LADDER_STEPS}", *arm.overrides]), 1)
-        steps = run.runs[0].steps[LADDER_STEPS // 4 :]
+        run = run_arm(arm)
+        queue = run.runs[0].steps["queue_depth"][LADDER_WARMUP:].mean()
         rows.append(
             f"| {arm.name} | {arm.changed} | {arm.step_s or '-'} | {step_s(run):.2f} "
-            f"| {error(step_s(run), arm.step_s) if arm.step_s else '-'} | {arm.queue} | {steps['queue_depth'].mean():.0f} "
-            f"| {arm.staleness or '-'} | {staleness_versions(run, LADDER_STEPS // 4):.1f} "
+            f"| {error(step_s(run), arm.step_s) if arm.step_s else '-'} | {arm.queue} | {queue:.0f} "
+            f"| {arm.staleness or '-'} | {staleness_versions(run, LADDER_WARMUP):.1f} "
             f"| {run.metrics['generated_tok_s'].mean:,.0f} | {arm.bottleneck} | {run.metrics['binding']} |"
         )
     return rows
@@ -222,9 +236,8 @@ def peak_shares() -> list[str]:
                     ],
                 )
             )
-            assert scenario.published is not None and scenario.published.step_s is not None
             predicted.append(step_s(run))
-            published.append(scenario.published.step_s)
+            published.append(published_of(scenario)[0])
         errors = [error(p, q) for p, q in zip(predicted, published, strict=True)]
         rows.append(
             f"| {peak:.0%} | {predicted[0]:.1f} | {errors[0]} | {predicted[1]:.1f} | {errors[1]} "
@@ -237,9 +250,12 @@ def peak_shares() -> list[str]:
 def page() -> str:
     """The whole page."""
     runs = {name: replicate(load_scenario(name)) for name in RUNS}
-    on_policy, one_off = step_s(runs[ON_POLICY]), step_s(runs[ONE_OFF])
+    predicted = {name: step_s(run) for name, run in runs.items()}
+    published = {name: published_of(run.scenario)[0] for name, run in runs.items()}
     reading = NEMO_READING.format(
-        gap_s=92.8 - on_policy, ratio=one_off / on_policy, published_ratio=64.8 / 92.8
+        gap_s=published[ON_POLICY] - predicted[ON_POLICY],
+        ratio=predicted[ONE_OFF] / predicted[ON_POLICY],
+        published_ratio=published[ONE_OFF] / published[ON_POLICY],
     )
     blocks = [INTRO, "\n".join(comparison(runs)) + "\n", TRL_NOTE, "\n".join(ladder()) + "\n", TRL_READING]
     blocks += [NEMO_NOTE, "\n".join(peak_shares()) + "\n", reading]

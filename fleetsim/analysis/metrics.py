@@ -114,9 +114,9 @@ def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
     ) / 3600.0
 
 
-def _samples_of(records: Records, groups: NDArray[np.bool_]) -> NDArray[Any]:
-    """Rows of the samples whose group is selected."""
-    return records.samples[groups[records.samples["group"]]]
+def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:
+    """One column of the samples whose group is selected."""
+    return np.asarray(records.samples[column][groups[records.samples["group"]]])
 
 
 def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
@@ -143,8 +143,8 @@ def _waste(records: Records, window: Window, trained: float) -> dict[str, float]
     stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW))
     filtered = inside & (groups["status"] == G_FILTERED)
     return {
-        "stale": float(_samples_of(records, stale)["made"].sum()) / trained,
-        "filtered": float(_samples_of(records, filtered)["made"].sum()) / trained,
+        "stale": float(_of_samples(records, "made", stale).sum()) / trained if stale.any() else 0.0,
+        "filtered": float(_of_samples(records, "made", filtered).sum()) / trained if filtered.any() else 0.0,
         "aborted": window.total("aborted_tokens") / trained,
         "recomputed": window.total("recomputed_tokens") / trained,
         "lost": window.total("lost_tokens") / trained,
@@ -161,7 +161,7 @@ def _mean_queue(records: Records, window: Window) -> float:
 
 
 def _length_bias(records: Records, window: Window) -> float:
-    trained = _samples_of(records, _trained_in(records, window))["target"]
+    trained = _of_samples(records, "target", _trained_in(records, window))
     submitted = records.groups["submit_s"]
-    sent = _samples_of(records, (submitted >= window.start_s) & (submitted <= window.end_s))["target"]
+    sent = _of_samples(records, "target", (submitted >= window.start_s) & (submitted <= window.end_s))
     return float(trained.mean() / sent.mean()) if len(sent) else 1.0

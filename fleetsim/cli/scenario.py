@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,9 +30,9 @@ def init(
 
     [bold]fleetsim scenario init published/trl-async-grpo -o job.yaml[/bold]
     """
-    from fleetsim.cli.tables import write_text
+    from fleetsim.cli.files import new_file, write_text
 
-    place = None if output is None else _new_file(output, force)
+    place = None if output is None else new_file("--output", output, force)
     text = _text_of(name)
     if place is None:
         typer.echo(text, nl=False)
@@ -111,27 +109,6 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
     width = max(map(len, found), default=0)
     for name, scenario in found.items():
         typer.echo(f"{name:<{width}}  {' '.join(scenario.description.split())}".rstrip())
-
-
-def _new_file(output: str, force: bool) -> Path:
-    """The file to write, checked before anything else is done. Raises InputError."""
-    from fleetsim.errors import InputError, Problem
-
-    def refuse(rule: str, remedy: str) -> InputError:
-        return InputError([Problem("--output", output, rule, remedy)])
-
-    if not output or "\0" in output:
-        raise refuse("is no file name", "give one, for example job.yaml")
-    try:
-        if os.path.isdir(output):
-            raise refuse("is a directory", "give a file")
-        if not os.path.isdir(os.path.dirname(output) or "."):
-            raise refuse("its folder does not exist", "create it first")
-        if os.path.lexists(output) and not force:
-            raise refuse("exists already", "choose another name, or overwrite it with --force")
-    except (OSError, ValueError) as error:
-        raise refuse(f"is no usable path: {error}", "give a file") from None
-    return Path(output)
 
 
 def _text_of(name: str | None) -> str:

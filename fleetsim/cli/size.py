@@ -71,6 +71,10 @@ def size(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the job, sized, as a scenario file.", rich_help_panel=RUN),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(metavar="CONDITION", help='Exit 10 if true: "step_s>30". Repeatable.', rich_help_panel=RUN),
@@ -96,18 +100,24 @@ def size(
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.loading import load_simulator
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import spinner
 
+    place = None if save is None else new_file("--save", save)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario, set_ or (), flags)
     with spinner("loading the simulator") as tell:
         load_simulator()
+        from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size
+        from fleetsim.plan.trials import with_instances
 
         result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes)
+    if place is not None:
+        write_text(place, dump_scenario(with_instances(job.scenario, result.instances)))
     show_size(result, json_)
     end(result, conditions, strict)

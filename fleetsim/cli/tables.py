@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.cli.files import reason
 from fleetsim.errors import InputError, OutsideError, Problem
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def check_parquet_folder(folder: str) -> Path:
         with tempfile.TemporaryFile(dir=path):
             return path
     except (OSError, ValueError) as error:
-        raise OutsideError(f"--parquet {folder!r}: cannot be written to: {_reason(error)}") from None
+        raise OutsideError(f"--parquet {folder!r}: cannot be written to: {reason(error)}") from None
 
 
 def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
@@ -61,25 +61,8 @@ def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
             pq.write_table(pa.concat_tables(parts), beside)
             beside.replace(place)
         except OSError as error:
-            raise OutsideError(f"{place}: cannot be written: {_reason(error)}") from None
+            raise OutsideError(f"{place}: cannot be written: {reason(error)}") from None
         finally:
             beside.unlink(missing_ok=True)
         written.append(place)
     return written
-
-
-def write_text(place: Path, text: str) -> None:
-    """A text file, written beside its place and moved there. Raises OutsideError."""
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(place)
-    except (OSError, ValueError) as error:
-        raise OutsideError(f"{str(place)!r}: cannot be written: {_reason(error)}") from None
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            beside.unlink(missing_ok=True)
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

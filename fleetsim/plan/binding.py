@@ -42,7 +42,7 @@ BINDINGS: dict[str, Binding] = {
     ),
     "staleness_window": Binding(
         "the staleness budget",
-        "the fleet may not run further ahead of the trainer and stands idle in between",
+        "the fleet may run no further ahead of the trainer, so each batch waits for its slowest groups",
         "a larger --max-staleness, if the recipe tolerates it",
     ),
     "buffer": Binding(

@@ -19,7 +19,7 @@ from fleetsim.report import words
 from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
 from fleetsim.sim.records import Records
 
-_BAR_WIDTH = 40
+_BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12
 WAIT, TRAIN, SYNC, CHECKPOINT, SWITCH = "·", "█", "▒", "c", "s"
 
@@ -71,7 +71,7 @@ def run_report(view: RunView) -> Group:
         blocks.append(section("predicted and published", published(view)))
     blocks += [
         section(f"where the seconds go (wait {WAIT}  train {TRAIN}  sync {SYNC})", time_split(view)),
-        section("queue and staleness", queue(view)),
+        section("queue by step, staleness of the trained samples by age", queue(view)),
         section("tokens generated per trained token", waste(view)),
     ]
     return Group(*blocks)
@@ -160,14 +160,12 @@ def queue(view: RunView) -> RenderableType:
     age = [float(d) for d in view.steps["oldest_age_steps"]]
     m = view.metrics
     table = grid("", "", "", align=("left", "left", "left"))
-    table.add_row(
-        "queue depth, by step", sparkline(depth, _BAR_WIDTH), f"0 to {number(max(depth, default=0.0))} samples"
-    )
-    table.add_row("oldest sample, by step", sparkline(age, _BAR_WIDTH), f"0 to {number(max(age, default=0.0))} steps")
+    table.add_row("queue depth", sparkline(depth, _SPARK_WIDTH), f"0 to {number(max(depth, default=0.0))} samples")
+    table.add_row("oldest sample", sparkline(age, _SPARK_WIDTH), f"0 to {number(max(age, default=0.0))} steps")
     counts = np.bincount(view.staleness_steps.astype(np.int64)) if len(view.staleness_steps) else np.zeros(1)
     table.add_row(
-        "staleness of trained samples",
-        sparkline([float(c) for c in counts], _BAR_WIDTH),
+        "staleness",
+        sparkline([float(c) for c in counts], _SPARK_WIDTH),
         f"0 to {len(counts) - 1} steps; mean {number(m['staleness_steps.mean'].mean)}, "
         f"p99 {number(m['staleness_steps.p99'].mean)}",
     )

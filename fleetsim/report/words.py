@@ -160,11 +160,11 @@ def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:
     """(command, why) pairs: what to type next."""
     found = [
         (
-            "fleetsim scenario init -o job.yaml",
-            "write the assumptions down, change them, then: fleetsim size --scenario job.yaml",
+            "fleetsim size ... --save job.yaml",
+            "the job as a file: change what differs, then fleetsim size --scenario job.yaml",
         ),
         (
-            f"fleetsim simulate job.yaml --set fleet.instances={result.instances}",
+            "fleetsim simulate job.yaml",
             "where each second of a step goes, queue and staleness over the run",
         ),
     ]

@@ -94,8 +94,7 @@ def drive(job: Job) -> Process:
         elif code == OUT_OF_PATIENCE:
             raise wasting_error(job.scenario, fleet)
         else:
-            if job.batch is not None and job.under_way == 0 and fleet.quiet():
+            waits = job.batch is not None and job.under_way == 0
+            if math.isinf(limit) or (waits and fleet.quiet()):
                 raise stuck_error(job.scenario, fleet, job.progress)
-            if math.isinf(limit):
-                return
             yield env.timeout(max(0.0, limit - env.now))

@@ -71,7 +71,7 @@ FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
 class Records:
     """Tables of one run, in the order of time.
 
-    steps, syncs, failures: dtypes above. samples: one row per sample that was sent (SAMPLE of
+    steps, syncs, failures: dtypes above. samples: one row per sample of a sent group (SAMPLE of
     `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, start_s, first_token_s,
     finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
     left_s. engine: iteration times and limits that the instances ran with.

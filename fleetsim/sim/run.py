@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import UNSENT
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.engines import engine_of
@@ -35,13 +34,12 @@ def simulate(
     training = job.env.process(train(job, size))
     job.env.process(drive(job))
     job.env.run(until=training)
-    sent = fleet.world.samples[: fleet.started() * fleet.group_size]
     return Records(
         scenario=scenario,
         seed=scenario.run.seed,
         replication=replication,
         steps=np.array(job.steps, STEP),
-        samples=sent[sent["status"] != UNSENT] if fleet.get("sent") else sent,
+        samples=fleet.world.samples[: fleet.started() * fleet.group_size],
         groups=fleet.world.groups[: fleet.started()],
         syncs=np.array(job.syncs, SYNC),
         failures=np.array(job.failures, FAILURE),

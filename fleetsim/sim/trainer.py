@@ -37,9 +37,8 @@ def train(job: Job, size: list[int]) -> Process:
         switch = 0.0
         colocated = scenario.fleet.placement == "colocated"
         if colocated:
-            job.fleet.hold(ready)
-            switch = scenario.fleet.switch_s
-            yield env.timeout(switch)
+            yield from _take_gpus(job)
+            switch = job.now - ready
         train_start = job.now
         prompt, output = _tokens(job, batch)
         compute = job.slowdown * compute_seconds(job, prompt + output)
@@ -56,12 +55,22 @@ def train(job: Job, size: list[int]) -> Process:
         if colocated:
             switch += scenario.fleet.switch_s
             yield env.timeout(scenario.fleet.switch_s)
+            job.fleet.set(halted=0)
             job.fleet.command(CMD_RESUME, 0, job.now)
         give_back_closed(job, size)
         times = (start, ready, train_start, train_end, job.now, ready - start, compute, switch, checkpoint, sync_block)
         trained = (prompt + output, output, len(batch) * scenario.workload.group_size)
         job.steps.append((step, *times, *trained, *state, *_totals(job)))
     job.done = True
+
+
+def _take_gpus(job: Job) -> Process:
+    """Colocated: engines stop, after their last sample if work in flight is drained, and the GPUs change hands."""
+    if job.scenario.sync.in_flight == "drain" and job.fleet.get("in_flight") > 0:
+        job.fleet.set(halted=1)
+        yield job.fleet_empty()
+    job.fleet.hold(job.now)
+    yield job.env.timeout(job.scenario.fleet.switch_s)
 
 
 def compute_seconds(job: Job, tokens: int) -> float:
@@ -144,9 +153,10 @@ def _hand_over(job: Job, step: int) -> Process:
 def _tokens(job: Job, batch: buffer.Ids) -> tuple[int, int]:
     """Prompt and output tokens of the batch, tool tokens counted with the prompts."""
     size = job.scenario.workload.group_size
+    samples = job.fleet.world.samples
     rows = (job.fleet.world.groups["first"][batch][:, None] + np.arange(size)).ravel()
-    samples = job.fleet.world.samples[rows]
-    return int(samples["prompt"].sum() + samples["extra"].sum()), int(samples["target"].sum())
+    prompt, extra, output = (int(samples[name][rows].sum()) for name in ("prompt", "extra", "target"))
+    return prompt + extra, output
 
 
 def _fleet_state(job: Job) -> tuple[float, ...]:

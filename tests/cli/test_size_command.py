@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 import fleetsim.plan.size
 from fleetsim.cli.fail_if import METRICS
 from fleetsim.cli.main import app
+from fleetsim.config import default_scenario, load_scenario
 from fleetsim.report.json import CANDIDATE_METRICS
 from tests.plan.fakes import fluid
 
@@ -202,3 +203,19 @@ def test_whatever_is_typed_there_is_no_traceback(parts: list[tuple[str, ...]], m
 
 
 FLEETSIM_SIZE = fleetsim.plan.size.size
+
+
+@pytest.mark.usefixtures("fake_fleet")
+def test_save_writes_the_sized_job_and_never_overwrites(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    asked = ("--batch", "256", "--len", "1536", "--instance-tok-s", "4000", "--trainer-step-s", "10")
+    first = run(*asked, "--json", "--save", str(file))
+    assert first.exit_code == 0, first.output
+    saved = load_scenario(file)
+    assert saved.fleet.instances == json.loads(first.stdout)["recommendation"]["instances"] == 10
+    assert (saved.trainer.batch_samples, saved.run.steps) == (256, default_scenario().run.steps)
+    again = json.loads(run("--scenario", str(file), "--json").stdout)
+    assert again["candidates"] == json.loads(first.stdout)["candidates"]
+    refused = run(*asked, "--save", str(file))
+    assert refused.exit_code == 2
+    assert "exists already" in refused.stderr

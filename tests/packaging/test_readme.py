@@ -75,7 +75,7 @@ def test_files_that_readme_links_to_exist() -> None:
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"fleetsim ([a-z]+)", README)) & {"size", "simulate", "scenario"}))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"^(?:`|)fleetsim ([a-z]+)", README, re.MULTILINE))))
 def test_commands_that_readme_names_exist(name: str) -> None:
     code = "from fleetsim.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code, name, "--help"], capture_output=True, text=True, check=False)

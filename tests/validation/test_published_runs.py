@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from docs import make_published
-from docs.make_published import LADDER, LADDER_STEPS, ON_POLICY, ONE_OFF, RUNS, TRL, staleness_versions, step_s
+from docs.make_published import (
+    LADDER,
+    LADDER_WARMUP,
+    ON_POLICY,
+    ONE_OFF,
+    RUNS,
+    TRL,
+    published_of,
+    run_arm,
+    staleness_versions,
+    step_s,
+)
 from fleetsim.analysis.replicate import Replicated, replicate
 from fleetsim.config import load_scenario
 
@@ -27,11 +38,9 @@ def predicted(name: str) -> Replicated:
 @pytest.mark.parametrize("name", RUNS)
 def test_step_time(name: str, record_property: pytest.RecordProperty) -> None:
     run = predicted(name)
-    published = run.scenario.published
-    assert published is not None
-    assert published.step_s is not None
-    error = step_s(run) / published.step_s - 1
-    line = f"{name:36} published {published.step_s:6.2f} s   predicted {step_s(run):6.2f} s   error {error:+6.1%}"
+    published, _ = published_of(run.scenario)
+    error = step_s(run) / published - 1
+    line = f"{name:36} published {published:6.2f} s   predicted {step_s(run):6.2f} s   error {error:+6.1%}"
     record_property("published", line)
     low, high = BANDS[name]
     assert low <= error <= high, line
@@ -53,12 +62,12 @@ def test_trl_ladder() -> None:
     """Published: each run of the ladder is faster than the one before; run 5 takes 6.36 s a step at staleness 2.0."""
     steps = []
     for arm in LADDER:
-        run = replicate(load_scenario(TRL, [f"run.steps={LADDER_STEPS}", *arm.overrides]), 1)
+        run = run_arm(arm)
         steps.append(step_s(run))
         if arm.step_s is not None:
             assert step_s(run) == pytest.approx(arm.step_s, rel=0.15), arm.name
         if arm.staleness is not None:
-            assert staleness_versions(run, LADDER_STEPS // 4) == pytest.approx(arm.staleness, abs=0.5), arm.name
+            assert staleness_versions(run, LADDER_WARMUP) == pytest.approx(arm.staleness, abs=0.5), arm.name
     assert steps[:4] == sorted(steps[:4], reverse=True)
     assert steps[4] == pytest.approx(6.36, rel=0.05)
 

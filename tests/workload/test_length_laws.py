@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from scipy import stats
 
 from fleetsim.config.lengths import (
@@ -205,3 +206,13 @@ def test_normal_cdf_table() -> None:
     assert normal.cdf_array(np.array([40.0]))[0] < 1.0
     with pytest.raises(ValueError, match="between 0 and 1"):
         quantile_length(ConstantTokens(value=1), 1.5)
+
+
+@pytest.mark.parametrize("law", [Lognormal, Gamma])
+def test_the_smallest_cv_that_is_allowed_is_next_to_a_constant(law: type[Lognormal] | type[Gamma]) -> None:
+    """A denormal cv once divided by zero; the schema's smallest must work on both sides of the cap."""
+    cv = 1e-4
+    assert mean_length(law(mean=1000.0, cv=cv, max=2000.0)) == pytest.approx(1000.0, rel=1e-6)
+    assert mean_length(law(mean=1000.0, cv=cv, max=900.0)) == pytest.approx(900.0, rel=1e-6)
+    with pytest.raises(ValidationError):
+        law(mean=1000.0, cv=cv / 2, max=2000.0)

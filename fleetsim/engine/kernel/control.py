@@ -155,13 +155,13 @@ def at_boundary(fleet: int, i: int, t: float) -> None:
     instance = instance_at(w.instances, i)
     todo = instance.todo
     instance.todo = 0
-    if todo & DO_KILL:
-        kill_here(fleet, i, t)
-        return
     if todo & DO_DISCARD:
         discard_here(fleet, i)
         is_open = instance.accepting == 1 and instance.load < w.cap_instance
         tree_set(w.loads, w.half, i, float(instance.load) if is_open else math.inf)
+    if todo & DO_KILL:
+        kill_here(fleet, i, t)
+        return
     if todo & DO_RECOMPUTE:
         recompute_here(fleet, i)
     if instance.hold_until > t:

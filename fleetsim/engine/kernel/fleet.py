@@ -45,6 +45,7 @@ from fleetsim.engine.kernel.tables import (
     ROUND_ROBIN,
     SCORING,
     STEP,
+    UNSENT,
     WAITING,
 )
 from fleetsim.engine.kernel.trees import (
@@ -338,6 +339,7 @@ def come_back(fleet: int, s: int, t: float) -> None:
             enqueue(fleet, S.instance, s, t)
         else:  # its instance died meanwhile
             S.redo = 1
+            S.status = UNSENT
             put_int32(w.requeue, w.n_requeued, s)
             w.n_requeued += 1
 

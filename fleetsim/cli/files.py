@@ -1,0 +1,50 @@
+"""Files that a command writes: checked before the work, complete or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from fleetsim.errors import InputError, OutsideError, Problem
+
+
+def new_file(flag: str, output: str, overwrite: bool = False) -> Path:
+    """The file that a flag names, checked before the work for it begins. Raises InputError."""
+
+    def refuse(rule: str, remedy: str) -> InputError:
+        return InputError([Problem(flag, output, rule, remedy)])
+
+    if not output or "\0" in output:
+        raise refuse("is no file name", "give one, for example job.yaml")
+    try:
+        if os.path.isdir(output):
+            raise refuse("is a directory", "give a file")
+        if not os.path.isdir(os.path.dirname(output) or "."):
+            raise refuse("its folder does not exist", "create it first")
+        if os.path.lexists(output) and not overwrite:
+            raise refuse(
+                "exists already",
+                "choose another name" + (", or overwrite it with --force" if flag == "--output" else ", or remove it"),
+            )
+    except (OSError, ValueError) as error:
+        raise refuse(f"is no usable path: {error}", "give a file") from None
+    return Path(output)
+
+
+def write_text(place: Path, text: str) -> None:
+    """A text file, written beside its place and moved there. Raises OutsideError."""
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(place)
+    except (OSError, ValueError) as error:
+        raise OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}") from None
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            beside.unlink(missing_ok=True)
+
+
+def reason(error: Exception) -> str:
+    """What the operating system says, without numbers and paths."""
+    return getattr(error, "strerror", None) or str(error)
