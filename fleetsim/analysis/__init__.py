@@ -1,0 +1,1 @@
+"""Records to metrics, intervals over replications, and what binds."""

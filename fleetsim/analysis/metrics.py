@@ -121,7 +121,7 @@ def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDA
 
 def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
     groups = records.groups
-    return (groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first)
+    return np.asarray((groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first))
 
 
 def _staleness(records: Records, window: Window) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """Engines: how long an iteration takes, what an instance may hold, and requests through them.
 
-    >>> from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
-    >>> result = run_requests(LinearStepTime(0.01), EngineLimits(8, 2048, 1000), 100, [10, 20])
-    >>> result.finish_s.round(6).tolist()
-    [0.1, 0.2]
+>>> from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
+>>> result = run_requests(LinearStepTime(0.01), EngineLimits(8, 2048, 1000), 100, [10, 20])
+>>> result.finish_s.round(6).tolist()
+[0.1, 0.2]
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,7 @@ from fleetsim.errors import InputError, Problem
 ROUTERS = {"round_robin": 0, "least_loaded": 1, "prefix_affinity": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class RequestResult:
+class RequestResult(NamedTuple):
     """What became of each request, in the order in which they were given; seconds from the start of the run.
 
     instance: which engine served it. start_s: first scheduled. first_token_s, finish_s. preemptions: how often it
@@ -126,7 +125,7 @@ def _problems(
             )
         )
     if not np.all(np.isfinite(arrival)) or np.any(arrival < 0):
-        problems.append(Problem("arrival_s", arrival[:3].tolist(), "finite seconds >= 0", "shift the times to start at 0"))
+        problems.append(Problem("arrival_s", arrival[:3].tolist(), "finite seconds >= 0", "let the times start at 0"))
     if instances < 1:
         problems.append(Problem("instances", instances, "an integer >= 1", "give at least one engine"))
     if routing not in ROUTERS:

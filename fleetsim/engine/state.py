@@ -45,6 +45,7 @@ class World:
         up = instances if started is None else started
         half = 1 << math.ceil(math.log2(max(1, instances)))
         self.fleet = np.zeros(1, FLEET)
+        self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self.samples = np.zeros(0, SAMPLE)
         self.groups = np.zeros(0, GROUP)
         self.prefixes = np.zeros(0, PREFIX)
@@ -100,14 +101,9 @@ class World:
     def bind(self) -> int:
         """Tells the kernel where the tables are; returns the address that its functions take."""
         for name, array in vars(self).items():
-            if name != "fleet":
+            if name not in ("fleet", "address"):
                 self.fleet[name] = array.ctypes.data
         return self.address
-
-    @property
-    def address(self) -> int:
-        """Address of the fleet row."""
-        return int(self.fleet.ctypes.data)
 
     def add_samples(self, n: int) -> slice:
         """Room for n more samples, unsent; returns their rows. The tables grow by half at least."""

@@ -46,7 +46,7 @@ def answer(result: SizeResult) -> RenderableType:
 
 def candidates(result: SizeResult) -> Table:
     """The recommendation, its neighbours and the rate-matching count, side by side."""
-    table = grid("", "instances", "trainer idle", "rollout idle", "step", "stale p99", "tok/GPU-s", "$/step")
+    table = grid("", "instances", "trainer idle", "rollout idle", "step, s", "stale p99", "tok/GPU-s", "$/step")
     for trial in result.candidates:
         mine = trial.instances == result.instances
         table.add_row(
@@ -54,7 +54,7 @@ def candidates(result: SizeResult) -> Table:
             f"{trial.instances:,}",
             with_interval(trial.estimates["trainer_idle_fraction"]),
             units.share(trial.mean("rollout_idle_fraction")),
-            units.seconds(trial.mean("step_s")),
+            f"{trial.mean('step_s'):,.1f}",
             number(trial.mean("staleness_steps.p99")),
             number(trial.mean("goodput")),
             number(trial.mean("cost_per_step")),

@@ -65,7 +65,7 @@ def top_up(scenario: Scenario, fleet: Fleet, progress: Progress) -> None:
     """Sets the kernel's credits to what the law allows now."""
     if scenario.admission.law == "fixed_pool":
         pool = scenario.admission.pool_samples or 0
-        credits = pool // scenario.workload.group_size - fleet.open_groups()
+        free = pool // scenario.workload.group_size - fleet.open_groups()
     else:
-        credits = LAWS[scenario.admission.law](scenario, progress) - fleet.outstanding()
-    fleet.set(credits=max(0, credits))
+        free = LAWS[scenario.admission.law](scenario, progress) - fleet.outstanding()
+    fleet.set(credits=max(0, free))

@@ -34,7 +34,7 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     if engine.kind == "measured":
         assert engine.profile is not None  # a rule of the scenario
         return _measured(load_profile(engine.profile), given)
-    from fleetsim.engine import roofline
+    from fleetsim.engine.roofline_step import roofline
 
     return roofline(
         engine.gpu,

@@ -9,8 +9,8 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel import tables as t
-from fleetsim.engine.native import advance, command
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.native import advance, command
 from fleetsim.engine.requests import ROUTERS
 from fleetsim.engine.state import UNLIMITED, World
 from fleetsim.engine.step_time import StepTime
@@ -19,6 +19,7 @@ from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.streams import seed_sequence
 
 NO_BATCH = 1 << 50
+MOST_SAMPLES_AT_ONCE = 2_000_000
 
 
 class Fleet:
@@ -31,7 +32,7 @@ class Fleet:
         self.source = GroupSource(
             workload, seed_sequence(scenario.run.seed, replication, "workload"), scenario.groups_per_step
         )
-        self.chunk = max(scenario.groups_per_step, 64)
+        self.chunk = _expected_groups(scenario)
         sizes = [fleet.instances, *(e.instances for e in scenario.run.events if e.instances is not None)]
         # a constant-rate engine is the runbook's: prompts are free and no cache is kept
         caching = scenario.engine.prefix_caching and scenario.engine.kind != "constant"
@@ -115,7 +116,7 @@ class Fleet:
     def _draw(self) -> None:
         """Draws more groups and hangs them behind the others."""
         drawn = self.source.take(self.chunk)
-        self.chunk = min(2 * self.chunk, 16 * max(len(drawn), 64))
+        self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
         world, size = self.world, self.group_size
         g, s = world.add_groups(len(drawn)), world.add_samples(len(drawn) * size)
         groups, samples = world.groups[g], world.samples[s]
@@ -145,6 +146,17 @@ class Fleet:
                     )
                 ]
             )
+
+
+def _expected_groups(scenario: Scenario) -> int:
+    """Groups that a run will need: one draw for all of them is cheaper than growing the tables again and again.
+
+    What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples.
+    """
+    ahead = 2 + max(scenario.admission.max_staleness, scenario.admission.batches_ahead) * scenario.sync.every_steps
+    kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
+    groups = scenario.groups_per_step * (scenario.run.steps + ahead) / kept
+    return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))
 
 
 def _slow(scenario: Scenario, instances: int) -> list[float]:

@@ -87,9 +87,7 @@ def _unknown(scenario: Scenario) -> Problem:
 def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
     """The error for a trainer that never gets a batch although the fleet is busy: by the largest waste so far."""
     status = fleet.world.groups["status"][: fleet.started()]
-    counts = {
-        code: int(np.count_nonzero(status == code)) for code in (int(G_STALE), int(G_FILTERED), int(G_OVERFLOW))
-    }
+    counts = {code: int(np.count_nonzero(status == code)) for code in (int(G_STALE), int(G_FILTERED), int(G_OVERFLOW))}
     worst = max(counts, key=lambda code: counts[code])
     problem = {
         int(G_STALE): _stale_problem,

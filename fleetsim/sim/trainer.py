@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.kernel.tables import (
     ACC_BUSY,
     ACC_DOWN,
@@ -76,7 +77,7 @@ def _take_gpus(job: Job) -> Process:
 def compute_seconds(job: Job, tokens: int) -> float:
     """Seconds of one optimizer step on so many tokens: phases, then the update."""
     trainer = job.scenario.trainer
-    parts = [trainer, *trainer.phases]
+    parts: list[TrainerConfig | PhaseConfig] = [trainer, *trainer.phases]
     return sum(part.fixed_s + part.per_token_s * tokens for part in parts)
 
 

@@ -136,9 +136,8 @@ class Engine:
                 self.grow(r, tokens)
                 scheduled.append((r, tokens))
                 budget -= tokens
-                if r.generated == 0 or tokens > 1:
-                    if r.computed + tokens == r.context:
-                        self.publish(r)
+                if (r.generated == 0 or tokens > 1) and r.computed + tokens == r.context:
+                    self.publish(r)
                 position += 1
                 continue
             break
@@ -189,9 +188,9 @@ class Engine:
                     r.finish = self.now
                     finished.append(r)
         # requests that end together give their blocks back decodes first, by group and number: a group is one range
-        finished = sorted((r for r in finished if r in decodes), key=lambda r: (-1 if r.group is None else r.group, r.id)) + [
-            r for r in finished if r not in decodes
-        ]
+        decoded = [r for r in finished if r in decodes]
+        decoded.sort(key=lambda r: (-1 if r.group is None else r.group, r.id))
+        finished = decoded + [r for r in finished if r not in decodes]
         for r in finished:
             self.running.remove(r)
             self.release(r)
@@ -221,9 +220,7 @@ def run_reference(
     for r in requests:
         if r.group is not None:
             sizes[r.group] = sizes.get(r.group, 0) + 1
-    engines = [
-        Engine(step_time, limits, caching, slow=slow[i] if slow else 1.0, sizes=sizes) for i in range(instances)
-    ]
+    engines = [Engine(step_time, limits, caching, slow=slow[i] if slow else 1.0, sizes=sizes) for i in range(instances)]
     where = [-1] * n
     load = [0] * instances
     pending = sorted(requests, key=lambda r: r.arrival)

@@ -129,7 +129,9 @@ def test_nothing_is_lost_and_nothing_leaks(script: dict[str, Any]) -> None:
     # tokens conserved: what the engines made is in a finished sample, aborted or lost
     kept = int(samples["made"][: n * 4].reshape(n, 4)[finished].sum())
     assert rows["generated"].sum() == kept + fleet.get("aborted_tokens") + fleet.get("lost_tokens")
-    assert np.all(samples["made"][: n * 4].reshape(n, 4)[finished] == samples["target"][: n * 4].reshape(n, 4)[finished])
+    assert np.all(
+        samples["made"][: n * 4].reshape(n, 4)[finished] == samples["target"][: n * 4].reshape(n, 4)[finished]
+    )
     end = max(now, fleet.now)
     wall = rows["acc"].sum(axis=1) + (end - rows["since"])
     np.testing.assert_allclose(wall, end, rtol=1e-9)

@@ -52,9 +52,7 @@ def cases(draw: st.DrawFn) -> dict:
         kv_blocks=-(-longest // size) + draw(st.integers(0, 60)),
         block_size=size,
     )
-    arrivals = draw(
-        st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n))
-    )
+    arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
     return {
         "step_time": draw(step_times()),
         "limits": limits,
@@ -134,7 +132,5 @@ def test_preemption_happens_as_in_real_vllm() -> None:
 def test_siblings_in_the_same_iteration_hit_the_prompt() -> None:
     """Measured on real vLLM (block 32): 8 siblings of 300 prompt tokens compute 384 tokens, 7 x 288 are hits."""
     step_time = LinearStepTime(0.0, 0.0, 1.0, 0.0)  # one second per prefill token: time counts computed tokens
-    got = run_requests(
-        step_time, EngineLimits(16, 4096, 1000, 32), 300, [1] * 8, group=[0] * 8, prefix_caching=True
-    )
+    got = run_requests(step_time, EngineLimits(16, 4096, 1000, 32), 300, [1] * 8, group=[0] * 8, prefix_caching=True)
     assert got.finish_s.tolist() == [384.0] * 8

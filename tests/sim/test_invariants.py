@@ -1,7 +1,7 @@
 """Invariants of every run, whatever the scenario: each named, with its reason.
 
-- samples conserved: a group is trained, filtered, stale, pushed out, aborted, buffered or open, and exactly one of them;
-  a lost group still prints a plausible step time.
+- samples conserved: a group is trained, filtered, stale, pushed out, aborted, buffered or open, and exactly one of
+  them; a lost group still prints a plausible step time.
 - tokens conserved: what the engines generated is in a sample or in a counted waste; goodput is a share of it.
 - clock monotonic: no event before its cause.
 - staleness bound: nothing is trained beyond max_age where samples are dropped, and never more groups are accepted
@@ -38,10 +38,18 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     changes: dict[str, Any] = {
         "workload.group_size": group,
         "workload.prompt_tokens": {"kind": "lognormal", "mean": 60, "cv": 0.5, "max": 150},
-        "workload.output_tokens": {"kind": "lognormal", "mean": 80, "cv": draw(st.sampled_from([0.3, 1.2])), "max": 400},
+        "workload.output_tokens": {
+            "kind": "lognormal",
+            "mean": 80,
+            "cv": draw(st.sampled_from([0.3, 1.2])),
+            "max": 400,
+        },
         "workload.group_correlation": draw(st.sampled_from([0.0, 0.6])),
         "workload.turns": {"count": draw(st.sampled_from([1, 2])), "tool_latency_s": 0.3, "tool_tokens": 9},
-        "workload.reward": {"latency_s": draw(st.sampled_from([0.0, 0.2])), "workers": draw(st.sampled_from([None, 3]))},
+        "workload.reward": {
+            "latency_s": draw(st.sampled_from([0.0, 0.2])),
+            "workers": draw(st.sampled_from([None, 3])),
+        },
         "workload.filter.zero_variance_share": draw(st.sampled_from([0.0, 0.3])),
         "workload.shared_prefix_tokens": draw(st.sampled_from([0, 32])),
         "engine.max_num_seqs": 12,
@@ -76,7 +84,9 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "admission.max_age": 1.0 if drop else None,
         "buffer.capacity_samples": draw(st.sampled_from([None, 16, 40])),
         "buffer.on_full": draw(st.sampled_from(["block", "drop_oldest"])),
-        "buffer.batch_rule": "first_finished" if first_finished else draw(st.sampled_from(["fifo", "oldest_version_first"])),
+        "buffer.batch_rule": "first_finished"
+        if first_finished
+        else draw(st.sampled_from(["fifo", "oldest_version_first"])),
         "buffer.oversampling": 1.5 if first_finished else 1.0,
         "buffer.leftover": draw(st.sampled_from(["abort", "carry_over"])),
         "run.steps": 8,

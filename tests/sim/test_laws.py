@@ -109,7 +109,9 @@ def step_s(records: Records) -> float:
             24.0,
         ),
     ],
-    ids=lambda value: None if isinstance(value, float) else ",".join(f"{k.split('__')[-1]}={v}" for k, v in value.items()),
+    ids=lambda value: (
+        None if isinstance(value, float) else ",".join(f"{k.split('__')[-1]}={v}" for k, v in value.items())
+    ),
 )
 def test_step_time_by_hand(changes: dict[str, Any], expected: float) -> None:
     # several samples may end in one iteration; an arrival in the middle of one waits for its end: 0.1 s per step
@@ -321,7 +323,11 @@ def test_prefix_caching_within_a_group_saves_the_siblings_prompts() -> None:
 
 def test_shared_system_prompt_is_computed_once_per_version() -> None:
     records = run(
-        workload__prompt_tokens=320, workload__shared_prefix_tokens=160, admission__law="barrier", run__steps=3, run__warmup_steps=0
+        workload__prompt_tokens=320,
+        workload__shared_prefix_tokens=160,
+        admission__law="barrier",
+        run__steps=3,
+        run__warmup_steps=0,
     )
     per_step = np.diff(np.concatenate([[0], records.steps["prefilled_tokens"]]))
     # four groups of one: 320 for the first, 160 for each of the others; the sync forgets the cache

@@ -155,7 +155,5 @@ def test_mean_staleness_of_a_version_window_is_at_most_eta() -> None:
 def test_intervals_cover_the_truth() -> None:
     """95 % intervals from 5 replications cover a known mean about 95 times in 100."""
     rng = np.random.default_rng(0)
-    hits = sum(
-        1 for _ in range(2000) if (e := estimate(rng.normal(3.0, 1.0, 5).tolist())).ci_low <= 3.0 <= e.ci_high
-    )
+    hits = sum(1 for _ in range(2000) if (e := estimate(rng.normal(3.0, 1.0, 5).tolist())).ci_low <= 3.0 <= e.ci_high)
     assert abs(hits / 2000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)

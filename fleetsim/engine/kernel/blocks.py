@@ -52,9 +52,7 @@ def alive(fleet: int, i: int, p: int) -> bool:
         return False
     row = prefix_at(w.prefixes, p)
     instance = instance_at(w.instances, i)
-    return (
-        row.instance == i and row.epoch == instance.epoch and (row.holders > 0 or instance.taken <= row.evicted_at)
-    )
+    return row.instance == i and row.epoch == instance.epoch and (row.holders > 0 or instance.taken <= row.evicted_at)
 
 
 @compiled

@@ -41,7 +41,6 @@ from fleetsim.engine.kernel.tables import (
     RUNNING,
     STEP,
     UNSENT,
-    WAITING,
     WAKE,
 )
 from fleetsim.engine.kernel.trees import tree_set

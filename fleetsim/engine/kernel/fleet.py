@@ -18,12 +18,23 @@ from fleetsim.engine.kernel.instance import (
     unlink,
 )
 from fleetsim.engine.kernel.jit import compiled, entry
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, int64_at, put_float, put_int32, sample_at
+from fleetsim.engine.kernel.memory import (
+    fleet_at,
+    float_at,
+    group_at,
+    instance_at,
+    int32_at,
+    int64_at,
+    put_float,
+    put_int32,
+    sample_at,
+)
 from fleetsim.engine.kernel.tables import (
     AT_LIMIT,
     AWAY,
     BATCH_READY,
     DONE,
+    FIRST,
     FLEET_EMPTY,
     G_ABORTED,
     G_BLOCKED,
@@ -35,7 +46,6 @@ from fleetsim.engine.kernel.tables import (
     GONE,
     IDLE,
     JUMP,
-    FIRST,
     LESS,
     MORE,
     NEED_GROUPS,
@@ -424,9 +434,9 @@ def advance(fleet: int, limit: float, want: int) -> int:
     """Moves the fleet to `limit` seconds, or until `want` groups are in the buffer.
 
     Returns AT_LIMIT, BATCH_READY, FLEET_EMPTY (asked for by `until_empty`), OUT_OF_PATIENCE (asked for by
-    `patience`), NOTHING_MOVES (no event is pending before an infinite limit) or NEED_GROUPS (call again once more groups are drawn). Events that lie within rounding of each
-    other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go
-    by instance index.
+    `patience`), NOTHING_MOVES (no event is pending before an infinite limit) or NEED_GROUPS (call again once more
+    groups are drawn). Events that lie within rounding of each other happen together: landings first, then timers,
+    then arrivals, then what is sent, then plans; equal times go by instance index.
     """
     w = fleet_at(fleet, 0)
     while True:

@@ -289,12 +289,7 @@ def plan(fleet: int, i: int) -> None:
     instance.chunk = chunk
     budget = w.max_tokens - instance.decodes - chunk
     take(fleet, i, need)  # the decodes are served first
-    while (
-        not preempted
-        and budget > 0
-        and instance.waiting > 0
-        and instance.running < w.max_num_seqs
-    ):
+    while not preempted and budget > 0 and instance.waiting > 0 and instance.running < w.max_num_seqs:
         got, hit, work, admitted = admit(fleet, i, t, budget)
         if not admitted:
             break

@@ -25,13 +25,13 @@ _OPTIONS = {
 
 def compiled(function: F) -> F:
     """A function of the kernel's own."""
-    return numba.njit(**_OPTIONS)(function)  # type: ignore[no-any-return]
+    return numba.njit(**_OPTIONS)(function)
 
 
 def entry(signature: str) -> Callable[[F], F]:
     """A function that `native.py` calls: compiled, with all it calls, when its module is imported."""
 
     def decorate(function: F) -> F:
-        return numba.njit(signature, **_OPTIONS)(function)  # type: ignore[no-any-return]
+        return numba.njit(signature, **_OPTIONS)(function)
 
     return decorate

@@ -11,8 +11,8 @@ from typing import Any
 
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, _LowerResult
-from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import (
     IRLegalization,
     NativeLowering,
@@ -43,6 +43,7 @@ class PlainLowering(NativeLowering):  # type: ignore[misc]
     _name = "fleetsim_plain_lowering"
 
     def run_pass(self, state: Any) -> bool:
+        """As numba's, into a library that is left alone."""
         state.library = PlainLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags = state.flags.copy()
         state.flags.no_compile = True

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 
-
 def _codes(n: int) -> list[np.int64]:
     """0..n-1 as typed integers: a plain Python constant would make numba compile its callee once per value."""
     return [np.int64(i) for i in range(n)]
@@ -147,11 +146,32 @@ INSTANCE = np.dtype(
 FLEET = np.dtype(
     [
         # addresses of the tables (see `state.py`)
-        *((name, "i8") for name in (
-            "samples", "groups", "prefixes", "instances", "ends", "residues", "clock", "loads", "table_s", "timer_s",
-            "timer_key", "requeue", "ready", "blocked", "dirty", "worker_s", "reward_s", "tool_s", "tool_tokens",
-            "arrival_s", "arrival",
-        )),
+        *(
+            (name, "i8")
+            for name in (
+                "samples",
+                "groups",
+                "prefixes",
+                "instances",
+                "ends",
+                "residues",
+                "clock",
+                "loads",
+                "table_s",
+                "timer_s",
+                "timer_key",
+                "requeue",
+                "ready",
+                "blocked",
+                "dirty",
+                "worker_s",
+                "reward_s",
+                "tool_s",
+                "tool_tokens",
+                "arrival_s",
+                "arrival",
+            )
+        ),
         ("now", "f8"),
         ("per_seq_s", "f8"),
         ("per_prefill_token_s", "f8"),
