@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.config.base import MAX_TOKENS
-from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
+from fleetsim.config.lengths import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError, Problem
 
 # Parameter name -> key of the law.
@@ -29,7 +29,7 @@ def law_from_flags(
         Problem(flag, value, f"must be between {low:g} and {high:,.0f}", f"for example {flag} {example}")
         for flag, value, low, high, example in (
             ("--len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
-            ("--len-cv", cv, 0.0, 10.0, "1.0"),
+            ("--len-cv", cv or None, LEAST_CV, MOST_CV, "1.0, or 0 for lengths that are all equal"),
             ("--max-len", cap, 1.0, MAX_TOKENS, "8192"),
         )
         if value is not None and not low <= value <= high
@@ -93,7 +93,7 @@ def _cv_of(law: LengthSpec) -> float:
     if isinstance(law, Lognormal) and law.cv is None:
         from fleetsim.workload.lengths import lognormal_parameters
 
-        return math.sqrt(math.expm1(lognormal_parameters(law)[1] ** 2))
+        return max(LEAST_CV, math.sqrt(math.expm1(lognormal_parameters(law)[1] ** 2)))
     cv = getattr(law, "cv", None)
     return 1.0 if cv is None else float(cv)
 

@@ -24,7 +24,13 @@ def spinner(first: str) -> Iterator[Tell]:
 
     from fleetsim.engine.compiled import is_compiled
 
-    console = Console(stderr=True, highlight=False)
-    # The kernel is compiled while it is imported, before anything else is told.
-    with console.status(first if is_compiled() else COMPILING, spinner="dots") as status:
-        yield status.update
+    compiled = is_compiled()
+    with Console(stderr=True, highlight=False).status(first if compiled else COMPILING, spinner="dots") as status:
+
+        def tell(text: str) -> None:
+            nonlocal compiled
+            # The first simulation compiles the kernel; only what is told after it is worth showing.
+            compiled = compiled or is_compiled()
+            status.update(text if compiled else COMPILING)
+
+        yield tell

@@ -40,7 +40,6 @@ def simulate(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.flags import job_from_flags
-    from fleetsim.cli.loading import load_simulator
     from fleetsim.cli.output import show_run, stop_if_tripped
     from fleetsim.cli.progress import spinner
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
@@ -49,7 +48,6 @@ def simulate(
     job = job_from_flags(scenario, set_ or (), {"steps": steps, "seed": seed, "replications": replications})
     folder = None if parquet is None else check_parquet_folder(parquet)
     with spinner("loading the simulator") as tell:
-        load_simulator()
         from fleetsim.analysis.replicate import replicate
 
         result = replicate(job.scenario, progress=lambda done, of: tell(f"simulating: {done} of {of} replications"))

@@ -102,7 +102,6 @@ def size(
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.flags import job_from_flags
-    from fleetsim.cli.loading import load_simulator
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import spinner
 
@@ -111,7 +110,6 @@ def size(
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario, set_ or (), flags)
     with spinner("loading the simulator") as tell:
-        load_simulator()
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size
         from fleetsim.plan.trials import with_instances

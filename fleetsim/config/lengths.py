@@ -26,7 +26,8 @@ from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS, Name, Section
 
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 # A cv of 10 is far heavier than any published length log (at most about 3); below 0.0001 all values are one token.
-Cv = Annotated[float, Field(ge=1e-4, le=10)]
+LEAST_CV, MOST_CV = 1e-4, 10.0
+Cv = Annotated[float, Field(ge=LEAST_CV, le=MOST_CV)]
 Cap = Annotated[float, Field(gt=0, le=MAX_SECONDS, description="values above are cut to this one (tokens or seconds)")]
 
 EMPIRICAL_SUFFIXES = (".csv", ".jsonl", ".parquet")

@@ -1,7 +1,8 @@
-"""Where the compiled kernel lives on disk, and whether it is there already.
+"""Where the compiled kernel lives, and whether it is there already.
 
-The folder is named after a hash of the kernel's sources and the versions of what compiles them, so that new sources
-never meet old code. This module imports nothing heavy: the command line asks it before it decides on a spinner.
+The cache folder is named after a digest of the kernel's sources and the versions of what compiles them, so that new
+sources never meet old code. This module imports nothing heavy: the command line asks it before it decides on a
+spinner.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 KERNEL = Path(__file__).parent / "kernel"
-CODE, SYMBOLS = "kernel.o", "symbols.json"
+CODE = "kernel.o"
+SHIPPED = Path(__file__).parent.parent / "_data" / "kernel.ll"
 
 
 def cache_root() -> Path:
@@ -29,18 +31,31 @@ def cache_root() -> Path:
         return Path(tempfile.gettempdir()) / f"fleetsim-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
 
 
-def cache_folder() -> Path:
-    """The folder of this kernel, compiled by these versions for this kind of processor."""
+def sources_digest() -> str:
+    """Digest of the kernel's sources."""
     digest = hashlib.sha256()
     for source in sorted(KERNEL.glob("*.py")):
         digest.update(source.read_bytes())
-    for package in ("numba", "llvmlite", "numpy"):
-        digest.update(f"{package} {version(package)};".encode())
-    digest.update(f"{platform.system()} {platform.machine()} {platform.python_version()}".encode())
+    return digest.hexdigest()[:32]
+
+
+def cache_folder() -> Path:
+    """The folder of this kernel, compiled by these versions for this kind of machine."""
+    compilers = [f"{package} {version(package)}" for package in ("numba", "llvmlite", "numpy")]
+    machine = f"{platform.system()} {platform.machine()} {platform.python_version()}"
+    digest = hashlib.sha256("; ".join([sources_digest(), *compilers, machine]).encode())
     return cache_root() / f"kernel-{digest.hexdigest()[:16]}"
 
 
+def shipped_code() -> str | None:
+    """The kernel as LLVM code, if the package carries it and it was made from these very sources."""
+    try:
+        code = SHIPPED.read_text()
+    except OSError:
+        return None
+    return code if code.startswith(f"; fleetsim kernel {sources_digest()}\n") else None
+
+
 def is_compiled() -> bool:
-    """Whether the kernel was compiled on this machine before (else the first run takes seconds longer)."""
-    folder = cache_folder()
-    return (folder / CODE).exists() and (folder / SYMBOLS).exists()
+    """Whether this machine can start the kernel without compiling it (which takes seconds, once)."""
+    return (cache_folder() / CODE).exists() or shipped_code() is not None

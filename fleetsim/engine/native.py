@@ -1,19 +1,16 @@
-"""The compiled kernel, from disk if it was compiled before: no numba on that way.
+"""The kernel as machine code: from disk if this machine has it, else from LLVM code, else compiled; then called.
 
-Importing numba and waking its compiler takes about a second, more than all of `fleetsim size` besides. So the first
-use compiles the kernel with numba, takes the optimised LLVM code of its two entries, and keeps it as an object file
-for this processor; every later process hands that file to LLVM (llvmlite, which numba brings) and calls into it.
-
-The file is kept with the processor's name and its own checksum, in a folder named after the kernel's sources and the
-versions of its compilers: anything else is compiled anew.
+Importing numba and waking its compiler takes a second, and compiling the kernel takes several: more than all of
+`fleetsim size` besides. So a wheel carries the kernel as LLVM code (`build_hook.py` puts it there), from which
+llvmlite, which numba brings, makes machine code for this processor in a third of a second, once. A checkout has no
+such file: there the first use compiles the kernel with numba. Either way the machine code is kept, and every later
+process just loads it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -21,12 +18,12 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from fleetsim.engine.compiled import CODE, SYMBOLS, cache_folder
+from fleetsim.engine.compiled import CODE, cache_folder, shipped_code
 
 # numba's calling convention: status = f(&result, &exception, arguments...); 0 is success
 _ENTRIES: dict[str, tuple[type, tuple[type, ...]]] = {
-    "advance": (ctypes.c_int64, (ctypes.c_int64, ctypes.c_double, ctypes.c_int64)),
-    "command": (
+    "fleetsim_advance": (ctypes.c_int64, (ctypes.c_int64, ctypes.c_double, ctypes.c_int64)),
+    "fleetsim_command": (
         ctypes.c_double,
         (ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double),
     ),
@@ -36,85 +33,47 @@ _ENTRIES: dict[str, tuple[type, tuple[type, ...]]] = {
 def _machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True, codemodel="jitdefault"
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True, codemodel="jitdefault"
     )
 
 
-def _host() -> str:
-    """The processor that object code is for: a home directory may be shared by different ones."""
-    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+def _compile(machine: llvm.TargetMachine) -> bytes:
+    """Machine code of the kernel for this processor."""
+    code = shipped_code()
+    if code is None:
+        from fleetsim.engine.kernel.build import kernel_code
+
+        code = kernel_code()
+    module = llvm.parse_assembly(code)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    return bytes(machine.emit_object(module))
 
 
-def _compile() -> tuple[bytes, dict[str, str]]:
-    """Object code of the kernel and the symbol of each entry."""
-    collecting = gc.isenabled()
-    gc.disable()  # the compiler makes millions of short-lived objects and no cycles that matter
+def _read(path: Path) -> bytes | None:
+    """The machine code in a file that starts with its own checksum and this processor's name; None if it does not."""
     try:
-        from fleetsim.engine.kernel.control import command
-        from fleetsim.engine.kernel.fleet import advance
-        from fleetsim.engine.kernel.pipeline import plain_code
-
-        symbols, module = {}, llvm.parse_assembly("")
-        for name, function in (("advance", advance), ("command", command)):
-            symbols[name], code = plain_code(function)
-            module.link_in(llvm.parse_assembly(code))
-    finally:
-        if collecting:
-            gc.enable()
-    machine = _machine()
-    _optimise(module, machine, set(symbols.values()))
-    return machine.emit_object(module), symbols
+        head, host, code = path.read_bytes().split(b"\n", 2)
+    except (OSError, ValueError):
+        return None
+    return code if host == _host() and head == hashlib.sha256(code).hexdigest().encode() else None
 
 
-def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, keep: set[str]) -> None:
-    """LLVM's standard passes, once, over the whole kernel; only the entries stay visible."""
-    for function in module.functions:
-        if not function.is_declaration and function.name not in keep:
-            function.linkage = "internal"
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = False  # the kernel chases indices, it has no loops over numbers
-    options.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-
-
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, code: bytes) -> None:
     """All or nothing, also with two processes at once; a cache that cannot be written is no error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(data)
+            file.write(b"\n".join([hashlib.sha256(code).hexdigest().encode(), _host(), code]))
         os.replace(file.name, path)
     except OSError:
         pass
 
 
-def _load() -> dict[str, Callable[..., float]]:
-    folder = cache_folder()
-    try:
-        code, symbols = (folder / CODE).read_bytes(), json.loads((folder / SYMBOLS).read_text())
-        known = symbols["host"] == _host() and symbols["sha256"] == hashlib.sha256(code).hexdigest()
-    except (OSError, ValueError, KeyError):
-        known = False
-    if not known:
-        code, symbols = _compile()
-        symbols |= {"host": _host(), "sha256": hashlib.sha256(code).hexdigest()}
-        _write(folder / CODE, code)
-        _write(folder / SYMBOLS, json.dumps(symbols, indent=1).encode())
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    _keep.append(engine)  # the code lives as long as its engine
-    return {
-        name: _callable(engine.get_function_address(symbols[name]), result, arguments)
-        for name, (result, arguments) in _ENTRIES.items()
-    }
-
-
-_keep: list[llvm.ExecutionEngine] = []
+def _host() -> bytes:
+    """The processor that machine code is for: a home directory may be shared by different ones."""
+    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}".encode()
 
 
 def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callable[..., float]:
@@ -126,19 +85,35 @@ def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callab
         status = native(ctypes.addressof(out), ctypes.addressof(exception), *values)
         if status:
             raise RuntimeError(f"the simulation kernel failed with status {status}")
-        return out.value  # type: ignore[no-any-return]
+        return out.value  # type: ignore[attr-defined,no-any-return]
 
     return call
 
 
-_entries = _load()
+def _load() -> tuple[llvm.ExecutionEngine, dict[str, Callable[..., float]]]:
+    """The engine that owns the machine code, and the entries."""
+    machine, path = _machine(), cache_folder() / CODE
+    code = _read(path)
+    if code is None:
+        code = _compile(machine)
+        _write(path, code)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine, {
+        name: _callable(engine.get_function_address(name), result, arguments)
+        for name, (result, arguments) in _ENTRIES.items()
+    }
+
+
+_engine, _entries = _load()
 
 
 def advance(fleet: int, limit: float, want: int) -> int:
     """`kernel.fleet.advance`."""
-    return int(_entries["advance"](fleet, limit, want))
+    return int(_entries["fleetsim_advance"](fleet, limit, want))
 
 
 def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
     """`kernel.control.command`."""
-    return _entries["command"](fleet, what, which, t, value)
+    return _entries["fleetsim_command"](fleet, what, which, t, value)

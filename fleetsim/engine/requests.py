@@ -21,7 +21,7 @@ class RequestResult(NamedTuple):
     lost its KV cache. All of shape (requests,).
     """
 
-    instance: NDArray[np.int32]
+    instance: NDArray[np.int64]
     start_s: NDArray[np.float64]
     first_token_s: NDArray[np.float64]
     finish_s: NDArray[np.float64]

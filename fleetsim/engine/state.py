@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.engine.kernel.tables import ACC_OFF, DOWN, FLEET, GROUP, IDLE, INSTANCE, PREFIX, SAMPLE
+from fleetsim.engine.kernel.tables import ACC_OFF, ACCOUNTS, DOWN, FLEET, GROUP, IDLE, INSTANCE, PREFIX, SAMPLE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 
@@ -61,6 +61,7 @@ class World:
         self.ready = np.zeros(0, np.int32)
         self.blocked = np.zeros(0, np.int32)
         self.dirty = np.zeros(instances, np.int32)
+        self.accounts = np.zeros((instances, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
         self.worker_s = np.zeros(max(1, reward_workers))
         self.reward_s = np.zeros(0)
         self.tool_s = np.zeros((0, max(0, turns - 1)))

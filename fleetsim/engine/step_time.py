@@ -67,7 +67,10 @@ class StepTime:
 
     def table(self, max_tokens: int) -> NDArray[np.float64]:
         """f(n) in seconds for n = 0..max_tokens, shape (max_tokens + 1,): what the kernel looks up."""
-        n = np.arange(max_tokens + 1, dtype=np.float64)
+        return self._curve(np.arange(max_tokens + 1, dtype=np.float64))
+
+    def _curve(self, n: NDArray[np.float64]) -> NDArray[np.float64]:
+        """f(n) in seconds for any token counts."""
         x, y = np.asarray(self.knots_tokens, dtype=np.float64), np.asarray(self.knots_s, dtype=np.float64)
         f = np.interp(n, x, y)
         if len(x) > 1:
@@ -82,7 +85,7 @@ class StepTime:
     def seconds(self, decodes: int, prefill_tokens: int = 0, kv_tokens: float = 0.0, attn_pairs: float = 0.0) -> float:
         """One iteration's seconds."""
         return float(
-            self.table(decodes + prefill_tokens)[-1]
+            self._curve(np.array([decodes + prefill_tokens], dtype=np.float64))[0]
             + self.per_seq_s * decodes
             + self.per_prefill_token_s * prefill_tokens
             + self.per_kv_token_s * kv_tokens

@@ -28,13 +28,15 @@ from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
 from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates
 from fleetsim.plan.search import smallest
 from fleetsim.plan.targets import Target, targets_of
-from fleetsim.plan.trials import Measure, Tell, Trial, Trials, simulated
+from fleetsim.plan.trials import Measure, Tell, Trial, Trials, remembered, simulated
 from fleetsim.plan.warnings import warnings_of
 from fleetsim.plan.way_out import WayOut, way_out_of
 
-# Replications of the coarse pass, and optimizer steps of every run unless the user said how many.
+# Replications of the coarse pass.
 _COARSE = 1
-SIZE_STEPS = 16
+# Optimizer steps of every run unless the user said how many; fewer of them where one holds many samples, because the
+# mean over a large batch hardly varies.
+MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ def size(
     resized = any(e.instances is not None for e in scenario.run.events)
     changes: dict[str, Any] = {"run.events": [e.model_dump() for e in events]} if resized else {}
     if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
-        changes["run.steps"] = min(SIZE_STEPS, scenario.run.steps)
+        affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples
+        changes["run.steps"] = min(scenario.run.steps, max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
     planned = with_changes(scenario, changes) if changes else scenario
 
     rate_of = nameplate.nameplate_rate(planned)
@@ -115,6 +118,7 @@ def size(
         planned.targets.headroom,
     )
     targets = targets_of(planned, given)
+    measure = remembered(measure)
     trials = Trials(planned, measure, tell)
     instances, largest = _recommend(trials, rate.instances, targets)
     replications = planned.run.replications

@@ -133,7 +133,7 @@ def test_nothing_is_lost_and_nothing_leaks(script: dict[str, Any]) -> None:
         samples["made"][: n * 4].reshape(n, 4)[finished] == samples["target"][: n * 4].reshape(n, 4)[finished]
     )
     end = max(now, fleet.now)
-    wall = rows["acc"].sum(axis=1) + (end - rows["since"])
+    wall = fleet.world.accounts.sum(axis=1) + (end - rows["since"])
     np.testing.assert_allclose(wall, end, rtol=1e-9)
 
 
@@ -172,5 +172,5 @@ def test_pauses_inside_jumps_equal_the_loop(gaps: list[tuple[float, float]]) -> 
         pauses=pauses,
     )
     np.testing.assert_allclose(samples["finish_s"], [r.finish for r in expected], rtol=1e-9)
-    busy = [fleet.world.instances["acc"][i][t.ACC_BUSY] for i in range(3)]
+    busy = [fleet.world.accounts[i, t.ACC_BUSY] for i in range(3)]
     np.testing.assert_allclose(busy, [e.busy for e in engines], rtol=1e-6)

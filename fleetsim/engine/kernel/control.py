@@ -11,12 +11,13 @@ import math
 from fleetsim.engine.kernel.blocks import give_back
 from fleetsim.engine.kernel.instance import account, cut, evict, leave_decodes, set_next, unlink
 from fleetsim.engine.kernel.jit import compiled, entry
-from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
 from fleetsim.engine.kernel.tables import (
     ACC_DOWN,
     ACC_IDLE,
     ACC_OFF,
     ACC_PAUSED,
+    ACCOUNTS,
     AWAY,
     CMD_CLOSE,
     CMD_DISCARD,
@@ -313,7 +314,7 @@ def seconds_of(fleet: int, account_index: int, t: float) -> float:
     total = 0.0
     for i in range(w.n_instances):
         instance = instance_at(w.instances, i)
-        total += instance.acc[account_index]
+        total += float_at(w.accounts, i * ACCOUNTS + account_index)
         if instance.account == account_index:
             total += t - instance.since
     return total

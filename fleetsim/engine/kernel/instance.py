@@ -19,10 +19,11 @@ from fleetsim.engine.kernel.blocks import (
     take,
 )
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, int64_at, put_float, put_int32, sample_at
 from fleetsim.engine.kernel.tables import (
     ACC_BUSY,
     ACC_IDLE,
+    ACCOUNTS,
     IDLE,
     JUMP,
     LESS,
@@ -42,7 +43,8 @@ def account(fleet: int, i: int, to: int, t: float) -> None:
     """Closes the instance's current GPU-second account at t and opens another."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    instance.acc[instance.account] += t - instance.since
+    at = i * ACCOUNTS + instance.account
+    put_float(w.accounts, at, float_at(w.accounts, at) + (t - instance.since))
     instance.account = to
     instance.since = t
 

@@ -23,6 +23,7 @@ G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G
 IDLE, JUMP, STEP, WAKE, DOWN = _codes(5)
 # where its GPU-seconds go
 ACC_IDLE, ACC_BUSY, ACC_PAUSED, ACC_DOWN, ACC_OFF = _codes(5)
+ACCOUNTS = np.int64(5)
 # what is to happen at its next iteration boundary (bits)
 NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 # routing
@@ -115,7 +116,6 @@ INSTANCE = np.dtype(
         ("slow", "f8"),  # iteration time multiplier
         ("hold_until", "f8"),
         ("since", "f8"),  # start of the current account
-        ("acc", "f8", (5,)),  # seconds idle, busy, paused, down, off
         ("generated", "i8"),
         ("prefilled", "i8"),
         ("hit_tokens", "i8"),
@@ -170,6 +170,7 @@ FLEET = np.dtype(
                 "tool_tokens",
                 "arrival_s",
                 "arrival",
+                "accounts",
             )
         ),
         ("now", "f8"),
