@@ -38,7 +38,7 @@ ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("requests_million_peak", "- peak memory of the process", "MiB", 1024),
     ("fleet_1000", "1,000 instances, 131,072 samples per step, 20 async steps", "s", 10),
     ("fleet_1000_peak", "- peak memory of the process", "MiB", 2048),
-    ("cost_ratio", "cost per request at 1,000 instances / at 8", "x", 2),
+    ("cost_ratio", "cost per request at 1,000 instances / at 8, the same million requests", "x", 2),
     ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1.5),
     ("size_first", "- the very first time, kernel not compiled yet", "s", 6),
     ("help", "fleetsim --help, whole process", "s", 0.25),

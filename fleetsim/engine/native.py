@@ -85,7 +85,7 @@ def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callab
         status = native(ctypes.addressof(out), ctypes.addressof(exception), *values)
         if status:
             raise RuntimeError(f"the simulation kernel failed with status {status}")
-        return out.value  # type: ignore[attr-defined,no-any-return]
+        return out.value  # type: ignore[no-any-return]
 
     return call
 

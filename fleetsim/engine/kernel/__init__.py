@@ -1,6 +1,8 @@
 """The continuous-batching kernel: compiled plain functions over the tables of one fleet.
 
-`tables` says what is stored, `trees` orders it, `blocks` keeps the KV cache and its prefixes, `instance` plans and
-lands one instance's iterations, `fleet` moves the whole fleet through time, `control` is what a run does to it
-(hold, resume, discard, kill). Nothing here calls back into Python.
+Read it in this order. `tables` says what is stored and `memory` how it is reached; `trees` orders events; `blocks`
+keeps the KV cache and its prefixes; `members` knows who is running, waiting and decoding; `instance` plans one
+instance's iterations and `landing` lets them happen; `dispatch` decides what is sent where; `fleet` moves the whole
+through time; `boundary` and `control` are what a run does to it (hold, resume, discard, kill). Nothing here calls
+back into Python. `jit`, `pipeline` and `build` compile it.
 """

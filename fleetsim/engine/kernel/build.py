@@ -28,7 +28,9 @@ def kernel_code() -> str:
             gc.enable()
     _optimise(module)
     # The code holds offsets and 64-bit numbers, nothing of the machine it was made on: `native.py` names its own.
-    lines = [line for line in str(module).splitlines() if not line.startswith(("target ", "; ModuleID", "source_filename"))]
+    lines = [
+        line for line in str(module).splitlines() if not line.startswith(("target ", "; ModuleID", "source_filename"))
+    ]
     return "\n".join([f"; fleetsim kernel {sources_digest()}", *lines, ""])
 
 

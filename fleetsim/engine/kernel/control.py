@@ -1,22 +1,15 @@
-"""What a run does to the fleet from outside: hold and resume engines, discard work, recompute caches, kill, revive.
-
-All of it takes effect at an instance's next iteration boundary, as in vLLM, where pause and abort are handled
-between iterations.
-"""
+"""What a run does to the fleet from outside: hold and resume engines, discard work, recompute caches, kill, revive."""
 
 from __future__ import annotations
 
-import math
-
-from fleetsim.engine.kernel.blocks import give_back
-from fleetsim.engine.kernel.instance import account, cut, evict, leave_decodes, set_next, unlink
+from fleetsim.engine.kernel.boundary import ask, at_boundary
+from fleetsim.engine.kernel.instance import account, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.members import show_load
+from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
 from fleetsim.engine.kernel.tables import (
-    ACC_DOWN,
     ACC_IDLE,
     ACC_OFF,
-    ACC_PAUSED,
     ACCOUNTS,
     AWAY,
     CMD_CLOSE,
@@ -37,159 +30,9 @@ from fleetsim.engine.kernel.tables import (
     G_OPEN,
     GONE,
     IDLE,
-    JUMP,
     NOTHING,
-    RUNNING,
-    STEP,
-    UNSENT,
     WAKE,
 )
-from fleetsim.engine.kernel.trees import tree_set
-
-
-@compiled
-def unwait(fleet: int, i: int, s: int) -> None:
-    """Takes a request out of waiting."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    instance = instance_at(w.instances, i)
-    if S.prev >= 0:
-        sample_at(w.samples, S.prev).next = S.next
-    else:
-        instance.wait_head = S.next
-    if S.next >= 0:
-        sample_at(w.samples, S.next).prev = S.prev
-    else:
-        instance.wait_tail = S.prev
-    instance.waiting -= 1
-
-
-@compiled
-def remove(fleet: int, i: int, s: int) -> None:
-    """Takes a request out of the instance, wherever it stands."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    if S.status == RUNNING:
-        if instance_at(w.instances, i).partial == s:
-            instance_at(w.instances, i).partial = -1
-        else:
-            leave_decodes(fleet, i, s)
-        unlink(fleet, i, s)
-        give_back(fleet, i, s)
-    else:
-        unwait(fleet, i, s)
-    w.in_flight -= 1
-    instance_at(w.instances, i).load -= 1
-
-
-@compiled
-def discard_here(fleet: int, i: int) -> None:
-    """Removes every request of an aborted group."""
-    w = fleet_at(fleet, 0)
-    for head in (instance_at(w.instances, i).head, instance_at(w.instances, i).wait_head):
-        s = head
-        while s >= 0:
-            following = sample_at(w.samples, s).next
-            if group_at(w.groups, sample_at(w.samples, s).group).status == G_ABORTED:
-                remove(fleet, i, s)
-                w.aborted_tokens += sample_at(w.samples, s).made
-                sample_at(w.samples, s).status = GONE
-            s = following
-
-
-@compiled
-def recompute_here(fleet: int, i: int) -> None:
-    """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
-    w = fleet_at(fleet, 0)
-    while instance_at(w.instances, i).tail >= 0:
-        evict(fleet, i, instance_at(w.instances, i).tail)
-
-
-@compiled
-def lose(fleet: int, s: int) -> None:
-    """A sample starts again from its prompt, at the front of the queue."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    w.lost_tokens += S.made
-    S.made = 0
-    S.goal = 0
-    S.turn = 0
-    S.extra = 0
-    S.redo = 0
-    S.instance = -1
-    S.status = UNSENT
-    S.first_token_s = -1.0
-    put_int32(w.requeue, w.n_requeued, s)
-    w.n_requeued += 1
-
-
-@compiled
-def kill_here(fleet: int, i: int, t: float) -> None:
-    """The instance is gone: its work goes back to the queue, samples away at a tool lose their cache only."""
-    w = fleet_at(fleet, 0)
-    instance = instance_at(w.instances, i)
-    while instance.wait_tail >= 0:
-        s = instance.wait_tail
-        remove(fleet, i, s)
-        lose(fleet, s)
-    while instance.tail >= 0:
-        s = instance.tail
-        remove(fleet, i, s)
-        lose(fleet, s)
-    if instance.load > 0:
-        for j in range(w.n_timers):
-            s = int64_at(w.timer_key, j)
-            if sample_at(w.samples, s).status == AWAY and sample_at(w.samples, s).instance == i:
-                sample_at(w.samples, s).instance = -1
-                w.in_flight -= 1
-                instance.load -= 1
-    instance.kind = DOWN
-    instance.epoch += 1
-    account(fleet, i, ACC_DOWN, t)
-
-
-@compiled
-def at_boundary(fleet: int, i: int, t: float) -> None:
-    """What was asked for since the last boundary, then a hold if one is on."""
-    w = fleet_at(fleet, 0)
-    instance = instance_at(w.instances, i)
-    todo = instance.todo
-    instance.todo = 0
-    if todo & DO_DISCARD:
-        discard_here(fleet, i)
-        is_open = instance.accepting == 1 and instance.load < w.cap_instance
-        tree_set(w.loads, w.half, i, float(instance.load) if is_open else math.inf)
-    if todo & DO_KILL:
-        kill_here(fleet, i, t)
-        return
-    if todo & DO_RECOMPUTE:
-        recompute_here(fleet, i)
-    if instance.hold_until > t:
-        instance.kind = WAKE
-        account(fleet, i, ACC_PAUSED, t)
-        set_next(fleet, i, instance.hold_until)
-
-
-@compiled
-def ask(fleet: int, i: int, todo: int, t: float) -> None:
-    """Asks instance i to do something at its first boundary at or after t."""
-    w = fleet_at(fleet, 0)
-    instance = instance_at(w.instances, i)
-    if instance.kind == DOWN:
-        return
-    instance.todo |= todo
-    if instance.kind == JUMP:
-        cut(fleet, i, t)
-    elif instance.kind == WAKE:
-        if todo & DO_KILL:
-            set_next(fleet, i, t)
-        else:
-            hold = instance.hold_until
-            instance.hold_until = 0.0
-            at_boundary(fleet, i, t)
-            instance.hold_until = hold
-    elif instance.kind != STEP:
-        at_boundary(fleet, i, t)
 
 
 @compiled
@@ -273,7 +116,7 @@ def kill(fleet: int, i: int, t: float) -> None:
     """Instance i dies at its next boundary; it takes no more work."""
     w = fleet_at(fleet, 0)
     instance_at(w.instances, i).accepting = 0
-    tree_set(w.loads, w.half, i, math.inf)
+    show_load(fleet, i)
     ask(fleet, i, DO_KILL, t)
 
 
@@ -282,7 +125,7 @@ def close(fleet: int, i: int) -> None:
     """Instance i takes no more work and finishes what it has (scale-down)."""
     w = fleet_at(fleet, 0)
     instance_at(w.instances, i).accepting = 0
-    tree_set(w.loads, w.half, i, math.inf)
+    show_load(fleet, i)
 
 
 @compiled
@@ -303,7 +146,7 @@ def revive(fleet: int, i: int, t: float) -> None:
     instance.accepting = 1
     instance.epoch += 1
     account(fleet, i, ACC_IDLE, t)
-    tree_set(w.loads, w.half, i, float(instance.load))
+    show_load(fleet, i)
     at_boundary(fleet, i, t)  # a hold of the whole fleet holds this one too
 
 

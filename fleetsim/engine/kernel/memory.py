@@ -1,9 +1,9 @@
 """Raw memory for the kernel: a record or a number at an address.
 
 numba passes an array to a compiled function as seven arguments and counts its references; with two dozen tables per
-fleet that cost 61 s of compilation and 10 microseconds a request. An address is one argument and is not counted:
-the same code compiles in seconds and runs several times faster (docs/model.md has the figures). The price is that
-nothing checks bounds, so `state.py` sizes every table for the worst case before the kernel runs.
+fleet a first version of the kernel compiled for a minute and ran several times slower. An address is one argument and
+is not counted. The price is that nothing checks bounds, so `state.py` sizes every table for the worst case before the
+kernel runs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""README's figures: copies them from the pages and results that other scripts wrote into README's tables.
+
+    python docs/make_readme.py            rewrite the tables
+    python docs/make_readme.py --check    exit 1 if README would change
+
+Run it after `calibration/fit_roofline.py`, `docs/make_published.py` or `benchmarks/run.py --write`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the benchmarks are not
+from benchmarks.run import ROWS, shown  # noqa: E402
+
+README = ROOT / "README.md"
+SPEED = ("requests_4096", "requests_million", "fleet_1000", "size_warm", "size_first")
+
+
+def page_rows(page: str, starts: tuple[str, ...], cells: int) -> list[str]:
+    """The first cells of the rows of docs/<page> that start so."""
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    found = [line.strip("|").split("|") for line in lines if line.startswith(tuple(f"| {start}" for start in starts))]
+    return ["| " + " | ".join(cell.strip() for cell in row[:cells]) + " |" for row in found]
+
+
+def speed_rows() -> list[str]:
+    """Figures of benchmarks/results.json."""
+    figures = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))["figures"]
+    rows = {key: f"| {what.removeprefix('- ')} | {shown(figures[key], unit)} |" for key, what, unit, _ in ROWS}
+    return [rows[key] for key in SPEED]
+
+
+def with_rows(text: str, head: str, rows: list[str]) -> str:
+    """The text with these rows in the table that has this head. Raises ValueError when it has no such table."""
+    before, found, after = text.partition(f"\n{head}\n")
+    if not found:
+        raise ValueError(f"README has no table {head}")
+    rule, *rest = after.split("\n")
+    while rest and rest[0].startswith("|"):
+        rest.pop(0)
+    return before + found + "\n".join([rule, *rows, *rest])
+
+
+def filled(text: str) -> str:
+    """README with today's figures."""
+    accuracy = page_rows("accuracy.md", ("fitted models", "models never fitted"), 3)
+    published = page_rows("published.md", ("trl-", "nemo-"), 4)
+    text = with_rows(text, "| mean end-to-end latency | stages | error |", accuracy)
+    text = with_rows(text, "| run | published step s | predicted | error |", published)
+    return with_rows(text, "| what | measured |", speed_rows())
+
+
+def main() -> int:
+    """Writes or checks README; returns the exit code."""
+    text = README.read_text(encoding="utf-8")
+    if "--check" not in sys.argv[1:]:
+        README.write_text(filled(text), encoding="utf-8")
+    elif filled(text) != text:
+        print("README's figures have drifted: run python docs/make_readme.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""What was asked of an instance between two iterations happens at its next boundary.
+
+As in vLLM, where pause and abort are handled between iterations: work is discarded, caches are recomputed, an instance
+dies, a hold begins.
+"""
+
+from __future__ import annotations
+
+from fleetsim.engine.kernel.blocks import give_back
+from fleetsim.engine.kernel.instance import account, cut, set_next
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
+from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.tables import (
+    ACC_DOWN,
+    ACC_PAUSED,
+    AWAY,
+    DO_DISCARD,
+    DO_KILL,
+    DO_RECOMPUTE,
+    DOWN,
+    G_ABORTED,
+    GONE,
+    JUMP,
+    RUNNING,
+    STEP,
+    UNSENT,
+    WAKE,
+)
+
+
+@compiled
+def remove(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of the instance, wherever it stands."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if S.status == RUNNING:
+        if instance_at(w.instances, i).partial == s:
+            instance_at(w.instances, i).partial = -1
+        else:
+            leave_decodes(fleet, i, s)
+        unlink(fleet, i, s)
+        give_back(fleet, i, s)
+    else:
+        unwait(fleet, i, s)
+    w.in_flight -= 1
+    instance_at(w.instances, i).load -= 1
+
+
+@compiled
+def discard_here(fleet: int, i: int) -> None:
+    """Removes every request of an aborted group."""
+    w = fleet_at(fleet, 0)
+    for head in (instance_at(w.instances, i).head, instance_at(w.instances, i).wait_head):
+        s = head
+        while s >= 0:
+            following = sample_at(w.samples, s).next
+            if group_at(w.groups, sample_at(w.samples, s).group).status == G_ABORTED:
+                remove(fleet, i, s)
+                w.aborted_tokens += sample_at(w.samples, s).made
+                sample_at(w.samples, s).status = GONE
+            s = following
+
+
+@compiled
+def recompute_here(fleet: int, i: int) -> None:
+    """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
+    w = fleet_at(fleet, 0)
+    while instance_at(w.instances, i).tail >= 0:
+        evict(fleet, i, instance_at(w.instances, i).tail)
+
+
+@compiled
+def lose(fleet: int, s: int) -> None:
+    """A sample starts again from its prompt, at the front of the queue."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    w.lost_tokens += S.made
+    S.made = 0
+    S.goal = 0
+    S.turn = 0
+    S.extra = 0
+    S.redo = 0
+    S.instance = -1
+    S.status = UNSENT
+    S.first_token_s = -1.0
+    put_int32(w.requeue, w.n_requeued, s)
+    w.n_requeued += 1
+
+
+@compiled
+def kill_here(fleet: int, i: int, t: float) -> None:
+    """The instance is gone: its work goes back to the queue, samples away at a tool lose their cache only."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    while instance.wait_tail >= 0:
+        s = instance.wait_tail
+        remove(fleet, i, s)
+        lose(fleet, s)
+    while instance.tail >= 0:
+        s = instance.tail
+        remove(fleet, i, s)
+        lose(fleet, s)
+    if instance.load > 0:
+        for j in range(w.n_timers):
+            s = int64_at(w.timer_key, j)
+            if sample_at(w.samples, s).status == AWAY and sample_at(w.samples, s).instance == i:
+                sample_at(w.samples, s).instance = -1
+                w.in_flight -= 1
+                instance.load -= 1
+    instance.kind = DOWN
+    instance.epoch += 1
+    account(fleet, i, ACC_DOWN, t)
+
+
+@compiled
+def at_boundary(fleet: int, i: int, t: float) -> None:
+    """What was asked for since the last boundary, then a hold if one is on."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    todo = instance.todo
+    instance.todo = 0
+    if todo & DO_DISCARD:
+        discard_here(fleet, i)
+        show_load(fleet, i)
+    if todo & DO_KILL:
+        kill_here(fleet, i, t)
+        return
+    if todo & DO_RECOMPUTE:
+        recompute_here(fleet, i)
+    if instance.hold_until > t:
+        instance.kind = WAKE
+        account(fleet, i, ACC_PAUSED, t)
+        set_next(fleet, i, instance.hold_until)
+
+
+@compiled
+def ask(fleet: int, i: int, todo: int, t: float) -> None:
+    """Asks instance i to do something at its first boundary at or after t."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    if instance.kind == DOWN:
+        return
+    instance.todo |= todo
+    if instance.kind == JUMP:
+        cut(fleet, i, t)
+    elif instance.kind == WAKE:
+        if todo & DO_KILL:
+            set_next(fleet, i, t)
+        else:
+            hold = instance.hold_until
+            instance.hold_until = 0.0
+            at_boundary(fleet, i, t)
+            instance.hold_until = hold
+    elif instance.kind != STEP:
+        at_boundary(fleet, i, t)

@@ -1,0 +1,146 @@
+"""What is sent, when, and to whom: credits and caps, routers, and arrival at an instance."""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.engine.kernel.instance import cut, mark
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.members import set_load
+from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, sample_at
+from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFIX_AFFINITY, ROUND_ROBIN, WAITING
+from fleetsim.engine.kernel.trees import tree_first
+
+
+@compiled
+def route(fleet: int) -> int:
+    """The next instance with room, in turn or the least loaded one; -1 if none has room."""
+    w = fleet_at(fleet, 0)
+    if w.routing != ROUND_ROBIN:
+        return -1 if float_at(w.loads, 1) == math.inf else tree_first(w.loads, w.half)
+    for j in range(w.n_instances):
+        i = (w.robin + j) % w.n_instances
+        if float_at(w.loads, w.half + i) < math.inf:
+            w.robin = (i + 1) % w.n_instances
+            return i
+    return -1
+
+
+@compiled
+def route_sample(fleet: int, g: int) -> int:
+    """The instance for a sample of group g: with prefix affinity one that holds a sibling, if it is not too loaded."""
+    w = fleet_at(fleet, 0)
+    if w.routing == PREFIX_AFFINITY and g >= 0:
+        least = float_at(w.loads, 1)
+        first = group_at(w.groups, g).first
+        for s in range(first, first + group_at(w.groups, g).size):
+            i = sample_at(w.samples, s).instance
+            if i >= 0 and least < math.inf and float_at(w.loads, w.half + i) <= least + w.imbalance:
+                return i
+    return route(fleet)
+
+
+@compiled
+def route_group(fleet: int, g: int) -> int:
+    """An instance with room for the whole group (an empty one takes a group that is larger than its cap)."""
+    w = fleet_at(fleet, 0)
+    for _ in range(w.n_instances):
+        i = route(fleet)
+        if i < 0:
+            return -1
+        load = instance_at(w.instances, i).load
+        if load == 0 or load + group_at(w.groups, g).size <= w.cap_instance:
+            return i
+    return -1
+
+
+@compiled
+def enqueue(fleet: int, i: int, s: int, t: float) -> None:
+    """A request arrives at an instance: it is seen at the first iteration boundary at or after t."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    S = sample_at(w.samples, s)
+    S.status = WAITING
+    S.instance = i
+    S.next = -1
+    S.prev = instance.wait_tail
+    if instance.wait_tail >= 0:
+        sample_at(w.samples, instance.wait_tail).next = s
+    else:
+        instance.wait_head = s
+    instance.wait_tail = s
+    instance.waiting += 1
+    if instance.kind == IDLE:
+        mark(fleet, i, t)
+    elif instance.waiting == 1 and instance.running < w.max_num_seqs:
+        cut(fleet, i, t)  # behind a head that does not fit nothing can start: no need to look
+
+
+@compiled
+def turn_goal(fleet: int, s: int) -> int:
+    """Output tokens after the sample's current turn: the response is spread evenly over its turns."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    turns = w.turns
+    if S.turn + 1 >= turns:
+        return S.target
+    return max(S.made + 1, (S.target * (S.turn + 1)) // turns)
+
+
+@compiled
+def send(fleet: int, i: int, s: int, t: float) -> None:
+    """A sample is submitted to instance i."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    w.in_flight += 1
+    if S.goal == 0:
+        S.goal = turn_goal(fleet, s)
+    set_load(fleet, i, MORE)
+    enqueue(fleet, i, s, t)
+
+
+@compiled
+def dispatch(fleet: int, t: float) -> bool:
+    """Sends what credits and caps allow. False: more groups must be drawn first."""
+    w = fleet_at(fleet, 0)
+    if w.halted == 1 or w.n_blocked > 0:
+        return True
+    while w.n_requeued > 0 and w.in_flight < w.cap:
+        i = route_sample(fleet, sample_at(w.samples, int32_at(w.requeue, w.n_requeued - 1)).group)
+        if i < 0:
+            return True
+        w.n_requeued -= 1
+        send(fleet, i, int32_at(w.requeue, w.n_requeued), t)
+    while w.credits > 0 or w.sent > 0:
+        g = w.next_group
+        if g >= w.n_groups:
+            return False
+        group = group_at(w.groups, g)
+        if w.together == 1:
+            if w.in_flight > 0 and w.in_flight + group.size > w.cap:
+                return True
+            if float_at(w.loads, 1) > 0.0 and float_at(w.loads, 1) + group.size > w.cap_instance:
+                return True
+            i = route_group(fleet, g)
+            if i < 0:
+                return True
+            for s in range(group.first, group.first + group.size):
+                send(fleet, i, s, t)
+        else:
+            if w.in_flight >= w.cap:
+                return True
+            s = group.first + w.sent
+            i = route_sample(fleet, g)
+            if i < 0:
+                return True
+            send(fleet, i, s, t)
+            w.sent += 1
+        if group.status == G_NEW:
+            group.status = G_OPEN
+            group.version = w.version
+            group.submit_s = t
+            w.credits -= 1
+        if w.together == 1 or w.sent == group.size:
+            w.sent = 0
+            w.next_group += 1
+    return True

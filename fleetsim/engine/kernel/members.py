@@ -1,0 +1,156 @@
+"""Who is where on an instance: the running list in admission order, the waiting list, the decodes of the running ones.
+
+The decodes of an instance advance together, so one counter per instance stands for all of them: a request that joins
+at count c with r tokens to go ends at c + r.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.engine.kernel.blocks import context, give_back
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.memory import fleet_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.tables import LESS, MORE, WAITING
+from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
+
+
+@compiled
+def ends_of(fleet: int, i: int) -> int:
+    """Address of the instance's heap of turn ends."""
+    w = fleet_at(fleet, 0)
+    return w.ends + i * w.max_num_seqs * 8
+
+
+@compiled
+def add_residue(fleet: int, i: int, computed: int, n: int) -> None:
+    """Counts a decode that needs a new block whenever its cache is a multiple of the block size."""
+    w = fleet_at(fleet, 0)
+    at = i * w.block_size + (computed - instance_at(w.instances, i).count) % w.block_size
+    put_int32(w.residues, at, int32_at(w.residues, at) + n)
+
+
+@compiled
+def unlink(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of the running list."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    if S.prev >= 0:
+        sample_at(w.samples, S.prev).next = S.next
+    else:
+        instance.head = S.next
+    if S.next >= 0:
+        sample_at(w.samples, S.next).prev = S.prev
+    else:
+        instance.tail = S.prev
+    instance.running -= 1
+
+
+@compiled
+def wait_front(fleet: int, i: int, s: int) -> None:
+    """Puts a request at the front of waiting."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    S.status = WAITING
+    S.prev = -1
+    S.next = instance.wait_head
+    if instance.wait_head >= 0:
+        sample_at(w.samples, instance.wait_head).prev = s
+    else:
+        instance.wait_tail = s
+    instance.wait_head = s
+    instance.waiting += 1
+
+
+@compiled
+def unwait(fleet: int, i: int, s: int) -> None:
+    """Takes a request out of waiting."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    if S.prev >= 0:
+        sample_at(w.samples, S.prev).next = S.next
+    else:
+        instance.wait_head = S.next
+    if S.next >= 0:
+        sample_at(w.samples, S.next).prev = S.prev
+    else:
+        instance.wait_tail = S.prev
+    instance.waiting -= 1
+
+
+@compiled
+def join_decodes(fleet: int, i: int, s: int) -> None:
+    """A request with its whole context in the cache decodes from the next iteration on."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    S.end_count = instance.count + (S.goal - S.made)
+    heap_push(ends_of(fleet, i), instance.heap_n, (S.end_count << 32) | s)
+    instance.heap_n += 1
+    add_residue(fleet, i, S.computed, MORE)
+    instance.kv_sum += S.computed
+    instance.decodes += 1
+
+
+@compiled
+def close_decode(fleet: int, i: int, s: int) -> None:
+    """The same for a request already out of the heap."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    S.made = S.goal - (S.end_count - instance.count)
+    S.computed = context(fleet, s) - 1
+    add_residue(fleet, i, S.computed, LESS)
+    instance.kv_sum -= S.computed
+    instance.decodes -= 1
+
+
+@compiled
+def leave_decodes(fleet: int, i: int, s: int) -> None:
+    """Takes a decoding request out of the heap and the sums; `made` and `computed` become exact again."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    key = (S.end_count << 32) | s
+    at = 0
+    while int64_at(ends_of(fleet, i), at) != key:
+        at += 1
+    heap_remove(ends_of(fleet, i), instance.heap_n, at)
+    instance.heap_n -= 1
+    close_decode(fleet, i, s)
+
+
+@compiled
+def evict(fleet: int, i: int, s: int) -> None:
+    """A running request loses its cache and goes back to the front of waiting."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    if instance.partial == s:
+        instance.partial = -1
+    else:
+        leave_decodes(fleet, i, s)
+    unlink(fleet, i, s)
+    give_back(fleet, i, s)
+    S.redo = 1
+    wait_front(fleet, i, s)
+
+
+@compiled
+def show_load(fleet: int, i: int) -> None:
+    """Tells the routers how many samples the instance has; a full or closed one drops out of their sight."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    is_open = instance.accepting == 1 and instance.load < w.cap_instance
+    tree_set(w.loads, w.half, i, float(instance.load) if is_open else math.inf)
+
+
+@compiled
+def set_load(fleet: int, i: int, change: int) -> None:
+    """Samples that the instance has been sent."""
+    w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).load += change
+    show_load(fleet, i)
