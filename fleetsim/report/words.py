@@ -139,8 +139,8 @@ def queue(result: SizeResult) -> str:
     if q.bound_samples is not None and q.budget_steps is not None:
         bound = f"; bound: {q.budget_steps:g} x batch, at least one batch = {q.bound_samples:,}"
     return (
-        f"cap the queue at {q.samples:,} samples ({q.steps:.3g} steps): costs {cost}, "
-        f"staleness p99 {q.staleness_p99_steps:g} steps{bound}"
+        f"cap the queue at {q.samples:,} samples ({q.steps:.3g} {'step' if q.steps == 1 else 'steps'}): costs {cost}, "
+        f"staleness p99 {q.staleness_p99_steps:g} {'step' if q.staleness_p99_steps == 1 else 'steps'}{bound}"
     )
 
 
