@@ -1,8 +1,9 @@
 """The tables of one fleet in memory: built, grown, and made known to the kernel.
 
 The kernel sees addresses only and checks no bounds, so this is the one place that decides how large a table is. Each
-is sized for the worst case: a sample has at most one timer, one place in the requeue and two prefix rows; a group
-stands in the buffer once.
+is sized for the worst case: a sample has at most one timer and one place in the requeue, a group stands in the buffer
+once. Only prefix rows have no such bound (every sync begins new ones while old ones are still read): the kernel checks
+theirs, and shares nothing more when they are used up.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ class World:
             if self.get("caching"):
                 rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
                 self.prefixes = _longer(self.prefixes, rows)
+                self.fleet["cap_prefixes"] = rows
         new = self.samples[used : used + n]
         for name in ("group", "instance", "prev", "next", "shared", "system", "turn_cache"):
             new[name] = -1

@@ -51,7 +51,7 @@ def make_fleet(script: dict[str, Any]) -> Fleet:
             "workload.output_tokens": {"kind": "lognormal", "mean": 30, "cv": 1.0, "max": 90},
             "workload.turns": {"count": script["turns"], "tool_latency_s": 0.05, "tool_tokens": 7},
             "workload.reward": {"latency_s": 0.02, "workers": script["workers"]},
-            "workload.shared_prefix_tokens": 20,
+            "workload.shared_prefix_tokens": 32,
             "workload.filter.zero_variance_share": 0.2,
             "engine.prefix_caching": script["caching"],
             "fleet.instances": 3,

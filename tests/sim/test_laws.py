@@ -353,3 +353,25 @@ def test_a_run_in_which_nothing_can_happen_says_which_limits_block_each_other(
         run(**changes)
     assert path in [p.path for p in error.value.limits]
     assert error.value.exit_code == 2
+
+
+def test_a_full_prefix_table_stops_sharing_and_nothing_else() -> None:
+    """Every sync begins a new system prompt while the old one is read; the table must not be overrun."""
+    records = run(
+        (LinearStepTime(0.01), EngineLimits(64, 65536, 1 << 20)),
+        workload__prompt_tokens=64,
+        workload__shared_prefix_tokens=32,
+        workload__output_tokens={"kind": "lognormal", "mean": 100, "cv": 1.5, "max": 4000},
+        fleet__instances=6,
+        fleet__group_placement="spread",
+        fleet__routing="round_robin",
+        admission__law="unbounded",
+        fleet__max_in_flight_samples=24,
+        trainer__batch_samples=1,
+        trainer__fixed_s=0.01,
+        sync__in_flight="keep",
+        run__steps=1500,
+    )
+    assert len(records.steps) == 1500
+    done = records.samples["status"] == t.DONE
+    assert np.all(records.samples["made"][done] == records.samples["target"][done])

@@ -29,9 +29,12 @@ def blocks(tokens: int, size: int) -> int:
 
 @compiled
 def system_part(fleet: int, s: int) -> int:
-    """Full blocks of the system prompt that the request can share (the last prompt token is always computed)."""
+    """Full blocks of the system prompt, if the request can share all of them.
+
+    The last prompt token is always computed: a prompt that ends with the system prompt shares with its group only.
+    """
     w = fleet_at(fleet, 0)
-    return min(w.system_blocks, (sample_at(w.samples, s).prompt - 1) // w.block_size)
+    return w.system_blocks if (sample_at(w.samples, s).prompt - 1) // w.block_size >= w.system_blocks else 0
 
 
 @compiled
@@ -114,9 +117,11 @@ def look_up(fleet: int, i: int, s: int) -> tuple[int, int]:
 
 @compiled
 def new_prefix(fleet: int, i: int, n_blocks: int) -> int:
-    """A fresh prefix row with one reader."""
+    """A fresh prefix row with one reader; -1 if the table is full, and then nothing is shared."""
     w = fleet_at(fleet, 0)
     p = w.n_prefixes
+    if p >= w.cap_prefixes:
+        return -1
     w.n_prefixes = p + 1
     row = prefix_at(w.prefixes, p)
     row.instance = i
@@ -129,6 +134,15 @@ def new_prefix(fleet: int, i: int, n_blocks: int) -> int:
 
 
 @compiled
+def rewrite(fleet: int, i: int, p: int) -> None:
+    """A row that nobody reads is written anew by its first reader of today."""
+    w = fleet_at(fleet, 0)
+    row = prefix_at(w.prefixes, p)
+    row.holders = 1
+    row.epoch = instance_at(w.instances, i).epoch
+
+
+@compiled
 def reuse_prefix(fleet: int, i: int, s: int) -> int:
     """A row of the group on instance i whose blocks are gone and that nobody reads: written anew, or -1."""
     w = fleet_at(fleet, 0)
@@ -136,8 +150,7 @@ def reuse_prefix(fleet: int, i: int, s: int) -> int:
     while p >= 0:
         row = prefix_at(w.prefixes, p)
         if row.instance == i and row.holders == 0:
-            row.holders = 1
-            row.epoch = instance_at(w.instances, i).epoch
+            rewrite(fleet, i, p)
             return p
         p = row.next
     return -1
@@ -172,15 +185,21 @@ def publish(fleet: int, i: int, s: int) -> None:
         return
     part = system_part(fleet, s)
     if part > 0 and S.system < 0 and not alive(fleet, i, instance_at(w.instances, i).system):
-        S.system = new_prefix(fleet, i, part)
-        instance_at(w.instances, i).system = S.system
+        p = instance_at(w.instances, i).system
+        if p >= 0 and prefix_at(w.prefixes, p).holders == 0:
+            rewrite(fleet, i, p)
+        else:
+            p = new_prefix(fleet, i, part)
+            instance_at(w.instances, i).system = p
+        S.system = p
     part = group_part(fleet, s)
     if part > 0 and S.shared < 0 and group_prefix(fleet, i, s) < 0:
         p = reuse_prefix(fleet, i, s)
         if p < 0:
             p = new_prefix(fleet, i, part)
-            prefix_at(w.prefixes, p).next = group_at(w.groups, S.group).prefixes
-            group_at(w.groups, S.group).prefixes = p
+            if p >= 0:
+                prefix_at(w.prefixes, p).next = group_at(w.groups, S.group).prefixes
+                group_at(w.groups, S.group).prefixes = p
         S.shared = p
 
 
@@ -213,6 +232,8 @@ def remember_turn(fleet: int, i: int, s: int) -> None:
     full = S.computed // w.block_size - held_elsewhere(fleet, s)
     if S.turn_cache < 0 or prefix_at(w.prefixes, S.turn_cache).instance != i:
         S.turn_cache = new_prefix(fleet, i, full)
+        if S.turn_cache < 0:
+            return
     row = prefix_at(w.prefixes, S.turn_cache)
     row.holders = 0
     row.blocks = full

@@ -197,6 +197,7 @@ FLEET = np.dtype(
         ("n_arrivals", "i8"),
         ("n_arrived", "i8"),
         ("n_prefixes", "i8"),
+        ("cap_prefixes", "i8"),  # rows of the prefix table
         ("n_dirty", "i8"),
         ("open_loop", "i1"),  # requests arrive by themselves: no groups, no credits
         ("halted", "i1"),  # nothing is sent while set
