@@ -13,6 +13,7 @@ from typing import Any
 
 from fleetsim.analysis.intervals import Estimate, estimate
 from fleetsim.analysis.metrics import metrics_of
+from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
@@ -49,10 +50,10 @@ def replicate(
     """
     n = scenario.run.replications if replications is None else replications
     runs = []
-    for r in range(n):
-        runs.append(simulate(scenario, replication=r, engine=engine))
+    for run in side_by_side(lambda r: simulate(scenario, replication=r, engine=engine), range(n)):
+        runs.append(run)
         if progress is not None:
-            progress(r + 1, n)
+            progress(len(runs), n)
     values = tuple(metrics_of(run) for run in runs)
     return Replicated(scenario, combine(values), values, tuple(runs))
 

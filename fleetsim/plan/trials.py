@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 
@@ -87,14 +88,13 @@ class Trials:
 
     def at(self, instances: int, replications: int) -> Trial:
         """The fleet of `instances` over the first `replications` replications; new ones are simulated."""
-        scenario: Scenario | None = None
-        for replication in range(replications):
-            if (instances, replication) in self._runs:
-                continue
+        missing = [r for r in range(replications) if (instances, r) not in self._runs]
+        if missing:
             if self._tell is not None:
-                self._tell(f"simulating {instances:,} instances, replication {replication + 1}")
-            scenario = scenario or with_instances(self.scenario, instances)
-            self._runs[instances, replication] = self._measure(scenario, replication)
+                self._tell(f"simulating {instances:,} instances, {len(missing)} times")
+            scenario = with_instances(self.scenario, instances)
+            runs = side_by_side(lambda r: self._measure(scenario, r), missing)
+            self._runs |= {(instances, r): run for r, run in zip(missing, runs, strict=True)}
         return trial_of(instances, [self._runs[instances, r] for r in range(replications)])
 
 
