@@ -39,14 +39,22 @@ def _machine() -> llvm.TargetMachine:
     )
 
 
+def _module() -> llvm.ModuleRef:
+    """The kernel's LLVM code, parsed: the package's own, or compiled now."""
+    code = shipped_code()
+    if code is not None:
+        try:
+            return llvm.parse_assembly(code)
+        except RuntimeError:
+            pass  # made by a newer LLVM than this one, which cannot read it
+    from fleetsim.engine.kernel.build import kernel_code
+
+    return llvm.parse_assembly(kernel_code())
+
+
 def _compile(machine: llvm.TargetMachine) -> bytes:
     """Machine code of the kernel for this processor."""
-    code = shipped_code()
-    if code is None:
-        from fleetsim.engine.kernel.build import kernel_code
-
-        code = kernel_code()
-    module = llvm.parse_assembly(code)
+    module = _module()
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     return bytes(machine.emit_object(module))
 

@@ -45,11 +45,6 @@ BINDINGS: dict[str, Binding] = {
         "the fleet may run no further ahead of the trainer, so each batch waits for its slowest groups",
         "a larger --max-staleness, if the recipe tolerates it",
     ),
-    "buffer": Binding(
-        "the sample buffer",
-        "finished samples wait for room in the buffer",
-        "a larger buffer.capacity_samples",
-    ),
 }
 
 
