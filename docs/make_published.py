@@ -103,7 +103,8 @@ Three real runs that others published, simulated from what they published. This 
 
 and CI fails when it has drifted. A prediction is only as good as what is left for it to predict, so each table says
 what was given. Sources, and every assumption, stand beside the values in `scenarios/published/*.yaml`. Generation is
-predicted by the roofline ([accuracy](accuracy.md)); nothing was fitted to these runs.
+predicted by the roofline ([accuracy](accuracy.md)); no parameter was fitted to these runs. The
+NeMo trainer's share of the GPU's peak was chosen with the published steps in sight.
 """
 
 TRL_NOTE = """\
