@@ -7,11 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fleetsim.engine.kernel.tables import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
-ROUTERS = {"round_robin": 0, "least_loaded": 1, "prefix_affinity": 2}
+ROUTERS = {
+    "round_robin": int(ROUND_ROBIN),
+    "least_loaded": int(LEAST_LOADED),
+    "prefix_affinity": int(PREFIX_AFFINITY),
+}
 
 
 class RequestResult(NamedTuple):

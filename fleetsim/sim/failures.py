@@ -8,6 +8,7 @@ from fleetsim.engine.kernel.tables import (
     ACC_OFF,
     CMD_CLOSE,
     CMD_KILL,
+    CMD_REOPEN,
     CMD_REVIVE,
     CMD_SWITCH_OFF,
     DOWN,
@@ -48,8 +49,7 @@ def resize(job: Job, size: list[int], instances: int) -> None:
         elif rows["kind"][i] == DOWN:
             job.fleet.command(CMD_REVIVE, i, job.now)
         else:  # it was about to be given back
-            rows["accepting"][i] = 1
-            job.fleet.command(CMD_REVIVE, i, job.now) if rows["load"][i] == 0 else None
+            job.fleet.command(CMD_REOPEN, i, job.now)
     size[0] = instances
 
 

@@ -174,3 +174,39 @@ def test_pauses_inside_jumps_equal_the_loop(gaps: list[tuple[float, float]]) -> 
     np.testing.assert_allclose(samples["finish_s"], [r.finish for r in expected], rtol=1e-9)
     busy = [fleet.world.accounts[i, t.ACC_BUSY] for i in range(3)]
     np.testing.assert_allclose(busy, [e.busy for e in engines], rtol=1e-6)
+
+
+def test_an_instance_closed_by_mistake_is_seen_again_at_once() -> None:
+    """A resize back before the instance was given back: its work goes on, its cache is warm, routers see it."""
+    fleet = make_fleet(
+        {
+            "turns": 1, "together": True, "caching": True, "routing": "least_loaded", "cap": None,
+            "cap_instance": None, "workers": None, "kv": 5000, "seed": 1,
+        }
+    )  # fmt: skip
+    fleet.set(credits=6)
+    fleet.advance(0.05)
+    row, half = fleet.world.instances[0], fleet.get("half")
+    epoch, load = int(row["epoch"]), int(row["load"])
+    assert load > 0
+    fleet.command(t.CMD_CLOSE, 0)
+    assert fleet.world.loads[half] == np.inf
+    fleet.command(t.CMD_REOPEN, 0, fleet.now)
+    assert fleet.world.loads[half] == load
+    assert fleet.world.instances["epoch"][0] == epoch
+
+
+def test_a_failed_instance_beyond_the_new_size_leaves_the_bill() -> None:
+    fleet = make_fleet(
+        {
+            "turns": 1, "together": True, "caching": False, "routing": "least_loaded", "cap": None,
+            "cap_instance": None, "workers": None, "kv": 5000, "seed": 1,
+        }
+    )  # fmt: skip
+    fleet.command(t.CMD_KILL, 2, 0.0)
+    fleet.advance(1.0)
+    fleet.command(t.CMD_CLOSE, 2)
+    fleet.command(t.CMD_SWITCH_OFF, 2, 1.0)
+    fleet.advance(5.0)
+    assert fleet.world.accounts[2, t.ACC_DOWN] == 1.0
+    assert fleet.world.instances["account"][2] == t.ACC_OFF

@@ -18,6 +18,7 @@ from fleetsim.engine.kernel.tables import (
     CMD_KILL,
     CMD_NEW_EPOCH,
     CMD_RECOMPUTE,
+    CMD_REOPEN,
     CMD_RESUME,
     CMD_REVIVE,
     CMD_SECONDS,
@@ -129,12 +130,21 @@ def close(fleet: int, i: int) -> None:
 
 
 @compiled
-def switch_off(fleet: int, i: int, t: float) -> None:
-    """A closed, empty instance is given back: its GPUs are no longer ours."""
+def reopen(fleet: int, i: int) -> None:
+    """A closed instance that was not given back yet takes work again, with what it has in its cache."""
     w = fleet_at(fleet, 0)
-    if instance_at(w.instances, i).kind == IDLE and instance_at(w.instances, i).load == 0:
+    instance_at(w.instances, i).accepting = 1
+    show_load(fleet, i)
+
+
+@compiled
+def switch_off(fleet: int, i: int, t: float) -> None:
+    """A closed instance that is empty, or failed, is given back: its GPUs are no longer ours."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    if instance.kind == DOWN or (instance.kind == IDLE and instance.load == 0):
         account(fleet, i, ACC_OFF, t)
-        instance_at(w.instances, i).kind = DOWN
+        instance.kind = DOWN
 
 
 @compiled
@@ -180,6 +190,8 @@ def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
         kill(fleet, which, t)
     elif what == CMD_CLOSE:
         close(fleet, which)
+    elif what == CMD_REOPEN:
+        reopen(fleet, which)
     elif what == CMD_SWITCH_OFF:
         switch_off(fleet, which, t)
     elif what == CMD_REVIVE:

@@ -10,7 +10,7 @@ import math
 
 from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, publish, take
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import ends_of, evict
+from fleetsim.engine.kernel.members import ends_of, evict, unwait
 from fleetsim.engine.kernel.memory import (
     fleet_at,
     float_at,
@@ -124,12 +124,7 @@ def admit(fleet: int, i: int, t: float, budget: int) -> tuple[int, int, float, b
     found, unread = look_up(fleet, i, s)
     if blocks(length, size) - found + unread > instance.free:
         return 0, 0, 0.0, False
-    instance.wait_head = S.next
-    if S.next >= 0:
-        sample_at(w.samples, S.next).prev = -1
-    else:
-        instance.wait_tail = -1
-    instance.waiting -= 1
+    unwait(fleet, i, s)
     S.prev = instance.tail
     S.next = -1
     if instance.tail >= 0:

@@ -31,18 +31,26 @@ def add_residue(fleet: int, i: int, computed: int, n: int) -> None:
 
 
 @compiled
+def close_gap(fleet: int, s: int) -> None:
+    """The neighbours of a request that leaves its list become neighbours."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if S.prev >= 0:
+        sample_at(w.samples, S.prev).next = S.next
+    if S.next >= 0:
+        sample_at(w.samples, S.next).prev = S.prev
+
+
+@compiled
 def unlink(fleet: int, i: int, s: int) -> None:
     """Takes a request out of the running list."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     instance = instance_at(w.instances, i)
-    if S.prev >= 0:
-        sample_at(w.samples, S.prev).next = S.next
-    else:
+    close_gap(fleet, s)
+    if S.prev < 0:
         instance.head = S.next
-    if S.next >= 0:
-        sample_at(w.samples, S.next).prev = S.prev
-    else:
+    if S.next < 0:
         instance.tail = S.prev
     instance.running -= 1
 
@@ -70,13 +78,10 @@ def unwait(fleet: int, i: int, s: int) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     instance = instance_at(w.instances, i)
-    if S.prev >= 0:
-        sample_at(w.samples, S.prev).next = S.next
-    else:
+    close_gap(fleet, s)
+    if S.prev < 0:
         instance.wait_head = S.next
-    if S.next >= 0:
-        sample_at(w.samples, S.next).prev = S.prev
-    else:
+    if S.next < 0:
         instance.wait_tail = S.prev
     instance.waiting -= 1
 

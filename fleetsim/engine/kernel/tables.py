@@ -42,10 +42,11 @@ FIRST = np.int64(0)
     CMD_NEW_EPOCH,
     CMD_KILL,
     CMD_CLOSE,
+    CMD_REOPEN,
     CMD_SWITCH_OFF,
     CMD_REVIVE,
     CMD_SECONDS,
-) = _codes(10)
+) = _codes(11)
 
 SAMPLE = np.dtype(
     [
