@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.plan.cost import step_cost
 from fleetsim.plan.nameplate import mean_output_tokens, nameplate_rate
 from fleetsim.plan.size import size
 from fleetsim.plan.trials import simulated
@@ -18,7 +17,8 @@ SMALL = {"trainer.batch_samples": 64, "trainer.fixed_s": 8.0, "workload.output_t
 def test_the_cost_of_a_step_is_that_of_the_metrics() -> None:
     s = with_changes(default_scenario(), {**SMALL, "fleet.instances": 3, "cost.trainer_price_usd_per_gpu_h": 5.0})
     run = simulated(s, 0)
-    assert step_cost(s, 3, run["step_s"]).total_usd == pytest.approx(run["cost_per_step"], rel=1e-9)
+    dollars_per_h = 3 * s.engine.tp * s.cost.instance_price_usd_per_gpu_h + s.trainer.gpus * 5.0
+    assert run["step_s"] / 3600.0 * dollars_per_h == pytest.approx(run["cost_per_step"], rel=1e-9)
 
 
 def test_supply_grows_with_the_count_and_an_instance_gets_slower() -> None:
