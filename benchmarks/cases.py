@@ -88,7 +88,29 @@ def fleet_1000() -> dict[str, Any]:
     return {"seconds": [time.perf_counter() - start], "samples": len(records.samples)}
 
 
-CASES = {case.__name__: case for case in (requests_4096, requests_million, cost_per_request, fleet_1000)}
+def fit_100000() -> dict[str, Any]:
+    """100,000 iterations of a synthetic sweep (100 loads, 2 % noise, hiccups) and 51 graph sizes: the whole fit."""
+    from fleetsim.calibrate.fit import fit
+    from fleetsim.calibrate.observations import Observations
+
+    rng = np.random.default_rng(0)
+    each = 1000
+    decode = [(b, b * c, 0.0, 0.0) for c in (256.0, 2048.0, 8192.0) for b in np.geomspace(1, 1024, 22).round()]
+    chunks = [(0.0, 0.0, p, p * (p + 1) / 2) for p in np.geomspace(64, 8192, 16).round()]
+    mixed = [(b, b * 1024, p, p * (p + 1) / 2) for b in (32.0, 128.0, 512.0) for p in np.geomspace(64, 4096, 6).round()]
+    rows = np.repeat(np.array(decode + chunks + mixed), each, axis=0)
+    b, kv, p, pairs = rows.T.copy()
+    kv += b * np.tile(np.arange(each) % 40, len(rows) // each)
+    exact = np.interp(b + p, [1.0, 256.0, 8192.0], [0.006, 0.009, 0.24]) + 2e-6 * b + 1e-8 * kv + 3e-10 * pairs
+    seconds = exact * (1 + 0.02 * rng.standard_normal(len(rows))) * np.where(rng.random(len(rows)) < 0.002, 5.0, 1.0)
+    n = len(rows)
+    segment = np.repeat(np.arange(n // each, dtype=np.int32), each)
+    observations = Observations(seconds, segment, np.zeros(n), np.arange(n), b, kv, p, pairs)
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
+    return {"seconds": timed(lambda: fit(observations, graph_sizes=sizes), 5), "iterations": n}
+
+
+CASES = {case.__name__: case for case in (requests_4096, requests_million, cost_per_request, fleet_1000, fit_100000)}
 
 
 def main() -> None:

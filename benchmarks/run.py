@@ -40,6 +40,7 @@ ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("fleet_1000", "1,000 instances, 131,072 samples per step, 20 async steps", "s", 10),
     ("fleet_1000_peak", "- peak memory of the process", "MiB", 2048),
     ("cost_ratio", "cost per request at 1,000 instances / at 8, the same million requests", "x", 2),
+    ("fit_100000", "the fit of 100,000 measured iterations, cross-validation and intervals included", "s", 5),
     ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1.5),
     ("size_first", "- the very first time after installing", "s", 6),
     ("help", "fleetsim --help, whole process", "s", 0.25),
@@ -99,6 +100,7 @@ def measure() -> dict[str, float]:
         out[name] = statistics.median(run["seconds"][0] for run in runs)
         out[f"{name}_peak"] = max(run["peak_bytes"] for run in runs) / 2**20
     out["cost_ratio"] = case("cost_per_request")["ratio"]
+    out["fit_100000"] = statistics.median(case("fit_100000")["seconds"])
     with installed() as site:
         caches = [site / f"cache-{i}" for i in range(3)]
         out["size_first"] = statistics.median(process_seconds(SIZE, site, cache) for cache in caches)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config.profile import Profile, load_profile, profile_from_mapping
+from fleetsim.config.profile import Profile
+from fleetsim.config.profile_files import load_profile, profile_from_mapping, profile_text, seal_of
 from fleetsim.errors import InputError
 
 PROFILE: dict[str, Any] = {
@@ -96,3 +97,31 @@ def test_any_mutation_gives_a_profile_or_an_input_error(key: str, value: object)
         assert isinstance(profile_from_mapping({**PROFILE, key: value}), Profile)
     except InputError as error:
         assert error.problems
+
+
+def test_a_sealed_profile_says_when_it_was_edited(tmp_path: Path) -> None:
+    p = profile_from_mapping(PROFILE)
+    text = profile_text(p)
+    (tmp_path / "p.json").write_text(text)
+    assert load_profile(tmp_path / "p.json").seal == seal_of(p)
+    assert profile_text(load_profile(tmp_path / "p.json")) == text
+    edited = text.replace("1e-05", "2e-05", 1)
+    assert edited != text
+    (tmp_path / "p.json").write_text(edited)
+    with pytest.raises(InputError, match="changed after it was written"):
+        load_profile(tmp_path / "p.json")
+    owned = {k: v for k, v in json.loads(edited).items() if k != "seal"}
+    assert profile_from_mapping(owned).seal is None
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.5, 0.99])
+def test_a_truncated_profile_says_so(tmp_path: Path, cut: float) -> None:
+    text = profile_text(profile_from_mapping(PROFILE))
+    (tmp_path / "p.json").write_text(text[: int(len(text) * cut)])
+    with pytest.raises(InputError, match="not valid JSON"):
+        load_profile(tmp_path / "p.json")
+
+
+def test_a_newer_schema_says_what_to_do() -> None:
+    with pytest.raises(InputError, match="upgrade fleetsim"):
+        profile_from_mapping({**PROFILE, "schema_version": 2, "a_new_key": 1})

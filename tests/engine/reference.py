@@ -15,7 +15,7 @@ from fleetsim.engine import EngineLimits, StepTime
 TOLERANCE = 1e-12  # the same rounding allowance as the kernel's
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
     id: int
     prompt: int
@@ -45,6 +45,27 @@ class Prefix:
 
 
 @dataclass
+class Step:
+    """One iteration: what it took and what it held, in the words of fleetsim.calibrate.raw.COLUMNS."""
+
+    dt: float
+    nd: int
+    K: int
+    npf: int
+    np: int
+    A: int
+    Kp: int
+    hit: int
+    adm: int
+    out: int
+    fin: int
+    pre: int
+    run: int
+    wait: int
+    blk: int
+
+
+@dataclass
 class Engine:
     step_time: StepTime
     limits: EngineLimits
@@ -60,6 +81,7 @@ class Engine:
     busy: float = 0.0
     held_from: float = math.inf
     held_until: float = -math.inf
+    log: list[Step] | None = None
 
     def __post_init__(self) -> None:
         self.free = self.limits.kv_blocks
@@ -119,7 +141,8 @@ class Engine:
         """One iteration; returns the requests that finished in it."""
         budget = self.limits.max_num_batched_tokens
         scheduled: list[tuple[Request, int]] = []
-        preempted = False
+        preempted = 0
+        hit = admitted = 0
         position = 0
         while position < len(self.running) and budget > 0:
             r = self.running[position]
@@ -129,7 +152,7 @@ class Engine:
                 self.release(victim)
                 victim.preemptions += 1
                 self.waiting.insert(0, victim)
-                preempted = True
+                preempted += 1
                 if victim is r:
                     break
             else:
@@ -149,6 +172,8 @@ class Engine:
                     break
                 self.waiting.pop(0)
                 self.running.append(r)
+                admitted += 1
+                hit += found * self.limits.block_size
                 if r.start is None:
                     r.start = self.now
                 r.computed = found * self.limits.block_size
@@ -163,8 +188,8 @@ class Engine:
                 budget -= tokens
                 if r.computed + tokens == r.context:
                     self.publish(r)
-        decodes = [r for r, tokens in scheduled if r.generated > 0 and r.context - r.computed == 1]
-        prefills = [(r, tokens) for r, tokens in scheduled if r not in decodes]
+        decodes = [r for r, _ in scheduled if r.generated > 0 and r.context - r.computed == 1]
+        prefills = [(r, tokens) for r, tokens in scheduled if r.generated == 0 or r.context - r.computed != 1]
         p = sum(tokens for _, tokens in prefills)
         pairs = sum(tokens * r.computed + tokens * (tokens + 1) / 2 for r, tokens in prefills)
         s = self.step_time
@@ -177,11 +202,15 @@ class Engine:
         )
         self.now += dt
         self.busy += dt
+        kv, before = sum(r.computed for r in decodes), sum(r.computed for r, _ in prefills)
+        running, blocks = len(self.running), self.limits.kv_blocks - self.free
+        made = 0
         finished = []
         for r, tokens in scheduled:
             r.computed += tokens
             if r.computed == r.context:
                 r.generated += 1
+                made += 1
                 if r.first is None:
                     r.first = self.now
                 if r.generated == r.output:
@@ -194,6 +223,21 @@ class Engine:
         for r in finished:
             self.running.remove(r)
             self.release(r)
+        if self.log is not None:
+            held = (
+                len(decodes),
+                kv,
+                len(prefills),
+                p,
+                int(pairs),
+                before,
+                hit,
+                admitted,
+                made,
+                len(finished),
+                preempted,
+            )
+            self.log.append(Step(dt, *held, running, len(self.waiting), blocks))
         return finished
 
 

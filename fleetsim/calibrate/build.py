@@ -1,0 +1,180 @@
+"""Raw measurements become a profile: facts, observations, fit, check. A pure function of the measurements."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim import __version__
+from fleetsim.calibrate.check import check_batches, prefix_cache_of
+from fleetsim.calibrate.facts import EngineFacts, facts_of
+from fleetsim.calibrate.fit import Fit, Prior, fit
+from fleetsim.calibrate.observations import Observations, observations_of
+from fleetsim.calibrate.outliers import per_observation
+from fleetsim.calibrate.raw import Raw
+from fleetsim.config.profile import (
+    MAX_POINTS,
+    BatchCheck,
+    Point,
+    Profile,
+    ProfileError,
+    ProfileLimits,
+    Provenance,
+    SyncCost,
+)
+
+
+def build_profile(
+    raw: Raw,
+    *,
+    name: str,
+    raw_file: str | None,
+    prior: Prior | None = None,
+    kind: Literal["measured", "derived"] = "measured",
+) -> Profile:
+    """The profile of an engine: the same measurements and fleetsim version give the same profile.
+
+    raw_file: the measurements' file name beside the profile's. Raises InputError where they do not tell enough.
+    """
+    facts = facts_of(raw)
+    observations = observations_of(raw)
+    fitted = fit(observations, graph_sizes=facts.graph_sizes, prior=prior)
+    checks = check_batches(raw, facts, fitted.step_time, overhead_s=fitted.error.overhead_s)
+    return Profile(
+        name=name,
+        kind=kind,
+        coefficients=fitted.coefficients,
+        ranges=fitted.ranges,
+        limits=ProfileLimits(
+            max_num_seqs=facts.max_num_seqs,
+            max_num_batched_tokens=facts.max_num_batched_tokens,
+            kv_blocks=facts.kv_blocks,
+            block_size=facts.block_size,
+        ),
+        error=error_of(checks),
+        fit=fitted.error,
+        checks=checks,
+        points=points_of(observations),
+        prefix_cache=prefix_cache_of(raw, facts),
+        sync=sync_of(raw),
+        provenance=_provenance(raw, facts, fitted),
+        raw=raw_file,
+    )
+
+
+def default_name(facts: EngineFacts) -> str:
+    """A name from what was measured, as h200-qwen2.5-7b-tp1-vllm-0.26.0."""
+    # memory and socket go, PCIe and NVL stay: those are other speeds
+    gpu = re.sub(r"^(nvidia|amd|intel)\s+|[\s-](hbm\w*|sxm\w*|\d+\s*gb|generation)\b", "", facts.gpu.lower())
+    model = facts.model.rstrip("/").rsplit("/", 1)[-1]
+    parts = (gpu or "cpu", model, f"tp{facts.tp}", facts.engine, facts.version.split("+")[0])
+    joined = "-".join(part for part in parts if part).lower()
+    return re.sub(r"[^a-z0-9.]+", "-", joined).strip("-.")
+
+
+def error_of(checks: tuple[BatchCheck, ...]) -> ProfileError:
+    """The profile's error: of the makespans of the batches that were kept out of the fit."""
+    if not checks:
+        return ProfileError(what="no batch was kept out of the fit: how well it predicts one is not known")
+    off = np.abs([c.makespan_error for c in checks])
+    batches = "1 batch" if len(checks) == 1 else f"{len(checks)} batches"
+    return ProfileError(
+        median=_short(float(np.median(off))),
+        p90=_short(float(np.percentile(off, 90.0))),
+        worst=_short(float(off.max())),
+        what=f"makespan of {batches} kept out of the fit",
+    )
+
+
+def points_of(o: Observations) -> tuple[Point, ...]:
+    """What was measured: medians, a point per load. Mixed loads give their iterations with prefill.
+
+    An observation of several iterations counts as its mean iteration; a client's fixed seconds stay in it.
+    """
+    iterations = np.bincount(o.of, minlength=len(o)).astype(np.float64)
+    columns = (o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs)
+    held = [per_observation(o, v) / iterations for v in columns]
+    seconds = o.seconds / iterations
+    kind = np.where(held[2] == 0, 0, np.where(held[0] == 0, 1, 2))
+    key = o.segment.astype(np.int64) * 3 + kind
+    mixes = set(o.segment[kind == 2].tolist())
+    points = []
+    for k in np.unique(key).tolist():
+        if k % 3 == 0 and k // 3 in mixes:
+            continue  # the decodes between a mixed load's prompts: decode loads show those
+        rows = key == k
+        points.append(_point(k % 3, [v[rows] for v in held], seconds[rows]))
+    return tuple(points[:MAX_POINTS])
+
+
+def _point(kind: int, held: list[NDArray[np.float64]], seconds: NDArray[np.float64]) -> Point:
+    b, kv, p, a = (_short(float(np.median(v))) for v in held)
+    names: tuple[Literal["decode", "prefill", "mixed"], ...] = ("decode", "prefill", "mixed")
+    return Point(
+        kind=names[kind],
+        decodes=b,
+        kv_tokens=kv,
+        prefill_tokens=p,
+        attn_pairs=a,
+        seconds=_short(float(np.median(seconds))),
+        p90_s=_short(float(np.percentile(seconds, 90.0))) if len(seconds) > 1 else None,
+        count=len(seconds),
+    )
+
+
+def sync_of(raw: Raw) -> SyncCost | None:
+    """What pausing, loading weights and resuming cost, from the phase record that measured it; the last one counts."""
+    found = [r for r in raw.records if r.get("t") == "phase" and r.get("ph") in ("sync", "misc")]
+    if not found:
+        return None
+    fields: dict[str, Any] = {**found[-1], **(found[-1].get("res") or {})}
+    weights = fields.get("weights") if isinstance(fields.get("weights"), dict) else {}
+    host = _number((weights or {}).get("h2d_pinned_GBs"))
+    size = (weights or {}).get("bytes")
+    cost = SyncCost(
+        pause_s=_number(fields.get("pause_keep_s")),
+        resume_s=_number(fields.get("resume_to_next_result_s")),
+        load_s=_number((weights or {}).get("load_from_device_s")),
+        load_from_host_s=_number((weights or {}).get("load_from_pinned_host_s")),
+        model_bytes=size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None,
+        host_bytes_s=None if host is None else host * 1e9,
+        broadcast_bytes_s=_number(fields.get("broadcast_bytes_s")),
+        slowdown=_number(fields.get("slowdown")),
+    )
+    return None if cost == SyncCost() else cost
+
+
+def _number(value: Any) -> float | None:
+    """A measured number, or the median of several; None for anything else."""
+    several = value if isinstance(value, list) else [value]
+    numbers = [float(v) for v in several if isinstance(v, (int, float)) and not isinstance(v, bool) and v >= 0]
+    return _short(float(np.median(numbers))) if numbers else None
+
+
+def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit) -> Provenance:
+    source = str(raw.meta.get("source") or ("server" if raw.starts[-1].get("kind") == "server" else "vllm"))
+    return Provenance(
+        source=source,
+        gpu=facts.gpu,
+        gpu_count=facts.gpu_count or None,
+        driver=facts.driver,
+        cuda=facts.cuda,
+        torch=facts.torch,
+        engine=facts.engine,
+        engine_version=facts.version,
+        model=facts.model,
+        model_shape=facts.model_shape,
+        dtype=facts.dtype,
+        tp=facts.tp,
+        date=str(raw.meta.get("date") or "")[:10],
+        flags=facts.flags,
+        assumed=(*facts.unknown, *fitted.assumed),
+        fleetsim_version=__version__,
+    )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.7g}")

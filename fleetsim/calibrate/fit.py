@@ -1,0 +1,278 @@
+"""The step-time model fitted to durations: non-negative, relative errors, robust, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.calibrate.bootstrap import draws, interval
+from fleetsim.calibrate.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
+from fleetsim.calibrate.grams import Array, Grams, solve, sum_up
+from fleetsim.calibrate.identify import Prior, held_by, require, resting_on, separable, spans
+from fleetsim.calibrate.knots import NEGLIGIBLE, Choice, choose, fold_fits, folds, with_curve
+from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.outliers import Weights, weigh
+from fleetsim.config.coefficients import Coefficients, EstimateFields
+from fleetsim.config.profile import FitError, Ranges
+from fleetsim.engine.step_time import StepTime
+
+DRAWS = 400
+DIGITS = 7
+LOST = 0.01  # of the time
+SLACK = 0.1  # of a prior's spread: a curve this near to it is as good as the prior itself
+
+_Groups = tuple[NDArray[np.bool_], NDArray[np.bool_], float]  # as knots.choose takes them
+
+__all__ = ["Fit", "Prior", "fit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted step-time model.
+
+    coefficients: with 95 % intervals. error: on loads that the fit had not seen. ranges: what the observations held.
+    padded: whether f is one of n padded up to the graph sizes. assumed: what the observations do not tell, in words.
+    """
+
+    step_time: StepTime
+    coefficients: Coefficients
+    error: FitError
+    ranges: Ranges
+    padded: bool
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """One form of the model, its knots chosen. free: per linear coefficient; fold, measured: per unit, the rest is a
+    prior; c: of the kept knots."""
+
+    rows: Array
+    basis: Basis
+    grams: Grams
+    fold: NDArray[np.int64]
+    free: NDArray[np.bool_]
+    measured: NDArray[np.bool_]
+    choice: Choice
+    c: Array
+    assumed: tuple[str, ...]
+
+
+def fit(
+    observations: Observations, *, graph_sizes: Sequence[int] = (), prior: Prior | None = None, seed: int = 0
+) -> Fit:
+    """Fits t = f(n) + g b + h p + beta K + delta A to durations; the same arguments give the same result.
+
+    graph_sizes: batch sizes that an engine pads decodes up to; f becomes steps where that predicts better. prior: fills
+    in what the observations do not tell. seed: of the bootstrap. Raises InputError where they are too few to tell.
+
+    h is 0 unless g is 0 too and h predicts unseen loads clearly better: c added to all slopes of f and taken from both
+    g and h changes no prediction, so one of the two can always be 0.
+    """
+    require(observations, prior)
+    o = observations if prior is None else _joined(observations, prior.observations)
+    sizes = tuple(float(s) for s in sorted(set(graph_sizes)))
+    tokens, beyond = _shaping(o, observations)
+    basis = candidates(tokens, sizes, pad=False)
+    rows = basis.rows(o)
+    w = _with_prior(weigh(observations, rows[: len(observations)]), prior)
+    measured = np.arange(len(w.load)) <= int(w.unit[: len(observations)].max())
+    guessed = np.isin(np.arange(len(w.load)), w.unit[beyond])
+    groups = (measured, guessed, SLACK * prior.relative_sigma if prior else 0.0)
+    best = _model(o, rows, basis, w, groups)
+    if sizes:
+        basis = candidates(tokens, sizes, pad=True)
+        stepped = _model(o, basis.rows(o), basis, w, groups)
+        if _clearly_better(stepped, best):
+            best = stepped
+    return _fit_of(best, observations, w, prior, seed)
+
+
+def _joined(a: Observations, b: Observations) -> Observations:
+    """Both, the loads of b after those of a."""
+    segment = b.segment - b.segment.min(initial=0) + a.segment.max(initial=-1) + 1
+    both = {
+        name: np.concatenate([getattr(a, name), getattr(b, name)])
+        for name in ("seconds", "overheads", "decodes", "kv_tokens", "prefill_tokens", "attn_pairs")
+    }
+    of = np.concatenate([a.of, b.of + len(a)])
+    return Observations(segment=np.concatenate([a.segment, segment.astype(np.int32)]), of=of, **both)
+
+
+def _shaping(o: Observations, measured: Observations) -> tuple[Array, NDArray[np.bool_]]:
+    """Tokens n of the iterations that say where f bends, and which observations of a prior are among them.
+
+    Where there are measurements they alone do; a prior shapes f below and beyond them. Otherwise f would wind between
+    measured sizes to please a prior there.
+    """
+    n = o.decodes + o.prefill_tokens
+    own = measured.decodes + measured.prefill_tokens
+    beyond = (n < own.min()) | (n > own.max())
+    uses = beyond | (np.arange(len(n)) < len(own))
+    prior = np.zeros(len(o), np.bool_)
+    prior[o.of[beyond]] = True
+    return n[uses], prior
+
+
+def _with_prior(w: Weights, prior: Prior | None) -> Weights:
+    """The weights of the measurements, and those of a prior: every load of it alike, one observation in all."""
+    if prior is None:
+        return w
+    p = prior.observations
+    load = np.unique(p.segment, return_inverse=True)[1].astype(np.int64)
+    n = int(load.max()) + 1
+    return Weights(
+        scale_s=np.concatenate([w.scale_s, p.seconds]),
+        row=np.concatenate([w.row, np.ones(len(p))]),
+        unit=np.concatenate([w.unit, load + len(w.load)]),
+        load=np.concatenate([w.load, np.arange(n) + w.load.max(initial=-1) + 1]),
+        weight=np.concatenate([w.weight, np.full(n, 1.0 / (n * prior.relative_sigma**2))]),
+    )
+
+
+def _model(o: Observations, rows: Array, basis: Basis, w: Weights, groups: _Groups) -> _Model:
+    grams = sum_up(rows / w.scale_s[:, None], o.seconds / w.scale_s, w.unit, w.row, w.load, w.weight)
+    fold = folds(held_by(o, w.unit, len(w.load)), w.load)
+    free, assumed = separable(o, grams.total()[0])
+    model = _chosen(rows, basis, grams, fold, free, groups, assumed)
+    if free[SEQ] and model.c[len(model.c) - len(LINEAR) + SEQ] == 0.0:
+        other = free.copy()
+        other[SEQ], other[PREFILL] = False, True
+        dearer = _chosen(rows, basis, grams, fold, other, groups, assumed)
+        if _clearly_better(dearer, model):
+            return dearer
+    return model
+
+
+def _clearly_better(a: _Model, b: _Model) -> bool:
+    """Whether a predicts unseen measurements better than b by more than a standard error of the difference."""
+    better = (b.choice.errors - a.choice.errors)[a.measured]
+    return bool(better.mean() > better.std() / np.sqrt(len(better)) + NEGLIGIBLE)
+
+
+def _chosen(
+    rows: Array,
+    basis: Basis,
+    grams: Grams,
+    fold: NDArray[np.int64],
+    free: NDArray[np.bool_],
+    groups: _Groups,
+    assumed: tuple[str, ...],
+) -> _Model:
+    choice = choose(grams, basis, free, fold, *groups)
+    c = _solved(grams, basis, choice.keep, free)
+    return _Model(rows, basis, grams, fold, free, groups[0], choice, c, assumed)
+
+
+def _solved(grams: Grams, basis: Basis, keep: NDArray[np.bool_], free: NDArray[np.bool_]) -> Array:
+    m = basis.merged(keep)
+    xx, xy = grams.total()
+    return solve(m.T @ xx @ m, m.T @ xy, with_curve(free, m.shape[1]))
+
+
+def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, seed: int) -> Fit:
+    basis = model.basis.without(model.choice.keep)
+    width = len(basis.knots)
+    tokens = expanded(basis)
+    curve = basis.curve(tokens) @ model.c[:width]
+    bends = _bends(tokens, curve)
+    tokens, curve = tokens[bends], curve[bends]
+    estimates = _estimates(model, tokens, np.append(curve, model.c[width:]), prior, seed)
+    knots, linear = len(tokens), dict(zip(LINEAR, estimates[len(tokens) :], strict=True))
+    overhead = linear.pop(LINEAR[OVERHEAD])
+    assumed = model.assumed + _lost(model, o, w)
+    if prior is not None:
+        free = with_curve(model.free, len(model.c))
+        assumed += resting_on(prior, *_information(model), basis, free, model.c)
+    return Fit(
+        step_time=StepTime(
+            tuple(tokens.tolist()),
+            tuple(e.value for e in estimates[:knots]),
+            **{name: e.value for name, e in linear.items()},
+            kind="measured",
+            source=f"fitted to {int(np.sum(w.row[: len(o)] > 0)):,} durations",
+        ),
+        coefficients=Coefficients(knots_tokens=tuple(tokens.tolist()), knots_s=tuple(estimates[:knots]), **linear),
+        error=_error(model, o, w, overhead.value),
+        ranges=Ranges(**spans(o)),
+        padded=bool(basis.pad_to),
+        assumed=assumed,
+    )
+
+
+def _bends(x: Array, y: Array) -> NDArray[np.bool_]:
+    """Which points of a piecewise linear curve are needed to draw it: the ends, and where the slope changes."""
+    needed = np.ones(len(x), np.bool_)
+    if len(x) > 2:
+        on_line = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+        needed[1:-1] = np.abs(on_line - y[1:-1]) > 1e-9 * y[-1]
+    return needed
+
+
+def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None, seed: int) -> list[EstimateFields]:
+    """f at the tokens and the linear coefficients, with intervals over all plausible choices of knots."""
+    measured = np.zeros(model.grams.loads, np.bool_)
+    measured[model.grams.load[model.measured]] = True
+    rng = np.random.default_rng([seed, 0x6669])
+    found = []
+    each = -(-DRAWS // len(model.choice.plausible))
+    for keep in model.choice.plausible:
+        basis = model.basis.without(keep)
+        free = with_curve(model.free, len(basis.knots) + len(LINEAR))
+        c = _solved(model.grams, model.basis, keep, model.free)
+        random = rng.standard_normal((each, 2 * len(measured) + 1))
+        sigma = prior.relative_sigma if prior else 0.0
+        drawn = draws(model.grams.merged(model.basis.merged(keep)), c, free, measured, sigma, random)
+        width = len(basis.knots)
+        found.append(np.hstack([drawn[:, :width] @ basis.curve(tokens).T, drawn[:, width:]]))
+    low, high = interval(np.vstack(found), middle)
+    return [
+        EstimateFields(value=_short(v), ci_low=_short(a), ci_high=_short(b))
+        for v, a, b in zip(middle, low, high, strict=True)
+    ]
+
+
+def _short(value: float) -> float:
+    """Seven digits: order is kept, and a file does not show noise of the last bits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _information(model: _Model) -> tuple[Array, Array]:
+    """Weighted X'X of the measurements and of the prior, for the chosen knots."""
+    small = model.grams.merged(model.basis.merged(model.choice.keep))
+    return (
+        small.total(np.where(model.measured, small.weight, 0.0))[0],
+        small.total(np.where(model.measured, 0.0, small.weight))[0],
+    )
+
+
+def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
+    """Says so where what was left out took noticeable time: whatever caused it may come again."""
+    out = w.left_out[: len(o)]
+    expected = model.rows[: len(o)][out] @ model.basis.merged(model.choice.keep) @ model.c
+    share = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
+    if share < LOST:
+        return ()
+    return (f"{share:.1%} of the time measured went into outliers, which predictions leave out",)
+
+
+def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> FitError:
+    """Relative errors of the durations that count, each predicted by a fit to the other folds."""
+    m = model.basis.merged(model.choice.keep)
+    rows = model.rows[: len(o)] @ m
+    fold = model.fold[w.unit[: len(o)]]
+    expected = np.zeros(len(o))
+    for k, c in fold_fits(model.grams.merged(m), model.free, model.fold).items():
+        expected[fold == k] = rows[fold == k] @ c
+    used = w.row[: len(o)] > 0
+    off = np.abs(expected[used] / o.seconds[used] - 1.0)
+    return FitError(
+        observations=int(used.sum()),
+        left_out=int((~used).sum()),
+        median=_short(float(np.median(off))),
+        p90=_short(float(np.percentile(off, 90.0))),
+        overhead_s=overhead_s,
+    )

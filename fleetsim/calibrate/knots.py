@@ -1,0 +1,126 @@
+"""Where f bends: backward elimination, and cross-validation over loads to say where to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.calibrate.design import Basis
+from fleetsim.calibrate.grams import Array, Grams, solve
+
+FOLDS = 10
+WITHIN = 1.0  # standard errors that a smaller model may be worse than the best
+NEGLIGIBLE = 1e-7  # mean squared relative error: 0.03 %
+NOTICEABLE = 3e-3  # relative error of a load
+UNSURE = 2.0  # standard deviations of a load's mean
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice of knots. keep: which of the candidates. errors: each unit's mean squared relative error, predicted by
+    a fit to the other folds, shape (units,). plausible: all choices that the data do not tell from the best one."""
+
+    keep: NDArray[np.bool_]
+    errors: Array
+    plausible: tuple[NDArray[np.bool_], ...]
+
+
+def choose(
+    grams: Grams,
+    basis: Basis,
+    free: NDArray[np.bool_],
+    fold: NDArray[np.int64],
+    measured: NDArray[np.bool_],
+    guessed: NDArray[np.bool_],
+    slack: float = 0.0,
+) -> Choice:
+    """The fewest knots whose cross-validated error is within a standard error of the best.
+
+    Knots go one by one, each time the one that the fit to everything misses least; so the choices are nested and one
+    round of folds compares them all. The standard error is that of the difference, unit by unit; it is large where a
+    single load shows a bend, so no load may become worse by more than it is unsure either.
+
+    free: which of the linear coefficients may be above 0. fold: per unit. measured: units that were. guessed: units of
+    a prior that shape f where nothing was measured; of these, a relative error of `slack` is good enough.
+    """
+    judged = measured | guessed
+    path = _path(grams, basis, free, judged)
+    errors = np.array([validated(grams, basis, keep, free, fold) for keep in path])
+    worse = errors - errors[int(np.argmin(errors[:, measured].mean(axis=1)))]
+    unsure = np.maximum(UNSURE**2 / np.maximum(grams.weight, 1e-300), NOTICEABLE**2)
+    close = _close(errors[:, measured]) & np.all((worse <= unsure) | ~measured, axis=1)
+    if guessed.any():
+        off = errors[:, guessed].mean(axis=1)
+        good = close & (_close(errors[:, guessed]) | (off <= slack**2))
+        close = good if good.any() else close & (off <= off[close].min())
+    chosen = int(np.flatnonzero(close)[-1])
+    return Choice(path[chosen], errors[chosen], tuple(path[i] for i in np.flatnonzero(close)))
+
+
+def _close(errors: Array) -> NDArray[np.bool_]:
+    """Which choices are within a standard error of the best. errors: shape (choices, units)."""
+    worse = errors - errors[int(np.argmin(errors.mean(axis=1)))]
+    spread = worse.std(axis=1) / np.sqrt(worse.shape[1])
+    return np.asarray(worse.mean(axis=1) <= WITHIN * spread + NEGLIGIBLE)
+
+
+def validated(
+    grams: Grams, basis: Basis, keep: NDArray[np.bool_], free: NDArray[np.bool_], fold: NDArray[np.int64]
+) -> Array:
+    """Each unit's mean squared error under a fit without its fold, shape (units,)."""
+    small = grams.merged(basis.merged(keep))
+    out = np.zeros(len(fold))
+    for k, c in fold_fits(small, free, fold).items():
+        held = fold == k
+        part = Grams(small.xx[held], small.xy[held], small.yy[held], small.load[held], small.weight[held])
+        out[held] = part.errors(c)
+    return out
+
+
+def fold_fits(grams: Grams, free: NDArray[np.bool_], fold: NDArray[np.int64]) -> dict[int, Array]:
+    """Coefficients of the fit without each fold; with one fold only, of the fit to everything."""
+    names = np.unique(fold)
+    usable = with_curve(free, grams.xx.shape[1])
+    if len(names) < 2:
+        return {int(k): solve(*grams.total(), usable) for k in names}
+    return {int(k): solve(*grams.total(np.where(fold == k, 0.0, grams.weight)), usable) for k in names}
+
+
+def with_curve(free: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
+    """Which of `width` columns may be above 0: all of f's, and the linear ones that are free."""
+    return np.concatenate([np.ones(width - len(free), np.bool_), free])
+
+
+def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A fold per unit. held: what each unit's iterations held on average, shape (units, things).
+
+    Loads that held the same are one point, measured again: they go into one fold, or the fit would have seen what it is
+    asked for. Points are dealt out in order, so that a fold's neighbours remain in the fit.
+    """
+    n = int(load.max(initial=-1)) + 1
+    sums = np.array([np.bincount(load, column, minlength=n) for column in held.T])
+    alike = np.round(8.0 * np.log2(1.0 + sums)).astype(np.int64)
+    point = np.unique(alike, axis=1, return_inverse=True)[1].reshape(-1)
+    return np.asarray((point % FOLDS)[load], np.int64)
+
+
+def _path(grams: Grams, basis: Basis, free: NDArray[np.bool_], judged: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """All knots, then one fewer each time, down to the outer two: the one whose loss the judged units feel least."""
+    keep = np.ones(len(basis.knots), np.bool_)
+    path = [keep]
+    felt = grams.total(judged / np.count_nonzero(judged))
+    fitted = grams.total()
+    while keep[1:-1].any():
+        losses = {}
+        for j in np.flatnonzero(keep[1:-1]) + 1:
+            fewer = keep.copy()
+            fewer[j] = False
+            m = basis.merged(fewer)
+            c = m @ solve(m.T @ fitted[0] @ m, m.T @ fitted[1], with_curve(free, m.shape[1]))
+            losses[int(j)] = float(c @ felt[0] @ c - 2.0 * felt[1] @ c)
+        keep = keep.copy()
+        keep[min(losses, key=lambda j: (losses[j], j))] = False
+        path.append(keep)
+    return path

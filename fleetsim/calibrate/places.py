@@ -1,0 +1,95 @@
+"""Where a calibration's files lie: the profile, its raw measurements beside it, the engine's log."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetsim.calibrate.raw import records_of
+from fleetsim.errors import InputError, OutsideError, Problem
+
+SUFFIX = ".profile.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files of one calibration. raw: while it runs; packed: when it is done; log: what the engine printed."""
+
+    profile: Path
+    raw: Path
+    packed: Path
+    log: Path
+
+
+def places_of(output: str) -> Places:
+    """The files that go with the profile file `output`. Raises InputError for a name that cannot be one."""
+
+    def refuse(rule: str, remedy: str) -> InputError:
+        return InputError([Problem("--output", output, rule, remedy)])
+
+    if "\0" in output or not output.endswith(".json") or Path(output).name in (".json", SUFFIX):
+        raise refuse("is no name for a profile", f"let it end in {SUFFIX}, for example h200-7b{SUFFIX}")
+    profile = Path(output)
+    try:
+        if profile.is_dir():
+            raise refuse("is a directory", "give a file")
+        if not profile.parent.is_dir():
+            raise refuse("its folder does not exist", "create it first")
+    except OSError as error:
+        raise refuse(f"is no usable path: {error.strerror or error}", "give a file") from None
+    stem = profile.name.removesuffix(SUFFIX).removesuffix(".json")
+    raw = profile.with_name(f"{stem}.raw.jsonl")
+    return Places(profile, raw, raw.with_name(f"{raw.name}.gz"), profile.with_name(f"{stem}.log"))
+
+
+def slug(text: str) -> str:
+    """A model's or server's name as a file name: Qwen/Qwen2.5-7B -> qwen2.5-7b."""
+    last = text.rstrip("/").rsplit("/", 1)[-1] or text
+    return re.sub(r"[^a-z0-9.]+", "-", last.lower()).strip("-.") or "engine"
+
+
+def prepare(places: Places, *, resume: bool, force: bool) -> frozenset[str]:
+    """Makes the places ready for measuring. Returns what ended in earlier sessions, if this one resumes them.
+
+    resume: go on with the raw measurements that are there (packed ones are unpacked again). force: throw them away.
+    Raises InputError where files are in the way, or where there is nothing to resume; OutsideError if the disk refuses.
+    """
+    old = [p for p in (places.raw, places.packed) if os.path.lexists(p)]
+    if resume and not old:
+        rule = "there are no measurements to go on with"
+        raise InputError([Problem("--resume", str(places.raw), rule, "leave --resume out, or give the same --output")])
+    if not resume and not force:
+        problems = [
+            Problem("--output", str(p), "exists already", remedy)
+            for p, remedy in (
+                *((p, "go on with it with --resume, or throw it away with --force") for p in old),
+                *([(places.profile, "choose another name, or overwrite it with --force")] * places.profile.exists()),
+            )
+        ]
+        if problems:
+            raise InputError(problems)
+    try:
+        if force and not resume:
+            for p in old:
+                p.unlink()
+            return frozenset()
+        if places.packed in old and places.raw not in old:
+            places.raw.write_bytes(gzip.decompress(places.packed.read_bytes()))
+    except (OSError, EOFError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or error
+        raise OutsideError(f"{str(places.packed)!r}: cannot be unpacked: {said}") from None
+    return ended(places.raw) if resume else frozenset()
+
+
+def ended(raw: Path) -> frozenset[str]:
+    """What earlier sessions ended: the keys of their loads, as `fleetsim.calibrate.loads.key_of` makes them."""
+    from fleetsim.calibrate.loads import key_of
+
+    records, _ = records_of(raw)
+    return frozenset(
+        key_of(str(r.get("ph")), dict(r.get("lab") or {})) for r in records if r.get("t") == "seg" and not r.get("cut")
+    )

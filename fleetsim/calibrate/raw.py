@@ -1,0 +1,275 @@
+"""Raw measurements: JSON lines, appended as they happen, so that whatever was written survives a crash.
+
+Records by "t" (others are kept and ignored):
+
+    meta   once per session: date, fleetsim, argv, source
+    start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.facts reads it)
+    it     iterations of an engine that runs in process, as columns (COLUMNS), times in integer microseconds
+    obs    what a client saw of a server: seconds and the iterations that they must have held (OBS_COLUMNS)
+    seg    one load ended: phase, label, wall seconds; for batches per-request submit, first token, finish (us)
+    error, note, phase, end
+
+A run is one or more sessions in one file; a resumed run appends. Read by `read_raw`, plain or gzipped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.errors import InputError, OutsideError, Problem
+
+# One row per engine iteration.
+COLUMNS = (
+    "s",  # schedule() entered, us after the line's "e" (a monotonic clock, seconds)
+    "ds",  # us inside schedule()
+    "du",  # us from s until the result was on the host
+    "dv",  # us inside update_from_output()
+    "dt",  # duration, us: result to result; from s where the engine was empty before
+    "idle",  # 1: the engine was empty before this iteration
+    "warm",  # 1: warm-up, kept out of fits
+    "nd",  # decodes (b)
+    "K",  # tokens in the cache, summed over the decodes
+    "npf",  # requests with a prefill chunk
+    "np",  # prefill tokens (p)
+    "A",  # query-key pairs of the prefill
+    "Kp",  # tokens in the cache before the chunks, summed
+    "hit",  # prompt tokens found in the prefix cache by requests admitted here
+    "adm",  # requests admitted or resumed
+    "out",  # tokens produced
+    "fin",  # requests finished
+    "pre",  # preemptions
+    "run",  # running after schedule()
+    "wait",  # waiting after schedule()
+    "blk",  # KV blocks in use after schedule(), -1 where unknown
+)
+# One row per observation ("dt", "ovh") and, flattened, per iteration that it held ("of" = index of its observation).
+OBS_COLUMNS = ("nd", "K", "np", "A")
+FITTED = ("decode", "prefill", "mixed")
+MAX_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One load as it ran. id: shared with its rows. requests: per-request lists, None where not tracked.
+
+    requests: submit, first, finish (us from the segment's start, -1 = never), n (tokens made), pre (preemptions),
+    P (prompt tokens), want (tokens asked for). cut: the load was stopped before it ended.
+    """
+
+    id: int
+    phase: str
+    label: dict[str, Any]
+    wall_s: float
+    cut: bool
+    requests: dict[str, list[int]] | None
+    record: dict[str, Any]
+
+    @property
+    def kept_out(self) -> bool:
+        """Whether this is a batch that no fit may see."""
+        return self.phase not in FITTED
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """All that was measured.
+
+    columns: per iteration, by COLUMNS name, each shape (iterations,), int64. segment: segment id per iteration.
+    phase_of: phase by segment id; label_of: label by segment id. segments: the ended loads. obs: the client's records.
+    damaged: lines that could not be read (a killed run leaves half a line).
+    """
+
+    meta: dict[str, Any]
+    starts: tuple[dict[str, Any], ...]
+    columns: dict[str, NDArray[np.int64]]
+    segment: NDArray[np.int32]
+    phase_of: tuple[str, ...]
+    label_of: tuple[dict[str, Any], ...]
+    segments: tuple[Segment, ...]
+    obs: tuple[dict[str, Any], ...]
+    records: tuple[dict[str, Any], ...]
+    damaged: int
+
+    def phase_rows(self, phase: str) -> NDArray[np.bool_]:
+        """Which iterations belong to a phase, shape (iterations,)."""
+        named = np.array([p == phase for p in self.phase_of], dtype=np.bool_)
+        return named[self.segment] if len(named) else np.zeros(len(self.segment), np.bool_)
+
+
+class RawWriter:
+    """Appends records, one line per write(2); raises OutsideError if the disk refuses."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            if self.path.stat().st_size and not _ends_a_line(self.path):
+                os.write(self._fd, b"\n")  # a killed run left half a line
+        except OSError as error:
+            raise OutsideError(f"{str(path)!r}: cannot be written: {error.strerror or error}") from None
+
+    def put(self, t: str, **fields: Any) -> None:
+        """One record."""
+        line = (json.dumps({"t": t, **fields}, separators=(",", ":"), default=str) + "\n").encode()
+        try:
+            while line:
+                line = line[os.write(self._fd, line) :]
+        except OSError as error:
+            raise OutsideError(f"{str(self.path)!r}: cannot be written: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """No more records."""
+        os.close(self._fd)
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def compress(path: str | os.PathLike[str]) -> Path:
+    """FILE.jsonl becomes FILE.jsonl.gz, whole or not at all. The same records give the same bytes."""
+    source = Path(path)
+    target = source.with_name(source.name + ".gz")
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    with (
+        source.open("rb") as file,
+        beside.open("wb") as out,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed,
+    ):
+        while block := file.read(1 << 20):
+            packed.write(block)
+    beside.replace(target)
+    source.unlink()
+    return target
+
+
+def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]:
+    """The records of a file, and the number of lines that were damaged. Raises InputError if it cannot be read."""
+    found: list[dict[str, Any]] = []
+    damaged = 0
+    for line in _lines(Path(path)):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            damaged += bool(line.strip())
+            continue
+        if isinstance(record, dict):
+            found.append(record)
+        else:
+            damaged += 1
+    return found, damaged
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    def refuse(rule: str) -> InputError:
+        return InputError([Problem("raw measurements", str(path), rule, "give a file that fleetsim calibrate wrote")])
+
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        total = 0
+        with gzip.open(path, "rb") if packed else path.open("rb") as source:
+            try:
+                for line in source:
+                    total += len(line)
+                    if total > MAX_BYTES:
+                        raise refuse(f"is larger than {MAX_BYTES >> 30} GiB")
+                    yield line
+            except (EOFError, zlib.error, gzip.BadGzipFile):
+                yield b"{"  # cut short: what came before counts, the rest is damage
+    except OSError as error:
+        raise refuse(f"cannot be read: {error.strerror or error}") from None
+
+
+def read_raw(path: str | os.PathLike[str]) -> Raw:
+    """The measurements in a file, plain or gzipped, whole or cut short.
+
+    Raises InputError if it cannot be read or holds no measurements.
+    """
+    records, damaged = records_of(path)
+    raw = raw_of(records, damaged)
+    if not raw.starts or not (len(raw.segment) or raw.obs):
+        what = "no engine" if not raw.starts else "no iterations"
+        raise InputError(
+            [Problem("raw measurements", os.fspath(path), f"holds {what}", "measure again with fleetsim calibrate")]
+        )
+    return raw
+
+
+def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
+    """The measurements in a list of records. Ill-formed ones count as damaged."""
+    ids: dict[tuple[Any, ...], int] = {}
+    phases: list[str] = []
+    labels: list[dict[str, Any]] = []
+    parts: list[tuple[int, dict[str, list[int]]]] = []
+    segments: list[Segment] = []
+    obs: list[dict[str, Any]] = []
+    session = 0
+
+    def id_of(record: dict[str, Any]) -> int:
+        key = (session, record.get("ph"), record.get("seg"))
+        if key not in ids:
+            ids[key] = len(ids)
+            phases.append(str(record.get("ph", "")))
+            labels.append(dict(record.get("lab") or {}))
+        return ids[key]
+
+    for record in records:
+        kind = record.get("t")
+        if kind == "start":
+            session += 1  # segments count anew in every engine
+        elif kind == "it":
+            columns: Any = record.get("c")
+            if not _even(columns, COLUMNS[:5] + COLUMNS[7:8]):
+                damaged += 1
+                continue
+            parts.append((id_of(record), dict(columns)))
+        elif kind == "seg":
+            segments.append(
+                Segment(
+                    id_of(record),
+                    str(record.get("ph", "")),
+                    dict(record.get("lab") or {}),
+                    float(record.get("wall") or 0.0),
+                    bool(record.get("cut")),
+                    record.get("req"),
+                    record,
+                )
+            )
+        elif kind == "obs":
+            obs.append({**record, "id": id_of(record)})
+    size = [len(c["dt"]) for _, c in parts]
+    table = {
+        name: np.array([v for n, (_, c) in zip(size, parts, strict=True) for v in (c.get(name) or [0] * n)], np.int64)
+        for name in COLUMNS
+    }
+    return Raw(
+        meta=next((r for r in records if r.get("t") == "meta"), {}),
+        starts=tuple(r for r in records if r.get("t") == "start"),
+        columns=table,
+        segment=np.repeat(np.array([i for i, _ in parts], np.int32), np.array(size, np.int64)),
+        phase_of=tuple(phases),
+        label_of=tuple(labels),
+        segments=tuple(segments),
+        obs=tuple(obs),
+        records=tuple(r for r in records if r.get("t") not in ("it", "obs")),
+        damaged=damaged,
+    )
+
+
+def _even(columns: Any, needed: tuple[str, ...]) -> bool:
+    if not isinstance(columns, dict) or any(not isinstance(columns.get(name), list) for name in needed):
+        return False
+    return len({len(v) for v in columns.values() if isinstance(v, list)}) == 1
