@@ -1,0 +1,248 @@
+"""Profiles that fleetsim did not measure: from benchmark results and tables of others, or from a roofline alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fleetsim import __version__
+from fleetsim.calibrate.leave_out import left_out_error
+from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.prior import roofline_error, roofline_prior
+from fleetsim.calibrate.tables.source import NAMES, Given, Source, config_of, joined
+from fleetsim.config.coefficients import Coefficients, EstimateFields
+from fleetsim.config.profile import Profile, ProfileError, ProfileLimits, Provenance
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.roofline_step import roofline
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError, Problem
+
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")
+UTILIZATION = 0.92
+
+
+def derive_profile(sources: Sequence[Source], given: Given, *, name: str, seed: int = 0) -> Profile:
+    """The profile that fits all sources together; the same sources give the same profile.
+
+    Limits come from the sources, else from `given`, else from the roofline of the GPU and model; the same roofline is
+    the prior for what the sources did not measure, unless they are tables of single iterations that tell everything.
+    Raises InputError with all problems: sources that contradict each other or the flags, limits that nobody says, too
+    few measurements and no --gpu and --model to fill them in.
+    """
+    from fleetsim.calibrate.build import points_of
+    from fleetsim.calibrate.fit import fit
+
+    if not sources:
+        raise InputError([Problem("--from", (), "needs at least one file", "name one")])
+    facts, known = _agreed(sources, given)
+    known = replace(known, model=config_of(known.model))
+    limits, guessed = _limits(known)
+    observations, runs = joined(sources)
+    prior = None
+    single = all(s.single for s in sources)
+    if known.gpu and known.model and not (single and _complete(observations)):
+        prior = roofline_prior(known.gpu, known.model, known.tp or 1, known.dtype or "auto", limits)
+    try:
+        fitted = fit(observations, prior=prior, seed=seed)
+    except InputError as error:
+        raise InputError(_with_flags(error.problems, known)) from None
+    return Profile(
+        name=name,
+        kind="derived",
+        coefficients=fitted.coefficients,
+        ranges=fitted.ranges,
+        limits=_limit_fields(limits),
+        error=left_out_error(observations, runs, prior, seed, "point" if single else "benchmark run"),
+        fit=fitted.error,
+        points=points_of(observations),
+        provenance=Provenance(
+            source="; ".join(f"{s.what}: {s.path}" for s in sources)[:10_000],
+            gpu=known.gpu or "",
+            model=known.model or "",
+            dtype=known.dtype or "",
+            tp=known.tp or 1,
+            engine=str(facts.get("engine", "")),
+            engine_version=str(facts.get("engine_version", "")),
+            date=str(facts.get("date", "")),
+            assumed=(*_notes(sources), *guessed, *fitted.assumed),
+            fleetsim_version=__version__,
+        ),
+    )
+
+
+def estimate_profile(
+    gpu: str,
+    model: str,
+    tp: int = 1,
+    dtype: str = "auto",
+    *,
+    name: str | None = None,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    kv_blocks: int | None = None,
+    block_size: int = 16,
+    gpu_memory_utilization: float = UTILIZATION,
+) -> Profile:
+    """The roofline of a model on a GPU as a profile, to be saved, edited, compared: the same numbers as engine.kind
+    roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. Raises InputError as
+    `roofline` does."""
+    from fleetsim.engine.gpus import gpu_spec
+    from fleetsim.engine.shapes import model_shape
+
+    model = config_of(model) or model
+    step_time, limits = roofline(
+        gpu,
+        model,
+        tp=tp,
+        dtype=dtype,
+        gpu_memory_utilization=gpu_memory_utilization,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        kv_blocks=kv_blocks,
+        block_size=block_size,
+    )
+    spec, shape = gpu_spec(gpu), model_shape(model)
+    median, worst, what = roofline_error()
+    last = shape.name.rsplit("/", 1)[-1]
+    said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
+    return Profile(
+        name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
+        kind="derived",
+        coefficients=coefficients_of(step_time),
+        limits=_limit_fields(limits),
+        error=ProfileError(median=median, worst=worst, what=f"the roofline's own: {what}"),
+        provenance=Provenance(
+            source="roofline",
+            gpu=spec.name,
+            engine="vllm",
+            model=model,
+            dtype=shape.dtype if dtype == "auto" else dtype,
+            tp=tp,
+            assumed=(step_time.source, *_guesses([k for k, v in said.items() if v is None], limits)),
+            fleetsim_version=__version__,
+        ),
+    )
+
+
+def coefficients_of(step_time: StepTime) -> Coefficients:
+    """A step time as a profile holds it, without intervals; every digit is kept."""
+    return Coefficients(
+        knots_tokens=step_time.knots_tokens,
+        knots_s=tuple(EstimateFields(value=s) for s in step_time.knots_s),
+        per_seq_s=EstimateFields(value=step_time.per_seq_s),
+        per_prefill_token_s=EstimateFields(value=step_time.per_prefill_token_s),
+        per_kv_token_s=EstimateFields(value=step_time.per_kv_token_s),
+        per_attn_pair_s=EstimateFields(value=step_time.per_attn_pair_s),
+    )
+
+
+def _agreed(sources: Sequence[Source], given: Given) -> tuple[dict[str, str | int | float], Given]:
+    """What the sources say of the engine, and the same with what the user says beside."""
+    from fleetsim.engine.gpus import gpu_spec
+    from fleetsim.engine.shapes import model_shape
+
+    def alike(name: str, value: object) -> object:
+        """Two spellings of one GPU or model are one."""
+        try:
+            return {"gpu": lambda v: gpu_spec(v).name, "model": lambda v: model_shape(v).name}[name](value)
+        except (KeyError, InputError):
+            return value
+
+    facts: dict[str, str | int | float] = {}
+    problems = []
+    for name in sorted({n for s in sources for n in s.facts}):
+        said = {s.path: s.facts[name] for s in sources if name in s.facts}
+        if name == "date":
+            facts[name] = max(map(str, said.values()))
+            continue
+        different = Counter(alike(name, v) for v in said.values())
+        if len(different) > 1 and name in NAMES:
+            rule = "the sources were measured with different ones: " + ", ".join(f"{p}: {v}" for p, v in said.items())
+            problems.append(Problem(f"--from: {name}", tuple(different), rule, "derive a profile from each"))
+        elif len(different) == 1:
+            facts[name] = next(iter(said.values()))
+        flag = getattr(given, name, None)
+        if flag is not None and len(different) == 1 and alike(name, flag) not in different and name != "model":
+            rule = f"{next(iter(said))} was measured with {facts[name]}"
+            problems.append(Problem(f"--{name.replace('_', '-')}", flag, rule, "leave the flag out"))
+    if problems:
+        raise InputError(problems)
+    filled = {n: facts[n] for n in NAMES if getattr(given, n) is None and n in facts}
+    return facts, replace(given, **filled)  # type: ignore[arg-type]
+
+
+def _limits(known: Given) -> tuple[EngineLimits, tuple[str, ...]]:
+    """The engine's limits and which of them were guessed. Raises InputError where nobody can say."""
+    missing = [n for n in LIMITS if getattr(known, n) is None]
+    size = known.block_size or 16
+    guessed = () if known.block_size else (f"block_size {size}",)
+    if not missing:
+        assert known.max_num_seqs is not None
+        assert known.max_num_batched_tokens is not None
+        assert known.kv_blocks is not None
+        return EngineLimits(known.max_num_seqs, known.max_num_batched_tokens, known.kv_blocks, size), guessed
+    if not (known.gpu and known.model):
+        flags = [f"--{n}" for n in ("gpu", "model") if not getattr(known, n)]
+        remedy = f"add {' and '.join(flags)}, or"
+        raise InputError(
+            [
+                Problem(n, None, "no file says this limit of the engine", f"{remedy} --{n.replace('_', '-')}")
+                for n in missing
+            ]
+        )
+    _, limits = roofline(
+        known.gpu,
+        known.model,
+        tp=known.tp or 1,
+        dtype=known.dtype or "auto",
+        gpu_memory_utilization=known.gpu_memory_utilization or UTILIZATION,
+        max_num_seqs=known.max_num_seqs,
+        max_num_batched_tokens=known.max_num_batched_tokens,
+        kv_blocks=known.kv_blocks,
+        block_size=size,
+    )
+    return limits, guessed + _guesses(missing, limits)
+
+
+def _guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:
+    why = {"kv_blocks": "what memory leaves"}
+    return tuple(f"{n} {getattr(limits, n):,}: {why.get(n, 'vLLM on this GPU by default')}" for n in missing)
+
+
+def _notes(sources: Sequence[Source]) -> list[str]:
+    """What had to be assumed to read the sources, each once, with its files where it is not all of them."""
+    notes: dict[str, list[str]] = {}
+    for s in sources:
+        for note in s.assumed:
+            notes.setdefault(note, []).append(s.path)
+    return [n if len(of) == len(sources) else f"{n} ({', '.join(of)})"[:10_000] for n, of in notes.items()]
+
+
+def _complete(observations: Observations) -> bool:
+    """Whether the observations tell everything without a prior."""
+    from fleetsim.calibrate.identify import require
+
+    try:
+        require(observations, None)
+    except InputError:
+        return False
+    return True
+
+
+def _with_flags(problems: Sequence[Problem], known: Given) -> list[Problem]:
+    """The fit's problems, with the flags that are still to be given."""
+    flags = [f"--{n}" for n in ("gpu", "model") if not getattr(known, n)]
+    if not flags:
+        return list(problems)
+    remedy = f"add {' and '.join(flags)}, so that a roofline fills it in, or more measurements"
+    return [replace(p, remedy=remedy) for p in problems]
+
+
+def _limit_fields(limits: EngineLimits) -> ProfileLimits:
+    return ProfileLimits(
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        kv_blocks=limits.kv_blocks,
+        block_size=limits.block_size,
+    )

@@ -1,0 +1,72 @@
+"""A roofline as durations: what a fit falls back on where nothing was measured."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fleetsim.calibrate.tables.source import Measured, iteration, observations_from
+from fleetsim.config.shipped import data_path
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.roofline_step import roofline
+
+if TYPE_CHECKING:
+    from fleetsim.calibrate.identify import Prior
+
+CONTEXTS = (128, 512, 2048, 8192, 32768)
+LEAST_SIGMA = 0.1
+
+
+def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimits) -> Prior:
+    """Durations of a roofline over everything that an engine of these limits may hold, as one prior.
+
+    Decodes over batch and context as far as the KV cache goes, prompts up to the token budget, chunks after cached
+    tokens, prompts beside decodes. Its spread is the worst error of the roofline on models left out of its own fit.
+    Raises InputError for an unknown GPU or model.
+    """
+    from fleetsim.calibrate.identify import Prior
+
+    step_time, _ = roofline(
+        gpu,
+        model,
+        tp=tp,
+        dtype=dtype,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        kv_blocks=limits.kv_blocks,
+        block_size=limits.block_size,
+    )
+    rows = [
+        (b, b * c, 0, 0) for b in _doubled(1, limits.max_num_seqs) for c in CONTEXTS if b * c <= limits.kv_tokens
+    ] or [(1, CONTEXTS[0], 0, 0)]
+    prompts = _doubled(min(64, limits.max_num_batched_tokens), limits.max_num_batched_tokens)
+    rows += [(0, 0, p, p * (p + 1) // 2) for p in prompts]
+    rows += [(0, 0, p, p * c + p * (p + 1) // 2) for p in prompts[-2:] for c in (2048, 8192)]
+    rows += [
+        (b, b * 1024, p, p * (p + 1) // 2)
+        for b in (16, 128)
+        for p in (256, 1024)
+        if b <= limits.max_num_seqs and b + p <= limits.max_num_batched_tokens
+    ]
+    measured = [
+        Measured(step_time.seconds(b, p, kv, a), iteration(b, kv, p, a), run=i) for i, (b, kv, p, a) in enumerate(rows)
+    ]
+    observations, _ = observations_from(measured, "roofline")
+    return Prior(observations, max(LEAST_SIGMA, roofline_error()[1]), source=f"a {step_time.source}")
+
+
+@cache
+def roofline_error() -> tuple[float, float, str]:
+    """Median and worst relative error of the shipped roofline on models left out of its fit, and of what it is."""
+    document = json.loads(data_path("calibration", "roofline_factors.json").read_text(encoding="utf-8"))
+    error = document["error"]
+    return float(error["median"]), float(error["worst"]), str(error["what"])
+
+
+def _doubled(low: int, high: int) -> list[int]:
+    """low, 2 low, 4 low... and high."""
+    steps = low * 2 ** np.arange(int(np.log2(high / low)) + 1)
+    return sorted({*(int(s) for s in steps), high})

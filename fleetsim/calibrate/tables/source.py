@@ -1,0 +1,145 @@
+"""One source of somebody else's measurements: durations, what they held, what the file says of the engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.calibrate.observations import Observations
+from fleetsim.errors import InputError, Problem
+
+Array = NDArray[np.float64]
+ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user says of the engine beside its files, as the flags of `fleetsim calibrate`; None where not said."""
+
+    gpu: str | None = None
+    model: str | None = None
+    tp: int | None = None
+    dtype: str | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    kv_blocks: int | None = None
+    block_size: int | None = None
+    gpu_memory_utilization: float | None = None
+
+
+def config_of(model: str | None) -> str | None:
+    """The config.json in a model's folder; any other name as it is."""
+    if model and "\0" not in model and os.path.isfile(os.path.join(model, "config.json")):
+        return os.path.join(model, "config.json")
+    return model
+
+
+NAMES = tuple(f.name for f in fields(Given))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A duration and the iterations that it took.
+
+    seconds: of all of them together. iterations: shape (iterations, 4), by ITERATION; averages may be fractions.
+    overheads: how many of a client's fixed costs lie in the duration. run: which run of the benchmark, 0, 1, 2...
+    """
+
+    seconds: float
+    iterations: Array
+    overheads: float = 0.0
+    run: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one file or table tells.
+
+    what: the kind of file, in words. observations: a segment each. run: the benchmark run of each observation, shape
+    (observations,). single: whether the durations are those of single iterations, not averages over a run. facts: what
+    it says of the engine, by the names of Given and engine, engine_version, date. assumed: what had to be assumed to
+    read it.
+    """
+
+    path: str
+    what: str
+    observations: Observations
+    run: NDArray[np.int64]
+    single: bool = False
+    facts: dict[str, str | int | float] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+
+
+def iteration(decodes: float, kv_tokens: float, prefill_tokens: float = 0.0, attn_pairs: float = 0.0) -> Array:
+    """One iteration, shape (1, 4)."""
+    return np.array([[decodes, kv_tokens, prefill_tokens, attn_pairs]], np.float64)
+
+
+def prompt_chunks(prompts: int, prompt_tokens: float, budget: int) -> Array:
+    """The iterations that compute `prompts` equal prompts on an empty engine, `budget` tokens at a time.
+
+    shape (iterations, 4). Pairs of a chunk of q tokens after c cached ones: q c + q (q + 1) / 2.
+    """
+    rows = []
+    queue = [prompt_tokens] * prompts
+    while queue:
+        left, tokens, pairs = float(budget), 0.0, 0.0
+        while queue and left > 0:
+            chunk = min(left, queue[0])
+            cached = prompt_tokens - queue[0]
+            tokens, pairs, left = tokens + chunk, pairs + chunk * cached + chunk * (chunk + 1) / 2, left - chunk
+            queue[0] -= chunk
+            if queue[0] <= 0:
+                queue.pop(0)
+        rows.append([0.0, 0.0, tokens, pairs])
+    return np.array(rows)
+
+
+def observations_from(measured: Sequence[Measured], path: str) -> tuple[Observations, NDArray[np.int64]]:
+    """Durations as the fit takes them, a segment each, and the run of each. Raises InputError if there are none."""
+    if not measured:
+        raise InputError([Problem("--from", path, "holds no usable duration", "give results of finished runs")])
+    rows = np.concatenate([m.iterations for m in measured])
+    observations = Observations(
+        seconds=np.array([m.seconds for m in measured]),
+        segment=np.arange(len(measured), dtype=np.int32),
+        overheads=np.array([m.overheads for m in measured]),
+        of=np.repeat(np.arange(len(measured)), [len(m.iterations) for m in measured]),
+        decodes=rows[:, 0],
+        kv_tokens=rows[:, 1],
+        prefill_tokens=rows[:, 2],
+        attn_pairs=rows[:, 3],
+    )
+    return observations, np.array([m.run for m in measured], np.int64)
+
+
+def joined(sources: Sequence[Source]) -> tuple[Observations, NDArray[np.int64]]:
+    """The observations of all sources, segments and runs counted on. shape of runs: (observations,)."""
+    parts = [s.observations for s in sources]
+    lengths = np.array([len(p) for p in parts], np.int64)
+    offset = np.cumsum(lengths) - lengths
+    runs, first = [], 0
+    for s in sources:
+        runs.append(s.run + first)
+        first += int(s.run.max(initial=-1)) + 1
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("seconds", "overheads", *ITERATION)}
+    together = Observations(
+        segment=np.arange(int(lengths.sum()), dtype=np.int32),
+        of=np.concatenate([p.of + o for p, o in zip(parts, offset, strict=True)]),
+        **columns,
+    )
+    return together, np.concatenate(runs)
+
+
+def subset(o: Observations, keep: NDArray[np.bool_]) -> Observations:
+    """The observations that stay, with their iterations."""
+    rows = keep[o.of]
+    place = np.cumsum(keep) - 1
+    columns = {name: getattr(o, name)[rows] for name in ITERATION}
+    return Observations(
+        seconds=o.seconds[keep], segment=o.segment[keep], overheads=o.overheads[keep], of=place[o.of[rows]], **columns
+    )
