@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -23,6 +23,9 @@ from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.assumptions import is_given
+
+if TYPE_CHECKING:
+    from fleetsim.sim.profiled import Profiled
 
 # Flag (its parameter's name) -> scenario path.
 PATHS: Mapping[str, str] = {
@@ -102,13 +105,13 @@ def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, An
         scenario = _without(file, outside, good)
     given = given_paths(scenario) - {line.partition("=")[0] for line in fitting}
     found, changes = _second_look(scenario, given, flags)
-    problems += [*found, *_engine_problems(scenario)]
+    profiled, wrong_engine = _engine(scenario, given)
+    problems += [*found, *wrong_engine]
     if problems:
         raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
     given |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
-    if changes:
-        scenario = with_changes(scenario, changes)
-    return Job(scenario, frozenset(given), _notes(flags))
+    scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
+    return Job(scenario, frozenset(given | profiled.facts), (*_notes(flags), *profiled.notes))
 
 
 def _is_at(path: str, place: str) -> bool:
@@ -131,16 +134,19 @@ def _without(file: str | None, outside: Sequence[str], good: Sequence[Sequence[s
     return default_scenario()
 
 
-def _engine_problems(scenario: Scenario) -> list[Problem]:
-    """What the engine has to say: an unknown GPU or model, a model that does not fit."""
+def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem]]:
+    """The scenario with its profile's facts, and what its engine has to say: an unknown GPU, a model too large..."""
     from fleetsim.sim.engines import engine_of
+    from fleetsim.sim.profiled import Profiled, as_profiled
 
+    profiled = Profiled(scenario)
     try:
-        engine_of(scenario)
+        profiled = as_profiled(scenario, given)
+        engine_of(profiled.scenario)
     except InputError as error:
         fields = type(scenario.engine).model_fields
-        return [replace(p, path=f"engine.{p.path}") if p.path in fields else p for p in error.problems]
-    return []
+        return profiled, [replace(p, path=f"engine.{p.path}") if p.path in fields else p for p in error.problems]
+    return profiled, []
 
 
 def given_paths(section: BaseModel, prefix: str = "") -> set[str]:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import scenario, simulate, size
+from fleetsim.cli import calibrate, profile, scenario, simulate, size
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -37,8 +37,8 @@ class ErrorsToExitCodes(TyperGroup):
         except FleetsimError as error:
             typer.echo(error_text(error), err=True)
             raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+        except KeyboardInterrupt as interrupt:
+            typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
             raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort, USAGE_ERROR, BrokenPipeError):
             raise  # typer's own, and a reader that has seen enough
@@ -78,6 +78,8 @@ app = typer.Typer(
 )
 app.command("size")(size.size)
 app.command("simulate")(simulate.simulate)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
 
 
@@ -99,11 +101,13 @@ def fleetsim_command(
     fleetsim size --batch 512 --len 1536    the smallest fleet that keeps the trainer busy
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim calibrate --model NAME         measure your engine on your GPU
+    fleetsim profile ls                     which engines were measured, and how well
 
     Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 
     \b
-    Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if tripped,
+    Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if or a check failed,
     11 no feasible fleet, 12 outside the calibrated range under --strict.
     """
 

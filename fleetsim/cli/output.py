@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fleetsim.analysis.replicate import Replicated
+    from fleetsim.plan.engine_source import EngineSource
     from fleetsim.plan.size import SizeResult
 
 OUTSIDE_RANGE = 12
@@ -64,22 +65,25 @@ def show_size(result: SizeResult, as_json: bool) -> None:
     warn(result.warnings)
 
 
-def show_run(result: Replicated, as_json: bool) -> dict[str, float]:
-    """A simulated scenario, in either form. Returns the means of its metrics by dotted name."""
+def show_run(result: Replicated, profile: EngineSource, notes: Sequence[str], as_json: bool) -> dict[str, float]:
+    """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name."""
     from fleetsim.plan.trials import flat
+    from fleetsim.plan.warnings import range_warnings
 
     metrics = flat(result.metrics)
     binding = str(metrics.pop("binding"))
+    warnings = (*notes, *range_warnings(profile))
     if as_json:
         from fleetsim.report.json import simulate_document
 
-        show_json(simulate_document(result.scenario, result.metrics, len(result.runs)))
+        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings))
     else:
         from fleetsim.report.run_view import RunView, run_report, trained_staleness
 
         first = result.runs[0]
-        view = RunView(result.scenario, metrics, binding, len(result.runs), first.steps, trained_staleness(first))
-        show(run_report(view))
+        staleness = trained_staleness(first)
+        show(run_report(RunView(result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile)))
+    warn(warnings)
     return {name: e.mean for name, e in metrics.items()}
 
 
@@ -91,14 +95,17 @@ def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: boo
     if not result.feasible:
         names = ", ".join(f"{t.name} <= {t.limit:g}" for t in result.missed if t.given)
         raise InfeasibleError(f"no fleet holds {names}; the best that was found is printed above")
-    if strict and result.profile.extrapolations is None and result.profile.kind == "roofline":
-        typer.echo("error: --strict: this engine is a roofline estimate, nothing of it was measured", err=True)
-        raise typer.Exit(OUTSIDE_RANGE)
-    if strict and result.profile.extrapolations:
-        typer.echo("error: --strict: the plan leaves the range that the profile measured", err=True)
-        raise typer.Exit(OUTSIDE_RANGE)
+    stop_if_unmeasured(result.profile, strict)
     values = {name: e.mean for name, e in result.recommended.estimates.items()}
     stop_if_tripped(conditions, {**values, "instances": float(result.instances)})
+
+
+def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:
+    """Exit 12 with the reason under --strict when the answer does not rest on measurements alone."""
+    problem = profile.strict_problem if strict else None
+    if problem is not None:
+        typer.echo(f"error: --strict: {problem}", err=True)
+        raise typer.Exit(OUTSIDE_RANGE)
 
 
 def stop_if_tripped(conditions: Sequence[fail_if.Condition], values: Mapping[str, float]) -> None:

@@ -34,3 +34,23 @@ def spinner(first: str) -> Iterator[Tell]:
             status.update(text if compiled else COMPILING)
 
         yield tell
+
+
+@contextmanager
+def narration() -> Iterator[Tell]:
+    """For work of minutes: a spinner on a terminal, elsewhere a line on stderr whenever something new is told."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True, highlight=False).status("starting", spinner="dots") as status:
+            yield status.update
+        return
+    last = ""
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if text != last:
+            last = text
+            print(text, file=sys.stderr, flush=True)
+
+    yield tell

@@ -23,6 +23,7 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.'),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 12 outside the measured range.")] = False,
 ) -> None:
     """Simulate a scenario: where each second of an optimizer step goes.
 
@@ -40,7 +41,7 @@ def simulate(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.flags import job_from_flags
-    from fleetsim.cli.output import show_run, stop_if_tripped
+    from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import spinner
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
 
@@ -49,9 +50,12 @@ def simulate(
     folder = None if parquet is None else check_parquet_folder(parquet)
     with spinner("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
+        from fleetsim.plan.engine_source import engine_source
 
         result = replicate(job.scenario, progress=lambda done, of: tell(f"simulating: {done} of {of} replications"))
         if folder is not None:
             write_parquet(folder, result.runs)
-    values = show_run(result, json_)
+        profile = engine_source(job.scenario, job.scenario.fleet.instances, result.runs)
+    values = show_run(result, profile, job.notes, json_)
+    stop_if_unmeasured(profile, strict)
     stop_if_tripped(conditions, values)

@@ -33,6 +33,31 @@ def _modelled(s: Scenario) -> bool:
     return s.engine.kind == "roofline"
 
 
+def _profiled(s: Scenario) -> bool:
+    return s.engine.kind == "measured"
+
+
+def _profile(s: Scenario) -> str:
+    from fleetsim.plan.engine_source import profile_words
+    from fleetsim.sim.engines import profile_of
+
+    found = profile_of(s)
+    return "" if found is None else profile_words(found)
+
+
+def _reuses_prompts(s: Scenario) -> bool:
+    return s.engine.kind != "constant" and s.workload.group_size > 1
+
+
+def _prefix_caching(s: Scenario) -> str:
+    from fleetsim.sim.engines import profile_of
+
+    found, on = profile_of(s), s.engine.prefix_caching
+    measured = found.prefix_cache if found is not None else None
+    as_there = ", as in the engine that was measured" if measured is not None and measured.enabled == on else ""
+    return f"prefix caching {'on' if on else 'off'}{as_there}"
+
+
 def _lognormal(s: Scenario) -> Lognormal | None:
     law = s.workload.output_tokens
     return law if isinstance(law, Lognormal) else None
@@ -53,6 +78,7 @@ def _plural(number: float, noun: str) -> str:
 
 
 _DEFAULTS = (
+    _Default("engine.profile", "--profile", _profile, _profiled),
     _Default("engine.model", "--model", lambda s: s.engine.model, _modelled),
     _Default("engine.gpu", "--gpu", lambda s: s.engine.gpu, _modelled),
     _Default("engine.tp", "--tp", lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
@@ -60,8 +86,14 @@ _DEFAULTS = (
     _Default(
         "engine.prefix_caching",
         "--set engine.prefix_caching=false",
-        lambda s: "prefix caching " + ("on" if s.engine.prefix_caching else "off"),
-        lambda s: s.engine.kind != "constant" and s.workload.group_size > 1,
+        _prefix_caching,
+        lambda s: _reuses_prompts(s) and s.engine.prefix_caching,
+    ),
+    _Default(
+        "engine.prefix_caching",
+        "--set engine.prefix_caching=true",
+        _prefix_caching,
+        lambda s: _reuses_prompts(s) and not s.engine.prefix_caching,
     ),
     _Default("trainer.batch_samples", "--batch", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
     _Default(

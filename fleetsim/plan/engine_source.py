@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetsim.config.profile import load_profile
+from fleetsim.config.profile import Profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import data_path
-from fleetsim.plan.nameplate import context_in_flight, samples_in_flight
+from fleetsim.plan.measured_range import outside_as_planned, outside_as_run
+from fleetsim.sim.engines import profile_of
+from fleetsim.sim.records import Records
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSource:
-    """The profile behind a plan.
+    """The profile behind an answer.
 
-    kind: measured, roofline or constant. error_median, error_worst: absolute relative errors on data kept out of the
-    fit, None where none were published; error_what says of which quantity. extrapolations: where the plan leaves the
+    kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or
+    modelled, empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit,
+    None where none were published; error_what says of which quantity. extrapolations: where the answer leaves the
     measured range, in words; None where nothing was measured that it could leave.
     """
 
@@ -27,48 +31,69 @@ class EngineSource:
     error_worst: float | None
     error_what: str
     extrapolations: tuple[str, ...] | None
+    gpu: str = ""
+    model: str = ""
+
+    @property
+    def strict_problem(self) -> str | None:
+        """Why --strict refuses the answer, None where it does not.
+
+        A rate that the user measured needs no range. A derived profile counts as measured inside the ranges of what it
+        was derived from: somebody did measure there. One without ranges rests on a model alone, as a roofline does.
+        """
+        if self.kind == "roofline":
+            return "this engine is a roofline estimate, nothing of it was measured"
+        if self.kind != "constant" and self.extrapolations is None:
+            return f"profile {self.name} has no measured ranges: nothing says where it holds"
+        if self.extrapolations:
+            return "the plan leaves the range that the profile measured"
+        return None
 
 
-def engine_source(scenario: Scenario, instances: int) -> EngineSource:
-    """The source of `scenario`'s engine speed, checked for `instances`. Raises InputError for a profile file."""
+def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = ()) -> EngineSource:
+    """The source of `scenario`'s engine speed, checked for `instances`, or against simulated runs where there are any.
+
+    Raises InputError for a profile file.
+    """
     e = scenario.engine
     if e.kind == "constant":
         rate = e.instance_tok_s or 0.0
         return EngineSource(
             "constant", f"{rate:g} tok/s", f"{rate:,.0f} tok/s per instance, as given", None, None, "", None
         )
-    if e.kind == "roofline":
-        median, worst, what = _roofline_error()
+    profile = profile_of(scenario)
+    if profile is None:
+        median, worst, what = roofline_error()
         name = f"{e.model} on {e.gpu}"
-        return EngineSource("roofline", name, f"roofline of {name}", median, worst, what, None)
-    profile = load_profile(e.profile or "")
+        return EngineSource("roofline", name, f"roofline of {name}", median, worst, what, None, e.gpu, e.model)
+    extrapolations: tuple[str, ...] | None = None
+    if any(bounds is not None for bounds in profile.ranges.model_dump().values()):
+        extrapolations = outside_as_run(runs, profile) if runs else outside_as_planned(scenario, profile, instances)
     return EngineSource(
-        "measured",
+        profile.kind,
         profile.name,
-        f"profile {profile.name}, measured",
+        profile_words(profile),
         profile.error.median,
         profile.error.worst,
         profile.error.what,
-        _extrapolations(scenario, instances),
+        extrapolations,
+        profile.provenance.gpu,
+        profile.provenance.model,
     )
 
 
-def _roofline_error() -> tuple[float | None, float | None, str]:
-    """The error that the fit of the roofline's factors reported of itself."""
+def profile_words(profile: Profile) -> str:
+    """A profile in a line: its name, what it is, of what, from what, when."""
+    p = profile.provenance
+    gpu = p.gpu if p.tp is None or not p.gpu else f"{p.gpu} x {p.tp}"
+    engine = f"{p.engine} {p.engine_version}".strip()
+    facts = ", ".join(fact for fact in (gpu, p.model, engine, p.date) if fact)
+    how = "measured" if profile.kind == "measured" else f"derived from {p.source or 'an unnamed source'}"
+    return f"profile {profile.name}, {how}" + (f" ({facts})" if facts else "")
+
+
+def roofline_error() -> tuple[float | None, float | None, str]:
+    """Median, worst and what of: the error that the fit of the roofline's factors reported of itself."""
     document = json.loads(data_path("calibration", "roofline_factors.json").read_text(encoding="utf-8"))
     error = document.get("error", {})
     return error.get("median"), error.get("worst"), str(error.get("what", ""))
-
-
-def _extrapolations(scenario: Scenario, instances: int) -> tuple[str, ...]:
-    ranges = load_profile(scenario.engine.profile or "").ranges
-    held = samples_in_flight(scenario) / instances
-    held = min(held, float(scenario.engine.max_num_seqs or held))
-    planned = {"decodes": held, "kv_tokens": held * context_in_flight(scenario)}
-    found = []
-    for name, value in planned.items():
-        measured = getattr(ranges, name)
-        if measured is not None and not measured[0] <= value <= measured[1]:
-            low, high = measured
-            found.append(f"{value:,.0f} {name.replace('_', ' ')} per instance; measured: {low:,.0f} to {high:,.0f}")
-    return tuple(found)

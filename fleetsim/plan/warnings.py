@@ -23,10 +23,7 @@ def warnings_of(
 ) -> tuple[str, ...]:
     """The warnings of a plan, in the order of their weight."""
     found = [_missed(t, chosen) for t in missed if t.given]
-    found += [
-        f"outside the range that the profile measured: {text}; measure there before trusting the answer"
-        for text in profile.extrapolations or ()
-    ]
+    found += range_warnings(profile)
     if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
         found.append(
             f"99 % of the trained samples are at most {queue_cap.staleness_p99_steps:g} steps old, the budget is "
@@ -49,6 +46,14 @@ def warnings_of(
     if resize_events:
         found.append("run.events resizes the fleet; those events were left out, because size chooses the fleet")
     return tuple(found)
+
+
+def range_warnings(profile: EngineSource) -> tuple[str, ...]:
+    """Where an answer leaves what its profile measured, and what to do about it."""
+    return tuple(
+        f"outside the range that the profile measured: {text}; measure there before trusting the answer"
+        for text in profile.extrapolations or ()
+    )
 
 
 def _missed(target: Target, chosen: Trial) -> str:

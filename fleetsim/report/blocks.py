@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,7 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
-from fleetsim.analysis.intervals import Estimate
+
+if TYPE_CHECKING:
+    from fleetsim.analysis.intervals import Estimate
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 

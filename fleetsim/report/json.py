@@ -6,13 +6,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fleetsim
-from fleetsim.analysis.intervals import Estimate
-from fleetsim.config.scenario import Scenario
-from fleetsim.plan.size import SizeResult
-from fleetsim.plan.trials import Trial
+
+if TYPE_CHECKING:
+    from fleetsim.analysis.intervals import Estimate
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.plan.size import SizeResult
+    from fleetsim.plan.trials import Trial
 
 SCHEMA_VERSION = 1
 
@@ -99,6 +102,18 @@ def _candidate(trial: Trial) -> dict[str, Any]:
     }
 
 
-def simulate_document(scenario: Scenario, metrics: Mapping[str, Any], replications: int) -> dict[str, Any]:
+def simulate_document(
+    scenario: Scenario,
+    metrics: Mapping[str, Any],
+    replications: int,
+    profile: EngineSource,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
     """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves."""
-    return {**head("simulate", scenario), "replications": replications, "metrics": metrics}
+    return {
+        **head("simulate", scenario),
+        "replications": replications,
+        "metrics": metrics,
+        "profile": asdict(profile),
+        "warnings": list(warnings),
+    }

@@ -15,6 +15,7 @@ from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
+from fleetsim.plan.engine_source import EngineSource
 from fleetsim.report import words
 from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
 from fleetsim.sim.records import Records
@@ -47,7 +48,11 @@ _WASTE = (
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What the view shows. metrics: flat, dotted names. steps, staleness_steps: of the first replication."""
+    """What the view shows.
+
+    metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
+    rests on.
+    """
 
     scenario: Scenario
     metrics: Mapping[str, Estimate]
@@ -55,6 +60,7 @@ class RunView:
     replications: int
     steps: NDArray[Any]
     staleness_steps: NDArray[Any]
+    profile: EngineSource
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:
@@ -73,6 +79,7 @@ def run_report(view: RunView) -> Group:
         section(f"where the seconds go (wait {WAIT}  train {TRAIN}  sync {SYNC})", time_split(view)),
         section("queue by step, staleness of the trained samples by age", queue(view)),
         section("tokens generated per trained token", waste(view)),
+        section("accuracy", Text(words.profile(view.profile))),
     ]
     return Group(*blocks)
 

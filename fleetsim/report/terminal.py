@@ -32,7 +32,7 @@ def size_report(result: SizeResult) -> Group:
     blocks.append(section("queue", Text(words.queue(result))))
     if result.assumptions:
         blocks.append(section("assumed (and the flags that change it)", assumptions(result)))
-    blocks.append(section("accuracy", Text(words.profile(result))))
+    blocks.append(section("accuracy", Text(words.profile(result.profile))))
     blocks.append(section("next", next_commands(result)))
     return Group(*blocks)
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.binding import binding_words
+from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
 from fleetsim.plan.size import SizeResult
 from fleetsim.report.blocks import number
+from fleetsim.report.profile_words import device_words
+from fleetsim.sim.engines import profile_of
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
@@ -44,8 +47,9 @@ def instance_words(scenario: Scenario) -> str:
     e = scenario.engine
     if e.kind == "constant":
         return f"{e.instance_tok_s or 0.0:,.0f} tok/s each"
-    if e.kind == "measured":
-        return f"profile {e.profile}, TP{e.tp}"
+    profile = profile_of(scenario)
+    if profile is not None:
+        return f"{device_words(profile.provenance)} x {e.tp}, profile {profile.name}"
     return f"{e.gpu} x {e.tp}"
 
 
@@ -144,9 +148,8 @@ def queue(result: SizeResult) -> str:
     )
 
 
-def profile(result: SizeResult) -> str:
+def profile(p: EngineSource) -> str:
     """Where the engine's speed comes from and how far off it may be."""
-    p = result.profile
     if p.kind == "constant":
         return f"engine speed: {p.text}, whatever an instance holds; prompts cost nothing"
     if p.error_median is None:
@@ -168,7 +171,13 @@ def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:
             "where each second of a step goes, queue and staleness over the run",
         ),
     ]
-    if result.profile.kind == "roofline":
+    if result.profile.kind in ("roofline", "derived"):
+        found.append(
+            (
+                "fleetsim calibrate --model ...",
+                "on a GPU box, in ten minutes: a profile that was measured, with its error",
+            )
+        )
         found.append(
             (
                 "fleetsim size ... --instance-tok-s N",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from fleetsim.config.profile import Profile, load_profile
+import os
+from functools import lru_cache
+
+from fleetsim.config.profile import Profile
+from fleetsim.config.profile_files import find_profile, load_profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime, constant_rate
+from fleetsim.errors import InputError, Problem
 
 # The runbook's engine has no limits of its own; these are large enough never to bind.
 UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
@@ -14,7 +19,8 @@ UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
 def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     """Iteration times and limits of one instance of the scenario's fleet.
 
-    Raises InputError for an unknown GPU, model or profile, or a model that does not fit the GPU's memory.
+    Raises InputError for an unknown GPU, model or profile, a model that does not fit the GPU's memory, or a profile of
+    another tensor-parallel size.
     """
     engine = scenario.engine
     given = {
@@ -31,9 +37,18 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
             given.get("kv_blocks", UNBOUND_BLOCKS),
             engine.block_size,
         )
-    if engine.kind == "measured":
-        assert engine.profile is not None  # a rule of the scenario
-        return _measured(load_profile(engine.profile), given)
+    profile = profile_of(scenario)
+    if profile is not None:
+        problem = other_tp(profile, engine.tp)
+        if problem is not None:
+            raise InputError([problem])
+        limits = profile.limits
+        return step_time_of(profile), EngineLimits(
+            given.get("max_num_seqs", limits.max_num_seqs),
+            given.get("max_num_batched_tokens", limits.max_num_batched_tokens),
+            given.get("kv_blocks", limits.kv_blocks),
+            limits.block_size,
+        )
     from fleetsim.engine.roofline_step import roofline
 
     return roofline(
@@ -47,9 +62,31 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     )
 
 
-def _measured(profile: Profile, given: dict[str, int]) -> tuple[StepTime, EngineLimits]:
+def profile_of(scenario: Scenario) -> Profile | None:
+    """The profile that a scenario names, None where its engine is none. Read once as long as the file stays the same.
+
+    Raises InputError as `load_profile` does.
+    """
+    if scenario.engine.kind != "measured":
+        return None
+    assert scenario.engine.profile is not None  # a rule of the scenario
+    path = find_profile(scenario.engine.profile)
+    try:
+        state = os.stat(path)
+    except OSError:
+        return load_profile(path)  # says what is wrong
+    return _loaded(os.path.abspath(path), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: str, modified_ns: int, size: int) -> Profile:
+    return load_profile(path)
+
+
+def step_time_of(profile: Profile) -> StepTime:
+    """The iteration times of a profile."""
     c = profile.coefficients
-    step_time = StepTime(
+    return StepTime(
         tuple(c.knots_tokens),
         tuple(c.knot_seconds),
         c.per_seq_s.value,
@@ -59,10 +96,12 @@ def _measured(profile: Profile, given: dict[str, int]) -> tuple[StepTime, Engine
         kind="measured",
         source=profile.name,
     )
-    limits = profile.limits
-    return step_time, EngineLimits(
-        given.get("max_num_seqs", limits.max_num_seqs),
-        given.get("max_num_batched_tokens", limits.max_num_batched_tokens),
-        given.get("kv_blocks", limits.kv_blocks),
-        limits.block_size,
-    )
+
+
+def other_tp(profile: Profile, tp: int) -> Problem | None:
+    """What is wrong when a profile is used for instances of `tp` GPUs and was measured on another number of them."""
+    measured = profile.provenance.tp
+    if measured is None or measured == tp:
+        return None
+    rule = f"profile {profile.name} was measured with {measured} {'GPU' if measured == 1 else 'GPUs'} per instance"
+    return Problem("tp", tp, rule, f"use tp {measured}, or a profile that was measured with tp {tp}")

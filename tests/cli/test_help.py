@@ -39,8 +39,12 @@ def test_checking_a_scenario_needs_neither_numpy_nor_numba() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("size",), ("simulate",), ("scenario", "init"), ("scenario", "check"), ("scenario", "ls")]
-)
+    "command",
+    [
+        ("size",), ("simulate",), ("scenario", "init"), ("scenario", "check"), ("scenario", "ls"),
+        ("profile", "ls"), ("profile", "show"), ("profile", "check"), ("profile", "estimate"),
+    ],
+)  # fmt: skip
 def test_examples_come_before_options(command: tuple[str, ...]) -> None:
     text = CliRunner().invoke(app, [*command, "--help"]).stdout
     assert 0 < text.index("Example") < text.index("fleetsim " + " ".join(command), text.index("Example"))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.plan.engine_source import engine_source
+from tests import profiles
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,3 +44,36 @@ def test_a_plan_that_leaves_the_measured_range_is_told(tmp_path: Path, instances
     source = engine_source(scenario, instances)
     assert source.name == "mine"
     assert bool(source.extrapolations) is outside
+
+
+def measured(file: str) -> Scenario:
+    return with_changes(default_scenario(), {"engine.kind": "measured", "engine.profile": file})
+
+
+def test_a_profile_says_what_it_is_and_how_far_off(tmp_path: Path) -> None:
+    source = engine_source(measured(profiles.profile_file(tmp_path)), 8)
+    assert source.kind == "measured"
+    assert source.text == (
+        "profile h200-qwen2.5-7b-tp1-vllm-0.26.0, measured (NVIDIA H200 x 1, Qwen/Qwen2.5-7B, vllm 0.26.0, 2026-11-20)"
+    )
+    assert (source.error_median, source.error_worst, source.gpu) == (0.017, 0.028, "NVIDIA H200")
+    assert source.strict_problem is None
+
+
+def test_a_derived_profile_is_as_good_as_the_ranges_that_it_has(tmp_path: Path) -> None:
+    provenance = profiles.provenance(source="bench.json", date="")
+    derived = profiles.profile_file(tmp_path, kind="derived", checks=None, provenance=provenance)
+    source = engine_source(measured(derived), 8)
+    assert source.kind == "derived"
+    assert "derived from bench.json" in source.text
+    assert source.strict_problem is None
+    outside = profiles.profile_file(tmp_path, kind="derived", ranges={"decodes": [1, 2]}, provenance=provenance)
+    assert "leaves the range" in str(engine_source(measured(outside), 8).strict_problem)
+
+
+def test_an_estimate_and_a_profile_of_no_range_do_not_pass_strict(tmp_path: Path) -> None:
+    for changes in (profiles.estimate(), {"ranges": None}):
+        source = engine_source(measured(profiles.profile_file(tmp_path, **changes)), 8)
+        assert source.extrapolations is None
+        assert "no measured ranges" in str(source.strict_problem)
+    assert "roofline estimate" in str(engine_source(default_scenario(), 8).strict_problem)

@@ -1,0 +1,106 @@
+"""What a profile measured, beside what it predicts: the numbers behind its tables and pictures.
+
+Plain Python: a profile is shown in less time than numpy takes to import.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fleetsim
+from fleetsim.config.coefficients import Coefficients
+from fleetsim.config.profile import Point, Profile
+
+# Contexts of one sweep differ by the tokens that were decoded meanwhile; two sweeps differ by more.
+_SAME_CONTEXT = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A point and its prediction. context: KV tokens per decode. error: predicted / measured - 1. tok_s: measured."""
+
+    point: Point
+    context: float
+    predicted_s: float
+    error: float
+    tok_s: float
+
+
+def iteration_s(
+    c: Coefficients, decodes: float, kv_tokens: float = 0.0, prefill_tokens: float = 0.0, attn_pairs: float = 0.0
+) -> float:
+    """Seconds of an iteration as `fleetsim.engine.step_time.StepTime` has them: the same formula, without arrays."""
+    return (
+        curve_s(c, decodes + prefill_tokens)
+        + c.per_seq_s.value * decodes
+        + c.per_prefill_token_s.value * prefill_tokens
+        + c.per_kv_token_s.value * kv_tokens
+        + c.per_attn_pair_s.value * attn_pairs
+    )
+
+
+def curve_s(c: Coefficients, tokens: float) -> float:
+    """f: linear between the knots, flat before the first, the last slope beyond the last."""
+    x, y = c.knots_tokens, c.knot_seconds
+    if tokens <= x[0] or len(x) == 1:
+        return y[0]
+    i = min(bisect_right(x, tokens), len(x) - 1)
+    return y[i - 1] + (tokens - x[i - 1]) * (y[i] - y[i - 1]) / (x[i] - x[i - 1])
+
+
+def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
+    """The points of a kind (decode, prefill, mixed) with their predictions, by context, decodes, prefill tokens."""
+    found = []
+    for p in profile.points:
+        if p.kind != kind or p.seconds <= 0:
+            continue
+        predicted = iteration_s(profile.coefficients, p.decodes, p.kv_tokens, p.prefill_tokens, p.attn_pairs)
+        context = p.kv_tokens / p.decodes if p.decodes > 0 else 0.0
+        made = p.decodes or p.prefill_tokens
+        found.append(Row(p, context, predicted, predicted / p.seconds - 1.0, made / p.seconds))
+    return tuple(sorted(found, key=lambda r: (r.context, r.point.decodes, r.point.prefill_tokens)))
+
+
+def by_context(rows: Sequence[Row]) -> tuple[tuple[float, tuple[Row, ...]], ...]:
+    """(median context, rows by decodes) of each context of a sweep, shortest first."""
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda r: r.context):
+        if groups and row.context <= max(1.0, groups[-1][0].context) * _SAME_CONTEXT:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return tuple((g[len(g) // 2].context, tuple(sorted(g, key=lambda r: r.point.decodes))) for g in groups)
+
+
+def decode_line(c: Coefficients, context: float, fewest: float, most: float) -> list[tuple[float, float]]:
+    """(decodes, predicted seconds) from `fewest` to `most` at one context: every knot, and eight steps per octave."""
+    inner = [x for x in c.knots_tokens if fewest < x < most]
+    step = fewest
+    while step < most:
+        inner.append(step)
+        step *= 2 ** (1 / 8)
+    return [(b, iteration_s(c, b, b * context)) for b in sorted({*inner, most})]
+
+
+def document(profile: Profile, command: str) -> dict[str, Any]:
+    """The document of `fleetsim profile show --json`: the profile, and what it predicts for each of its points."""
+    rows = [row for kind in ("decode", "prefill", "mixed") for row in rows_of(profile, kind)]
+    return {
+        "schema_version": 1,
+        "command": command,
+        "fleetsim_version": fleetsim.__version__,
+        "profile": profile.model_dump(mode="json"),
+        "predictions": [
+            {
+                **row.point.model_dump(mode="json"),
+                "predicted_s": row.predicted_s,
+                "error": row.error,
+                "context_tokens": row.context,
+                "tok_s": row.tok_s,
+            }
+            for row in rows
+        ],
+    }

@@ -1,0 +1,37 @@
+// Draws the figures in the page's own colours, and again when the reader's light changes.
+(function () {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  const coloured = (trace) => {
+    const t = structuredClone(trace), own = colour((t.meta && t.meta.colour) || "accent");
+    if (t.line) t.line.color = own;
+    if (t.marker) {
+      t.marker.color = own;
+      t.marker.line = { ...t.marker.line, color: own };
+    }
+    t.textfont = { ...t.textfont, color: colour("ink") };
+    return t;
+  };
+  const dressed = (given) => {
+    const layout = structuredClone(given);
+    layout.font = { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("ink") };
+    layout.hoverlabel = { bgcolor: colour("paper"), bordercolor: colour("line"), font: { color: colour("ink") } };
+    for (const name of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
+      Object.assign(layout[name], {
+        gridcolor: colour("grid"), linecolor: colour("line"), tickcolor: colour("line"), zerolinecolor: colour("quiet"),
+      });
+    }
+    for (const shape of layout.shapes || []) {
+      if (shape.type === "rect") shape.fillcolor = colour("grid");
+    }
+    return layout;
+  };
+  const draw = () => {
+    for (const [id, figure] of Object.entries(figures)) {
+      const place = document.getElementById(id + "-chart");
+      Plotly.react(place, figure.data.map(coloured), dressed(figure.layout), { displayModeBar: false, responsive: true });
+    }
+  };
+  draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+})();
