@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Literal
 
@@ -57,7 +58,7 @@ def build_profile(
         error=error_of(checks),
         fit=fitted.error,
         checks=checks,
-        points=points_of(observations),
+        points=points_of(observations, alike(raw), fitted.error.overhead_s),
         prefix_cache=prefix_cache_of(raw, facts),
         sync=sync_of(raw),
         provenance=_provenance(raw, facts, fitted),
@@ -89,18 +90,30 @@ def error_of(checks: tuple[BatchCheck, ...]) -> ProfileError:
     )
 
 
-def points_of(o: Observations) -> tuple[Point, ...]:
+def alike(raw: Raw) -> NDArray[np.int64]:
+    """Which loads are repeats of one, by segment id: passes over a sweep ask for the same thing again."""
+    first: dict[str, int] = {}
+    asked = [
+        json.dumps([phase, {k: v for k, v in label.items() if k != "pass"}], sort_keys=True)
+        for phase, label in zip(raw.phase_of, raw.label_of, strict=True)
+    ]
+    return np.array([first.setdefault(text, i) for i, text in enumerate(asked)], np.int64)
+
+
+def points_of(o: Observations, load_of: NDArray[np.int64] | None = None, overhead_s: float = 0.0) -> tuple[Point, ...]:
     """What was measured: medians, a point per load. Mixed loads give their iterations with prefill.
 
-    An observation of several iterations counts as its mean iteration; a client's fixed seconds stay in it.
+    load_of: the load that a segment repeats, by segment id; each is its own without. An observation of several
+    iterations counts as its mean iteration. overhead_s: a client's fixed seconds, taken out of durations that hold them.
     """
     iterations = np.bincount(o.of, minlength=len(o)).astype(np.float64)
     columns = (o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs)
     held = [per_observation(o, v) / iterations for v in columns]
-    seconds = o.seconds / iterations
+    seconds = np.maximum(o.seconds - overhead_s * o.overheads, 1e-9) / iterations
     kind = np.where(held[2] == 0, 0, np.where(held[0] == 0, 1, 2))
-    key = o.segment.astype(np.int64) * 3 + kind
-    mixes = set(o.segment[kind == 2].tolist())
+    load = o.segment.astype(np.int64) if load_of is None else load_of[o.segment]
+    key = load * 3 + kind
+    mixes = set(load[kind == 2].tolist())
     points = []
     for k in np.unique(key).tolist():
         if k % 3 == 0 and k // 3 in mixes:

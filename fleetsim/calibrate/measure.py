@@ -94,7 +94,7 @@ def measure(
                 left_out += 1
                 writer.put("note", left_out=asked.phase, lab=asked.label, left_s=round(left, 1))
             continue
-        place = min(i + 1, required)
+        place = 0 if load.optional else i + 1 - sum(b.optional for b in todo[:i])
         writer.put("load", ph=load.phase, lab=load.label, i=place, n=required, left_s=round(left, 1))
         tell(told(load.phase, load.label, place, required, left))
         try:
@@ -117,14 +117,15 @@ def measure(
 
 
 def told(phase: str, label: Any, i: int, n: int, left_s: float) -> str:
-    """Progress in words: which load of how many, what it is, the time left."""
+    """Progress in words: which load of how many (0: a repeat in time to spare), what it is, the time left."""
     words = {
         "decode": "decodes, batch {B}, context {C}",
         "prefill": "{N} x {P} prompt tokens, {budget} an iteration",
         "mixed": "decodes, batch {B}, context {C}, beside prompts of {P}",
     }
     what = words.get(phase, f"batch {phase}, {{groups}} groups of {{G}}")
-    return f"{i} of {n}: {what.format_map(_Known(label))}; {max(left_s, 0.0):.0f} s left"
+    place = f"{i} of {n}" if i else "once more, in time to spare"
+    return f"{place}: {what.format_map(_Known(label))}; {max(left_s, 0.0):.0f} s left"
 
 
 class _Known(dict[str, Any]):

@@ -6,8 +6,11 @@ Records by "t" (others are kept and ignored):
     start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.facts reads it)
     it     iterations of an engine that runs in process, as columns (COLUMNS), times in integer microseconds
     obs    what a client saw of a server: seconds and the iterations that they must have held (OBS_COLUMNS)
-    seg    one load ended: phase, label, wall seconds; for batches per-request submit, first token, finish (us)
-    error, note, phase, end
+    load   what is about to run: phase, label, which of how many, seconds left
+    seg    one load ended: phase, label, wall seconds, decode_s (median seconds of an iteration of decodes only); for
+           batches per-request submit, first token, finish (us)
+    phase  a measurement beside the loads, its figures under "res": "sync" is a weight update
+    error, note, end
 
 A run is one or more sessions in one file; a resumed run appends. Read by `read_raw`, plain or gzipped.
 """

@@ -77,6 +77,7 @@ def prompts(limits: Limits, coarse: bool, keys: Iterator[int]) -> list[Load]:
     full = limits.max_num_batched_tokens
     if coarse:
         points = [(1, p, full) for p in (128, 512, 2048, 8192, longest)]
+        points += [(1, 1024, full), (8, 128, full)]  # as many tokens, not as many pairs
         points += [(16, 512, full), (1, longest, 2048)]
     else:
         points = [(1, p, full) for p in (*PROMPTS, longest)] + [(n, p, full) for n, p in MANY_PROMPTS]

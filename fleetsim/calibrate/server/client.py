@@ -1,0 +1,235 @@
+"""HTTP to one server: requests, streams, and what goes wrong with them, in words.
+
+Nothing is followed to another host (no redirects, no proxies from the environment), so the key stays where it belongs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from fleetsim.calibrate.server.address import Address, Key
+from fleetsim.errors import OutsideError
+
+CONNECT_S, GET_S = 10.0, 30.0
+PATIENCE = 5  # answers of 429 that one request sits out
+LONGEST_WAIT_S = 30.0
+IDLE_S = 2.0  # until an idle connection is given up; servers do so after 5 s (uvicorn), and a request then is lost
+MAX_BODY = 64 << 20
+
+
+class RefusedError(OutsideError):
+    """The server understood the request and will not serve it (400, 413, 422): another request may do."""
+
+
+class GoneError(OutsideError):
+    """The server died, or the way to it: nothing more will come."""
+
+
+class _StaleError(GoneError):
+    """A connection was closed before an answer: it may have been one kept open for too long."""
+
+
+class Client:
+    """One session with one server. limited: requests that had to wait because the server limits its rate."""
+
+    def __init__(self, address: Address, key: Key, timeout_s: float) -> None:
+        self.address, self.key, self.timeout_s = address, key, timeout_s
+        self.limited = 0
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Client:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            headers={"User-Agent": "fleetsim"},
+            trust_env=False,
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+        await asyncio.sleep(0)  # lets the transports close
+
+    async def get(self, url: str) -> tuple[int, str, str]:
+        """Status, content type and text; the status 0 where the server does not answer in time."""
+        try:
+            async with self._open("GET", url, None, GET_S) as response:
+                return response.status, response.content_type, await _text(response)
+        except TimeoutError:
+            return 0, "", ""
+
+    async def get_json(self, url: str) -> Any:
+        """What an optional endpoint answers, None where it is not there or answers something else."""
+        status, _, text = await self.get(url)
+        if status != 200:
+            return None
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+    async def post(self, url: str) -> tuple[int, str]:
+        """Status and text of a control endpoint without a body."""
+        try:
+            async with self._open("POST", url, b"", self.timeout_s) as response:
+                return response.status, await _text(response)
+        except TimeoutError:
+            raise GoneError(self._hangs(self.timeout_s)) from None
+
+    @asynccontextmanager
+    async def stream(self, body: bytes, sent: Callable[[], None]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A completion's bytes as they come. `sent` is called when the request goes out (again after a 429).
+
+        Leaving the block early closes the connection, at which servers abort the request. Raises RefusedError,
+        GoneError, or OutsideError with a remedy for every other answer.
+        """
+        url = self.address.v1("completions")
+        stale = False
+        for attempt in range(PATIENCE + 1):
+            sent()
+            wait_s = 0.0
+            answered = False
+            try:
+                async with self._open("POST", url, body, None) as response:
+                    answered = True
+                    if response.status == 429:
+                        wait_s = _retry_after(response.headers.get("Retry-After"), attempt)
+                    elif response.status == 401 and self.key.use_spare():
+                        pass
+                    else:
+                        await self._raise_for(response)
+                        yield self._bytes(response)
+                        return
+            except _StaleError:
+                if answered or stale:
+                    raise
+                stale = True  # once more, over a new connection
+            self.limited += wait_s > 0
+            await asyncio.sleep(wait_s)
+        raise OutsideError(
+            f"{self.address.shown}: still answers 429 (too many requests) after {PATIENCE + 1} tries; "
+            "lift its rate limit for this key, or measure the server behind the gateway"
+        )
+
+    async def _bytes(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for data in response.content.iter_any():
+                yield data
+        except (aiohttp.ClientError, OSError) as error:
+            raise GoneError(
+                f"{self.address.shown}: the connection broke in the middle of a response ({error})"
+            ) from None
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, url: str, body: bytes | None, total_s: float | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        assert self._session is not None
+        headers = self.key.headers()
+        if body:
+            headers["Content-Type"] = "application/json"
+        try:
+            async with self._session.request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S),
+            ) as response:
+                yield response
+        except (aiohttp.ConnectionTimeoutError, aiohttp.SocketTimeoutError):
+            raise GoneError(self._hangs(CONNECT_S)) from None
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError, ssl.SSLError) as error:
+            raise OutsideError(
+                f"{self.address.shown}: TLS failed ({_said(error)}); use the name in its certificate, point "
+                "SSL_CERT_FILE at the authority that signed it, or use http:// where it speaks plain HTTP"
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            raise GoneError(
+                f"{self.address.shown}: no connection ({_said(error)}); is the server up, is this its address and port?"
+            ) from None
+        except aiohttp.InvalidURL:
+            raise OutsideError(f"{url!r}: no usable address; for example http://localhost:8000") from None
+        except TimeoutError:
+            raise
+        except (aiohttp.ClientError, OSError) as error:
+            raise _StaleError(
+                f"{self.address.shown}: the connection broke ({_said(error)}); is it an HTTP server, and still alive?"
+            ) from None
+
+    def _hangs(self, seconds: float) -> str:
+        return f"{self.address.shown}: no answer for {seconds:g} s; is the server alive, and not paused?"
+
+    async def _raise_for(self, response: aiohttp.ClientResponse) -> None:
+        if response.status == 200 and response.content_type in ("text/event-stream", "application/octet-stream"):
+            return
+        text = (await _text(response))[:2000] if response.status != 200 else ""
+        raise self.failure(response.status, response.content_type, text)
+
+    def failure(self, status: int, content_type: str, text: str) -> OutsideError:
+        """The error for an answer that is none, with its remedy."""
+        where, said = self.address.shown, _message(text)
+        if status in (401, 403):
+            what = "asks for a key" if not self.key.token else "refuses this key"
+            return OutsideError(f"{where}: {what} ({status}{said}); give one with --api-key or FLEETSIM_API_KEY")
+        if status == 404:
+            return OutsideError(
+                f"{where}: has no /v1/completions (404{said}); give the URL of an OpenAI-compatible server, such as "
+                "http://localhost:8000"
+            )
+        if 300 <= status < 400:
+            return OutsideError(f"{where}: redirects ({status}); give the URL that it redirects to")
+        if status in (400, 413, 422):
+            return RefusedError(f"{where}: refused a request ({status}{said})")
+        if status >= 500:
+            return GoneError(f"{where}: failed with {status}{said}; see the server's own log for the reason")
+        if status == 200:
+            return OutsideError(
+                f"{where}: answered {content_type or 'something'} instead of a stream; is this an OpenAI-compatible "
+                "server that can stream completions?"
+            )
+        return OutsideError(f"{where}: answered {status}{said}; is this an OpenAI-compatible server?")
+
+
+def _said(error: BaseException) -> str:
+    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    return str(getattr(inner, "strerror", None) or inner)[:200]
+
+
+def _message(text: str) -> str:
+    """What the server says of its error, in one line, empty for a page of HTML."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if "<" in text or not text.strip() else f": {text.strip()[:200]}"
+    for key in ("error", "message", "detail"):
+        if isinstance(record, dict) and record.get(key):
+            record = record[key]
+    if isinstance(record, dict):
+        record = record.get("message") or ""
+    return f": {str(record)[:300]}" if record else ""
+
+
+def _retry_after(header: str | None, attempt: int) -> float:
+    try:
+        seconds = float(header or "")
+    except ValueError:  # none, or a date
+        seconds = 0.5 * 2**attempt
+    return min(max(seconds, 0.05), LONGEST_WAIT_S)
+
+
+async def _text(response: aiohttp.ClientResponse) -> str:
+    body = await response.content.read(MAX_BODY)
+    while len(body) < MAX_BODY and (more := await response.content.read(MAX_BODY - len(body))):
+        body += more
+    return body.decode("utf-8", "replace")

@@ -1,0 +1,135 @@
+"""Server-sent events of /v1/completions: bytes to chunks, chunks to tokens per choice."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+DONE = "[DONE]"
+# Marks of a chunk in the middle of a response, as vLLM and SGLang write it. Inside JSON strings quotes are escaped, so
+# none of them can be part of a generated text.
+_INDEX, _GOES_ON, _RUNNING, _ERROR = b'"index":', b'"finish_reason":null', b'"completion_tokens":', b'"error"'
+_LEADING = re.compile(rb"\d+")
+
+
+class BrokenStreamError(Exception):
+    """What came is no stream of completion chunks; the message says what it was."""
+
+
+@dataclass(slots=True)
+class EventReader:
+    """Cuts bytes into the data of events. An event ends with an empty line; several data lines join with newlines."""
+
+    rest: bytes = b""
+
+    def plain(self, data: bytes) -> list[tuple[int, int]] | None:
+        """Choice and its tokens so far, of whole chunks in the middle of a response; None for anything else.
+
+        A short cut beside `feed`, ten times as fast: a client of a thousand streams has no time for JSON.
+        """
+        if self.rest or not data.endswith(b"\n\n"):
+            return None
+        found = []
+        for event in data.split(b"\n\n")[:-1]:
+            i, j = event.find(_INDEX), event.rfind(_RUNNING)
+            if i < 0 or j < 0 or event.count(_INDEX) != 1 or _GOES_ON not in event or _ERROR in event:
+                return None
+            index, total = _LEADING.match(event, i + len(_INDEX)), _LEADING.match(event, j + len(_RUNNING))
+            if index is None or total is None:
+                return None
+            found.append((int(index[0]), int(total[0])))
+        return found
+
+    def feed(self, data: bytes) -> list[str]:
+        """The events that ended within these bytes."""
+        *whole, self.rest = (self.rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
+        if len(self.rest) > 1 << 22:
+            raise BrokenStreamError("4 MiB without the end of an event")
+        return [e for e in map(_data_of, whole) if e is not None]
+
+
+def _data_of(event: bytes) -> str | None:
+    lines = event.strip(b"\n").split(b"\n")
+    data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+    if not data:
+        if any(line and not line.startswith((b":", b"event:", b"id:", b"retry:")) for line in lines):
+            raise BrokenStreamError(f"no server-sent event: {event[:60]!r}")
+        return None
+    try:
+        return b"\n".join(data).decode()
+    except UnicodeDecodeError:
+        raise BrokenStreamError(f"an event that is not UTF-8: {event[:60]!r}") from None
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One chunk. tokens: per choice, how many are new; None where the chunk does not say. ended: choice -> reason.
+
+    completion_tokens: of the whole response, from the usage at its end. usage_of_choice: the running usage of a chunk
+    with one choice.
+    """
+
+    tokens: dict[int, float | None] = field(default_factory=dict)
+    ended: dict[int, str] = field(default_factory=dict)
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    counted_by: str = ""
+    usage_of_choice: int | None = None
+
+
+def chunk_of(data: str, totals: dict[int, float]) -> Chunk:
+    """The chunk in an event's data. totals: tokens so far per choice, for usage that counts from the start.
+
+    How many tokens a chunk holds is read from its token ids, else from the running usage, else from its log-probs;
+    a chunk is never taken for one token. Raises BrokenStreamError for an error that the server reports or what is no
+    chunk.
+    """
+    try:
+        record: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BrokenStreamError(f"an event that is not JSON: {data[:60]!r}") from None
+    if not isinstance(record, dict):
+        raise BrokenStreamError(f"an event that is no JSON object: {data[:60]!r}")
+    if record.get("error"):
+        error = record["error"]
+        raise BrokenStreamError(str(error.get("message") if isinstance(error, dict) else error)[:300])
+    choices = record.get("choices")
+    if not isinstance(choices, list):
+        raise BrokenStreamError(f"an event without choices: {data[:60]!r}")
+    chunk = Chunk()
+    given: Any = record.get("usage")
+    usage: dict[str, Any] = given if isinstance(given, dict) else {}
+    chunk.prompt_tokens = _count(usage.get("prompt_tokens"))
+    completed = _count(usage.get("completion_tokens"))
+    details = usage.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        chunk.cached_tokens = _count(details.get("cached_tokens"))
+    if not choices:
+        chunk.completion_tokens = completed
+    elif len(choices) == 1:
+        chunk.usage_of_choice = completed
+    for choice in choices:
+        if not isinstance(choice, dict):
+            raise BrokenStreamError(f"a choice that is no object: {data[:60]!r}")
+        index = _count(choice.get("index")) or 0
+        reason = choice.get("finish_reason")
+        ids, logprobs = choice.get("token_ids"), choice.get("logprobs")
+        named = logprobs.get("tokens") if isinstance(logprobs, dict) else None
+        if isinstance(ids, list):
+            chunk.tokens[index], chunk.counted_by = float(len(ids)), "token_ids"
+        elif completed is not None and len(choices) == 1:
+            chunk.tokens[index], chunk.counted_by = max(0.0, completed - totals.get(index, 0.0)), "usage"
+        elif isinstance(named, list):
+            chunk.tokens[index], chunk.counted_by = float(len(named)), "logprobs"
+        elif choice.get("text") or reason:
+            chunk.tokens[index] = None
+        if reason:
+            chunk.ended[index] = str(reason)
+    return chunk
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,284 @@
+"""Which server this is and what bounds it: as it says itself, else as the user says, else assumed, and said so.
+
+Only named fields are read from a server's own description of itself: SGLang's holds its API key.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetsim.calibrate.loads import Limits
+from fleetsim.calibrate.server.client import Client
+from fleetsim.calibrate.server.given import Given
+from fleetsim.calibrate.server.metrics import Gauges
+from fleetsim.errors import InputError, OutsideError, Problem
+
+# vLLM's for a server on a GPU of less than 70 GiB (vllm/engine/arg_utils.py); its block on CUDA is 16.
+DEFAULTS = {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "block_size": 16, "max_model_len": 4096}
+
+
+@dataclass(slots=True)
+class Identity:
+    """A server: engine (vllm, sglang, openai), its limits as far as known (None: unknown), what it says else.
+
+    num_gpu_blocks: as vLLM counts them, the null block included; kv_blocks: usable ones, where something else says
+    so. together: whether prompt chunks share an iteration with decodes. assumed: what nobody said, in words.
+    """
+
+    engine: str
+    version: str
+    model: str
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    num_gpu_blocks: int | None = None
+    kv_blocks: int | None = None
+    block_size: int | None = None
+    max_model_len: int | None = None
+    prefix_caching: bool | None = None
+    together: bool = True
+    tp: int | None = None
+    dtype: str = ""
+    gpu: dict[str, Any] = field(default_factory=dict)
+    comp: dict[str, Any] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
+    flags: dict[str, Any] = field(default_factory=dict)
+    torch: str = ""
+    cuda: str = ""
+    assumed: list[str] = field(default_factory=list)
+
+    def settle(self, given: Given) -> None:
+        """Fills what the server and the probes did not say from the user's flags, then from defaults."""
+        for name, default in DEFAULTS.items():
+            if getattr(self, name) is None:
+                said = getattr(given, name)
+                setattr(self, name, default if said is None else said)
+                if said is None:
+                    self.assumed.append(f"{name}={default}: the server does not say it")
+        # An iteration must hold one token of every running request; vLLM refuses less.
+        self.max_num_batched_tokens = max(self.max_num_batched_tokens or 1, self.max_num_seqs or 1)
+        if self.num_gpu_blocks is None and self.kv_blocks is None:
+            self.kv_blocks = given.kv_blocks
+        if self.num_gpu_blocks is None and self.kv_blocks is None:
+            self.kv_blocks = (self.max_num_seqs or 1) * -(-(self.max_model_len or 1) // (self.block_size or 1))
+            self.assumed.append(
+                f"kv_blocks={self.kv_blocks}: the server does not say it; enough for max_num_seqs sequences of "
+                "max_model_len, so that nothing is ever preempted"
+            )
+        if self.prefix_caching is None:
+            self.prefix_caching = True
+            self.assumed.append("prefix caching on: the server does not say it")
+        self.tp = self.tp or given.tp
+        self.dtype = self.dtype or given.dtype or ""
+        if given.gpu and not self.gpu.get("name"):
+            self.gpu["name"] = given.gpu
+
+    def limits(self) -> Limits:
+        """As loads know them, after `settle`."""
+        usable = self.num_gpu_blocks - 1 if self.num_gpu_blocks is not None else self.kv_blocks or 1
+        return Limits(
+            max_num_seqs=self.max_num_seqs or 1,
+            max_num_batched_tokens=self.max_num_batched_tokens or 1,
+            max_model_len=self.max_model_len or 1,
+            kv_blocks=max(1, usable),
+            block_size=self.block_size or 1,
+        )
+
+    def start_record(self) -> dict[str, Any]:
+        """The fields of a `start` record. kind server_tokens: num_gpu_blocks counts usable blocks."""
+        usable = self.num_gpu_blocks is None
+        return {
+            "kind": "server_tokens" if usable else "server",
+            "engine": self.engine,
+            "version": self.version,
+            "cache": {
+                **self.cache,
+                "num_gpu_blocks": self.kv_blocks if usable else self.num_gpu_blocks,
+                "block_size": self.block_size,
+                "enable_prefix_caching": self.prefix_caching,
+            },
+            "sched": {
+                "max_num_seqs": self.max_num_seqs,
+                "max_num_batched_tokens": self.max_num_batched_tokens,
+                "mixed_chunks": self.together,
+            },
+            "comp": self.comp,
+            "model": {"max_model_len": self.max_model_len, "dtype": self.dtype, "hf": {}},
+            "engine_args": {"model": self.model, **self.flags},
+            "gpu": self.gpu,
+            "tp": self.tp or 1,
+            "torch": self.torch,
+            "cuda": self.cuda,
+            "assumed": self.assumed + ([] if self.tp else ["tensor_parallel_size=1: the server does not say it"]),
+        }
+
+
+async def models_of(client: Client) -> list[dict[str, Any]]:
+    """What /v1/models lists. Raises OutsideError where this is no OpenAI-compatible server."""
+    url = client.address.v1("models")
+    status, kind, text = await client.get(url)
+    if status == 401 and client.key.use_spare():
+        status, kind, text = await client.get(url)
+    listed = _json(text) if status == 200 else None
+    found = listed.get("data") if isinstance(listed, dict) else None
+    if status == 0:
+        raise OutsideError(f"{client.address.shown}: no answer to /v1/models in time; is the server alive?")
+    if status == 404 or (status == 200 and not isinstance(found, list)):
+        what = (
+            "answers with a page of HTML" if "html" in kind else "has no /v1/models" if status == 404 else "lists none"
+        )
+        raise OutsideError(
+            f"{client.address.shown}: is no OpenAI-compatible server ({what}); give the server's root, such as "
+            "http://localhost:8000 for vLLM, :30000 for SGLang"
+        )
+    if status != 200:
+        raise client.failure(status, kind, text)
+    return [m for m in found or [] if isinstance(m, dict) and isinstance(m.get("id"), str)]
+
+
+def choose_model(models: list[dict[str, Any]], wanted: str | None, shown: str) -> dict[str, Any]:
+    """The model to ask for. Raises InputError with the served names where the choice is not clear."""
+    bases = [m for m in models if not m.get("parent")] or models  # adapters name the model they sit on
+    names = [m["id"] for m in models]
+    listed = ", ".join(names[:10]) or "none"
+    if wanted is not None:
+        for m in models:
+            if wanted == m["id"]:
+                return m
+        for m in bases:
+            if wanted == m.get("root"):
+                return m
+        raise InputError([Problem("--model", wanted, f"not served at {shown}", f"it serves: {listed}")])
+    if not bases:
+        raise OutsideError(f"{shown}: serves no model; wait until it has loaded one")
+    if len(bases) > 1:
+        raise InputError([Problem("--model", None, f"{shown} serves several models", f"choose one: {listed}")])
+    return bases[0]
+
+
+async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None) -> Identity:
+    """What the server says of itself. Raises OutsideError for several engines behind one address."""
+    owner = str(model.get("owned_by") or "")
+    engine = gauges.family if gauges else owner if owner in ("vllm", "sglang") else "openai"
+    version = await client.get_json(client.address.own("version"))
+    named = str(version.get("version") or "") if isinstance(version, dict) else ""
+    # The name under which it is served goes into requests; the model's own is what a profile should name.
+    root = model.get("root")
+    at_hub = isinstance(root, str) and root and not root.startswith(("/", ".", "~"))
+    name = str(root) if at_hub else model["id"]
+    known = Identity(engine, named, name.rstrip("/").rsplit("/", 1)[-1] if name.startswith("/") else name)
+    known.max_model_len = _count(model.get("max_model_len"))
+    if engine == "openai" and owner:
+        known.flags["owned_by"] = owner
+    if gauges is not None:
+        _from_metrics(known, gauges)
+    if engine == "vllm":
+        _from_vllm(known, await client.get_json(client.address.own("server_info?config_format=json")))
+    elif engine == "sglang":
+        info = await client.get_json(client.address.own("server_info"))
+        _from_sglang(known, info or await client.get_json(client.address.own("get_server_info")))
+    engines = max(gauges.engines if gauges else 1, int(known.flags.get("data_parallel_size") or 1))
+    if engines > 1:
+        raise OutsideError(
+            f"{client.address.shown}: {engines} data-parallel engines answer there; a profile is of one instance: "
+            "start one with a data-parallel size of 1"
+        )
+    return known
+
+
+def _from_metrics(known: Identity, gauges: Gauges) -> None:
+    labels = gauges.cache
+    known.num_gpu_blocks = _count(labels.get("num_gpu_blocks"))
+    known.block_size = _count(labels.get("block_size"))
+    if labels.get("enable_prefix_caching") in ("True", "False"):
+        known.prefix_caching = labels["enable_prefix_caching"] == "True"
+    known.cache = {
+        k: labels[k] for k in ("cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens") if labels.get(k)
+    }
+    if gauges.family == "sglang" and gauges.total_kv_tokens:
+        known.block_size, known.kv_blocks = 1, gauges.total_kv_tokens
+
+
+def _from_vllm(known: Identity, info: Any) -> None:
+    """GET /server_info?config_format=json, where VLLM_SERVER_DEV_MODE=1 (vllm/entrypoints/serve/dev/server_info)."""
+    config = info.get("vllm_config") if isinstance(info, dict) else None
+    if not isinstance(config, dict):
+        return
+    sched, parallel, model, comp = (
+        _mapping(config.get(k)) for k in ("scheduler_config", "parallel_config", "model_config", "compilation_config")
+    )
+    known.max_num_seqs = _count(sched.get("max_num_seqs"))
+    known.max_num_batched_tokens = _count(sched.get("max_num_batched_tokens"))
+    known.tp = _count(parallel.get("tensor_parallel_size"))
+    known.flags["data_parallel_size"] = _count(parallel.get("data_parallel_size")) or 1
+    for key in ("enforce_eager", "quantization"):
+        if isinstance(model.get(key), bool | str):
+            known.flags[key] = model[key]
+    known.dtype = str(model.get("dtype") or "").removeprefix("torch.")
+    sizes = comp.get("cudagraph_capture_sizes")
+    mode = comp.get("cudagraph_mode")
+    known.comp = {
+        "cudagraph_mode": "NONE" if mode in (0, "0", "NONE", None) else str(mode),
+        "sizes": [s for s in sizes if isinstance(s, int)] if isinstance(sizes, list) else [],
+    }
+    system = info.get("system_env")
+    if isinstance(system, dict):
+        names = str(system.get("nvidia_gpu_models") or "").splitlines()
+        if names:
+            known.gpu = {"name": names[0].partition(": ")[2] or names[0], "count": len(names)}
+            known.gpu["driver"] = str(system.get("nvidia_driver_version") or "")
+        known.torch = str(system.get("torch_version") or "")
+        known.cuda = str(system.get("cuda_compiled_version") or "") if names else ""
+
+
+def _from_sglang(known: Identity, info: Any) -> None:
+    """GET /server_info, formerly /get_server_info (python/sglang/srt/entrypoints/http_server.py)."""
+    if not isinstance(info, dict):
+        return
+    states = info.get("internal_states")
+    state = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    known.version = known.version or str(info.get("version") or "")
+    known.max_num_seqs = _count(info.get("max_running_requests")) or _count(
+        state.get("effective_max_running_requests_per_dp")
+    )
+    known.max_num_batched_tokens = _count(info.get("chunked_prefill_size"))
+    page = _count(info.get("page_size")) or known.block_size or 1
+    total = _count(info.get("max_total_num_tokens")) or (known.kv_blocks or 0) * (known.block_size or 1)
+    if total:
+        known.block_size, known.kv_blocks = page, max(1, total // page)
+    known.max_model_len = known.max_model_len or _count(info.get("context_length"))
+    known.prefix_caching = not info.get("disable_radix_cache", False)
+    known.together = bool(info.get("enable_mixed_chunk", False))
+    known.tp = _count(info.get("tp_size"))
+    known.dtype = str(info.get("dtype") or "")
+    known.flags["data_parallel_size"] = _count(info.get("dp_size")) or 1
+    for key in ("quantization", "attention_backend", "schedule_policy", "mem_fraction_static"):
+        if isinstance(info.get(key), int | float | str):
+            known.flags[key] = info[key]
+    sizes = info.get("cuda_graph_bs")
+    off = bool(info.get("disable_cuda_graph", False))
+    known.comp = {
+        "cudagraph_mode": "NONE" if off else "FULL",
+        "sizes": [s for s in sizes if isinstance(s, int)] if isinstance(sizes, list) and not off else [],
+    }
+
+
+def _count(value: Any) -> int | None:
+    """A positive integer, also as a metric's label writes it."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

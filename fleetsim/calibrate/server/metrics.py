@@ -1,0 +1,90 @@
+"""What a server's /metrics says: how busy it is, what it holds. vLLM's names through its versions, and SGLang's.
+
+Names: vLLM exports `vllm:num_requests_running`, counters with `_total`, under Ray `ray_vllm_...`; the cache usage was
+`gpu_cache_usage_perc` before 0.11 (vllm/v1/metrics/loggers.py). SGLang: `sglang:num_running_reqs`, `num_queue_reqs`,
+`max_total_num_tokens` (python/sglang/srt/metrics/collector.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")
+RUNNING = ("num_requests_running", "num_running_reqs")
+WAITING = ("num_requests_waiting", "num_queue_reqs")
+ENDED = ("request_success", "num_requests")
+PREEMPTED = ("num_preemptions", "num_retracted_requests")
+HITS = ("prefix_cache_hits", "gpu_prefix_cache_hits", "cached_tokens")
+USAGE = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """One reading. running, waiting: requests; ended, preempted, hit_tokens: counters since the server came up, None
+    where the page has none. cache: the labels of vLLM's cache_config_info. engines: data-parallel engines behind it.
+    """
+
+    family: str
+    running: float
+    waiting: float
+    ended: float | None
+    preempted: float | None
+    hit_tokens: float | None
+    kv_usage: float | None
+    total_kv_tokens: int | None
+    cache: dict[str, str]
+    models: tuple[str, ...]
+    engines: int
+
+    @property
+    def busy(self) -> float:
+        """Requests in the server."""
+        return self.running + self.waiting
+
+
+def gauges_of(page: str) -> Gauges | None:
+    """The reading in a metrics page; None where it is no Prometheus page, or one of some other server."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    families: list[str] = []
+    try:
+        for metric in text_string_to_metric_families(page):
+            for sample in metric.samples:
+                match = NAME.match(sample.name)
+                if match and not sample.name.endswith(("_bucket", "_created")):
+                    families.append(match[1])
+                    found.setdefault(match[2], []).append((dict(sample.labels), float(sample.value)))
+    except (ValueError, KeyError, IndexError, TypeError):  # what the parser raises on pages that are none
+        return None
+    running, waiting = _first(found, RUNNING), _first(found, WAITING)
+    if running is None or waiting is None:
+        return None
+    rows = [labels for name in (*RUNNING, *WAITING) for labels, _ in found.get(name, ())]
+    total = _first(found, ("max_total_num_tokens",))
+    return Gauges(
+        family=families[0],
+        running=running,
+        waiting=waiting,
+        ended=_first(found, ENDED),
+        preempted=_first(found, PREEMPTED),
+        hit_tokens=_first(found, HITS),
+        kv_usage=_first(found, USAGE),
+        total_kv_tokens=int(total) if total else None,
+        cache=next((labels for labels, _ in found.get("cache_config_info", ())), {}),
+        models=tuple(sorted({labels["model_name"] for labels in rows if labels.get("model_name")})),
+        engines=max(1, len({(r.get("engine", ""), r.get("dp_rank", "")) for r in rows})),
+    )
+
+
+def _first(found: dict[str, list[tuple[dict[str, str], float]]], names: tuple[str, ...]) -> float | None:
+    """The sum of the first of these metrics that the page has. Ranks of one engine repeat its value: counted once."""
+    for name in names:
+        if name in found:
+            per: dict[tuple[tuple[str, str], ...], float] = {}
+            for labels, value in found[name]:
+                key = tuple(sorted((k, v) for k, v in labels.items() if k not in ("tp_rank", "pp_rank", "moe_ep_rank")))
+                per[key] = max(per.get(key, value), value)
+            return sum(per.values())
+    return None

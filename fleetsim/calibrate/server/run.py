@@ -1,0 +1,221 @@
+"""`fleetsim calibrate --url`: from a URL to raw records."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
+from fleetsim.calibrate.server.given import Given
+from fleetsim.errors import OutsideError
+
+if TYPE_CHECKING:
+    from fleetsim.calibrate.raw import RawWriter
+    from fleetsim.calibrate.server.client import Client
+    from fleetsim.calibrate.server.guard import Guard
+    from fleetsim.calibrate.server.identity import Identity
+    from fleetsim.calibrate.server.metrics import Gauges
+    from fleetsim.calibrate.server.player import HttpPlayer
+    from fleetsim.calibrate.server.session import Session
+
+TIMEOUT_S = 120.0
+MOST_STREAMS = 1280
+PROBE_SHARE = 0.3  # of the budget, at most, for finding out what a server does not say
+SPARE_FILES = 96  # descriptors that streams leave to everything else
+
+
+def measure_server(
+    url: str,
+    writer: RawWriter,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    yes: bool = False,
+    quick: bool = False,
+    budget_s: float = 600.0,
+    done: frozenset[str] = frozenset(),
+    tell: Callable[[str], None] = lambda text: None,
+    max_num_batched_tokens: int | None = None,
+    max_num_seqs: int | None = None,
+    kv_blocks: int | None = None,
+    block_size: int | None = None,
+    max_model_len: int | None = None,
+    gpu: str | None = None,
+    tp: int | None = None,
+    dtype: str | None = None,
+    measure_sync: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    seed: int = 0,
+) -> None:
+    """Measures the server at `url` and writes raw records: a `start`, `obs` and `seg` of the sweeps, kept-out batches.
+
+    yes: measure although others may be on the server. done: keys of loads that an earlier session ended
+    (fleetsim.calibrate.loads.key_of). The limits are what the user knows; what the server says of itself goes first.
+    budget_s: seconds for everything. timeout_s: without a single token, after which the server counts as hung.
+
+    Raises InputError for a URL, key or model that cannot be, OutsideError for what the server does (refuses, dies,
+    hangs, serves others) with what can be done about it. Whatever was measured before lies in the records.
+    """
+    address, key = address_of(url), key_of(api_key)
+    try:
+        import aiohttp  # noqa: F401 - the package needs both, this is where it is said how to get them
+        import prometheus_client  # noqa: F401
+    except ImportError as error:
+        raise OutsideError(
+            f"measuring a server needs {error.name}, which is not installed; pip install 'fleetsim[server]'"
+        ) from None
+    given = Given(model, max_num_batched_tokens, max_num_seqs, kv_blocks, block_size, max_model_len, gpu, tp, dtype)
+    asyncio.run(_measure(address, key, writer, given, yes, quick, budget_s, done, tell, measure_sync, timeout_s, seed))
+
+
+async def _measure(
+    address: Address,
+    key: Key,
+    writer: RawWriter,
+    given: Given,
+    yes: bool,
+    quick: bool,
+    budget_s: float,
+    done: frozenset[str],
+    tell: Callable[[str], None],
+    measure_sync: bool,
+    timeout_s: float,
+    seed: int,
+) -> None:
+    from fleetsim.calibrate.server.client import Client, RefusedError
+    from fleetsim.calibrate.server.dialect import Dialect
+    from fleetsim.calibrate.server.guard import Guard
+    from fleetsim.calibrate.server.identity import choose_model, identify, models_of
+    from fleetsim.calibrate.server.metrics import gauges_of
+    from fleetsim.calibrate.server.plan import batches, sweep
+    from fleetsim.calibrate.server.player import HttpPlayer
+    from fleetsim.calibrate.server.probe import dialect_of
+    from fleetsim.calibrate.server.prompts import Prompts
+    from fleetsim.calibrate.server.session import Session
+
+    def say(text: str) -> None:
+        tell(text)
+        writer.put("note", note=text)
+
+    async with Client(address, key, timeout_s) as client:
+        began = asyncio.get_running_loop().time()
+        tell(f"asking {address.shown} what it serves")
+        served = choose_model(await models_of(client), given.model, address.shown)
+
+        async def read() -> Gauges | None:
+            status, _, text = await client.get(address.own("metrics"))
+            return gauges_of(text) if status == 200 else None
+
+        guard = Guard(read, address.shown, yes, say)
+        gauges = await guard.first()
+        known = await identify(client, served, gauges)
+
+        def count(choices: int) -> None:
+            guard.sent += choices
+
+        player = HttpPlayer(client, Dialect(served["id"], {}, Prompts(0)), count, timeout_s)
+        dialect = await dialect_of(client, served["id"], secrets.randbits(48), player)
+        player.dialect = dialect
+        at_once = _streams_at_once()
+        began += player.now() - asyncio.get_running_loop().time()  # on the player's clock from here on
+        await _probe(known, given, player, guard, at_once, began + PROBE_SHARE * budget_s, tell)
+        known.settle(given)
+        limits = known.limits()
+        writer.put("start", **known.start_record(), client=dialect.described())
+        if dialect.ends_early:
+            say("the server ends responses early (it does not honour ignore_eos): lengths are what came")
+        session = Session(
+            player,
+            guard,
+            writer,
+            limits,
+            tell,
+            done,
+            began,
+            budget_s,
+            together=known.together,
+            caching=bool(known.prefix_caching),
+            refusals=(RefusedError,),
+        )
+        loads = sweep(limits, quick=quick, seed=seed, at_once=at_once)
+        kept_out = batches(limits, quick=quick, seed=seed, at_once=at_once, cached=bool(known.prefix_caching))
+
+        async def sync() -> None:
+            await _sync(client, player, session, limits.max_num_seqs)
+
+        await session.run(loads, kept_out, sync if measure_sync else None)
+        if client.limited:
+            say(f"the server answered 429 to {client.limited} requests; they were sent again")
+
+
+async def _probe(
+    known: Identity,
+    given: Given,
+    player: HttpPlayer,
+    guard: Guard,
+    at_once: int,
+    deadline_s: float,
+    tell: Callable[[str], None],
+) -> None:
+    """Experiments for limits that neither the server nor the user says."""
+    from fleetsim.calibrate.server.probe import budget_of, slots_of
+
+    if known.max_num_seqs is None and given.max_num_seqs is None:
+        tell("trying how many requests run at once")
+        await guard.idle()
+        blocks, size = (
+            (known.num_gpu_blocks or known.kv_blocks or given.kv_blocks),
+            known.block_size or given.block_size,
+        )
+        room = blocks * size if blocks and size else 10**9
+        found = await slots_of(player, at_once, deadline_s, room)
+        if found is not None:
+            known.max_num_seqs, bounded = found
+            what = "as many ran at once" if bounded else "so many ran at once, more were not tried"
+            known.assumed.append(f"max_num_seqs={known.max_num_seqs}: the server does not say it; {what}")
+    if known.max_num_batched_tokens is None and given.max_num_batched_tokens is None:
+        tell("trying in which pieces a prompt is computed")
+        await guard.idle()
+        longest = known.max_model_len or given.max_model_len or 4096
+        budget = await budget_of(player, longest, 999_999, deadline_s)
+        if budget is not None:
+            known.max_num_batched_tokens = budget
+            known.assumed.append(
+                f"max_num_batched_tokens={budget}: the server does not say it; a prompt came in pieces of it"
+            )
+
+
+async def _sync(client: Client, player: HttpPlayer, session: Session, slots: int) -> None:
+    from fleetsim.calibrate.server.control import can_pause, pause_and_resume
+    from fleetsim.calibrate.server.play import Ask, Play
+
+    if not await can_pause(client):
+        session.note("sync: no /pause and /resume there (vLLM has them with VLLM_SERVER_DEV_MODE=1)")
+        return
+    session.tell("pausing and resuming")
+    await session.watch.idle()
+    streams = min(64, slots)
+    most = min(4096, session.limits.max_model_len - 40)
+    began = player.now()
+    play = Play(tuple(Ask(i, 32, most) for i in range(streams)))
+    found = await pause_and_resume(client, player, play, session.deadline_s)
+    if found is None:
+        session.note("sync: the server did not pause, or nothing ran that could be paused")
+        return
+    session.writer.put("phase", ph="sync", s=round(player.now() - began, 3), ok=True, res=found)
+
+
+def _streams_at_once() -> int:
+    """Connections that this process may hold; raises its own limit as far as it may."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, whose limit is higher
+        return 400
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_STREAMS + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST_STREAMS if soft == resource.RLIM_INFINITY else max(8, min(MOST_STREAMS, soft - SPARE_FILES))

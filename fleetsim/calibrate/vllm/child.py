@@ -1,0 +1,77 @@
+"""The process that holds the engine: `python -m fleetsim.calibrate.vllm.child SPEC.json`.
+
+Everything that it learns goes into the raw measurements as it happens, its failures too; what vLLM prints goes wherever
+the parent sends it. It ends by itself inside the budget, and with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from fleetsim.calibrate.measure import measure
+from fleetsim.calibrate.places import ended
+from fleetsim.calibrate.program import program
+from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.vllm import engine as vllm_engine
+from fleetsim.calibrate.vllm.sync import measure_sync
+
+SYNC_S = 30.0  # kept for the weight update, or a fifth of what is left
+LEAVE_S = 2.0
+NOT_STARTED, LOST, STOPPED = 3, 4, 143  # exit codes
+
+
+def main(spec: dict[str, Any], began: float) -> int:
+    """Starts the engine, measures, and returns the exit code. spec: the fields of fleetsim.calibrate.spawn.Spec."""
+    writer = RawWriter(spec["raw"])
+    log = Path(spec["log"]) if spec.get("log") else None
+    done = (ended(Path(spec["raw"])) if spec.get("resume") else frozenset()) | set(spec.get("skip") or ())
+    try:
+        engine = vllm_engine.start(spec["engine_args"], writer, log)
+    except Exception as error:  # noqa: BLE001 - the parent reads it and says what to do about it
+        what = f"{type(error).__name__}: {error}"
+        writer.put("error", ph="start", err=what[:2000], tb=traceback.format_exc()[-3000:])
+        return NOT_STARTED
+    left_s = spec["budget_s"] - (perf_counter() - began) - LEAVE_S
+    sync_s = min(SYNC_S, left_s / 5) if spec.get("measure_sync") else 0.0
+    loads = program(engine.limits, quick=bool(spec.get("quick")), seed=int(spec.get("seed") or 0))
+    went = measure(engine, loads, writer, budget_s=left_s - sync_s, done=done)
+    if went.lost:
+        return LOST
+    if sync_s:
+        measure_sync(engine, engine.now() + sync_s)
+    return 0
+
+
+def _die_with_parent() -> None:
+    """Linux: a signal when the parent is gone, however it went. Elsewhere the parent's own clean-up has to do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Unwinds, so that rows not yet written are written."""
+    raise SystemExit(STOPPED)
+
+
+if __name__ == "__main__":
+    started = perf_counter()
+    signal.signal(signal.SIGTERM, _stop)
+    _die_with_parent()
+    try:
+        code = main(json.loads(Path(sys.argv[1]).read_text()), started)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    except BaseException:  # noqa: BLE001 - the log is the only place left for it
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # an engine's own teardown takes seconds, or hangs where it is half dead

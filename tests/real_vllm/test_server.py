@@ -1,0 +1,173 @@
+"""A real vLLM server on the CPU, measured over HTTP: groups, n > 1, pause and resume, a kept-out batch predicted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetsim.calibrate.build import build_profile
+from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.loads import key_of
+from fleetsim.calibrate.observations import observations_of
+from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
+from fleetsim.calibrate.server import measure_server
+from fleetsim.config.profile import Profile
+from tests.real_vllm.attempts import LIMIT, best_of
+from tests.real_vllm.conftest import ENVIRONMENT
+
+BLOCK, SLOTS = 32, 32
+UP_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def server(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`vllm serve` with a tiny model and the development endpoints, on a free port; its address."""
+    home = tmp_path_factory.mktemp("server")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    command = [
+        str(Path(vllm_python).parent / "vllm"),
+        *f"serve {tiny_model} --served-model-name tiny --load-format dummy --skip-tokenizer-init".split(),
+        *f"--host 127.0.0.1 --port {port} --max-model-len 2048 --max-num-seqs {SLOTS} --enforce-eager".split(),
+        *f"--block-size {BLOCK}".split(),
+    ]
+    environment = {
+        **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LD_LIBRARY_PATH")},
+        **ENVIRONMENT,
+        "HOME": str(home),
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    url = f"http://127.0.0.1:{port}"
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+    try:
+        until = time.monotonic() + UP_S
+        while not healthy(url):
+            told = (home / "log").read_text(errors="replace")[-3000:]
+            assert process.poll() is None, told
+            assert time.monotonic() < until, told
+            time.sleep(0.5)
+        yield url
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+
+
+def healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def measured(server: str, tmp_path_factory: pytest.TempPathFactory) -> Raw:
+    """The raw measurements of a minute."""
+    path = tmp_path_factory.mktemp("raw") / "a.raw.jsonl"
+    writer = RawWriter(path)
+    writer.put("meta", source="server", date="2026-11-21T00:00:00Z")
+    try:
+        measure_server(server, writer, quick=True, budget_s=55.0, measure_sync=True)
+    finally:
+        writer.close()
+    return read_raw(path)
+
+
+def test_the_server_says_what_it_is(measured: Raw) -> None:
+    facts = facts_of(measured)
+    assert (facts.engine, facts.version, facts.model, facts.tp) == ("vllm", "0.32.0", "tiny", 1)
+    assert (facts.max_num_seqs, facts.max_num_batched_tokens, facts.block_size) == (SLOTS, 2048, BLOCK)
+    assert facts.kv_blocks == 2**30 // (BLOCK * 2 * 2 * 2 * 32 * 2) - 1  # layers, k and v, heads, size, bytes
+    assert (facts.max_model_len, facts.prefix_caching, facts.dtype) == (2048, True, "bfloat16")
+    assert facts.graph_sizes == ()
+    assert not facts.unknown
+    way = measured.starts[0]["client"]
+    assert way["prompts"] == "token_ids"
+    assert way["counted_by"] == "usage"
+    assert not way["ends_early"]
+
+
+def test_sweeps_and_batches_are_there(measured: Raw) -> None:
+    o = observations_of(measured)
+    assert {measured.phase_of[s] for s in o.segment} == {"decode", "prefill", "mixed"}
+    assert (o.decodes.min(), o.decodes.max()) == (0, SLOTS)
+    one, all_ = (float(np.median(o.seconds[_alone(measured, b)])) for b in (1, SLOTS))
+    assert one < all_ < SLOTS * one  # a batch is slower than one, and worth it
+    batches = [s for s in measured.segments if s.kept_out and not s.cut]
+    assert {s.phase for s in batches} == {"rl_requests", "rl_n"}
+    for s in batches:
+        assert s.requests is not None
+        assert s.requests["n"] == s.requests["want"]
+        assert s.record["preemptions"] == 0
+
+
+def _alone(raw: Raw, b: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    o = observations_of(raw)
+    decode = np.array([raw.phase_of[s] == "decode" for s in o.segment])
+    first = np.searchsorted(o.of, np.arange(len(o)))
+    return np.asarray(decode & (o.decodes[first] == b))
+
+
+def test_siblings_hit_the_prefix_cache_as_the_model_says(measured: Raw) -> None:
+    """Separate requests and n = 8 in one request alike: all full blocks but the last token's, for all but the first."""
+    batches = [s for s in measured.segments if s.kept_out and not s.cut]
+    assert batches
+    for s in batches:
+        groups, siblings, prompt = s.label["groups"], s.label["G"], s.label["P"]
+        assert s.record["hit_tokens"] == groups * (siblings - 1) * ((prompt - 1) // BLOCK * BLOCK)
+
+
+def test_pause_and_resume_are_timed_and_leave_the_server_running(measured: Raw, server: str) -> None:
+    sync = next(r for r in measured.records if r.get("t") == "phase" and r.get("ph") == "sync")
+    assert 0 < sync["res"]["pause_keep_s"] < 30
+    assert 0 < sync["res"]["resume_to_next_result_s"] < 30
+    with urllib.request.urlopen(f"{server}/is_paused", timeout=10) as answer:
+        assert answer.read() == b'{"is_paused":false}'
+
+
+def test_the_kept_out_batches_are_predicted(measured: Raw, server: str, tmp_path: Path) -> None:
+    """What `calibrate --url` does: the API server, the engine and this client share the machine's few cores."""
+
+    def calibrate(attempt: int) -> Profile:
+        raw = measured
+        if attempt:
+            writer = RawWriter(tmp_path / f"{attempt}.raw.jsonl")
+            writer.put("meta", source="server", date="2026-11-21T00:00:00Z")
+            measure_server(server, writer, quick=True, budget_s=55.0, seed=attempt)
+            writer.close()
+            raw = read_raw(writer.path)
+        return build_profile(raw, name="tiny-server", raw_file=None)
+
+    profile = best_of(calibrate)
+    assert profile.provenance.source == "server"
+    assert len(profile.checks) == 2
+    assert profile.error.worst is not None
+    assert profile.error.worst <= LIMIT
+
+
+def test_a_second_session_repeats_nothing(measured: Raw, server: str, tmp_path: Path) -> None:
+    done = frozenset(key_of(s.phase, s.label) for s in measured.segments if not s.cut)
+    writer = RawWriter(tmp_path / "b.raw.jsonl")
+    measure_server(server, writer, quick=True, budget_s=20.0, done=done)
+    writer.close()
+    again = raw_of(*records_of(tmp_path / "b.raw.jsonl"))
+    assert len(again.starts) == 1
+    assert not {key_of(s.phase, s.label) for s in again.segments} & done
