@@ -10,6 +10,7 @@ processes, from exec to exit, with the interpreter that runs this script.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import platform
@@ -29,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
+RAW = HERE.parent / "calibration" / "raw" / "cpu-tiny.raw.jsonl.gz"
 FLEETSIM = [sys.executable, "-c", "from fleetsim.cli.main import main; main()"]
 SIZE = ["size", "--batch", "512", "--len", "1536"]
 
@@ -44,6 +46,8 @@ ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1.5),
     ("size_first", "- the very first time after installing", "s", 6),
     ("help", "fleetsim --help, whole process", "s", 0.25),
+    ("profile_show", "fleetsim profile show, whole process", "s", 0.5),
+    ("recording", "what recording adds to an iteration of a real engine (calibration/raw)", "%", 1),
 )
 
 
@@ -106,7 +110,19 @@ def measure() -> dict[str, float]:
         out["size_first"] = statistics.median(process_seconds(SIZE, site, cache) for cache in caches)
         out["size_warm"] = statistics.median(process_seconds(SIZE, site, caches[0]) for _ in range(7))
         out["help"] = statistics.median(process_seconds(["--help"], site, caches[0]) for _ in range(11))
+        profile = str(site / "cpu-tiny.profile.json")
+        process_seconds(["calibrate", "--from", str(RAW), "-o", profile], site, caches[0])
+        show = ["profile", "show", profile]
+        out["profile_show"] = statistics.median(process_seconds(show, site, caches[0]) for _ in range(11))
+    out["recording"] = 100.0 * recording_share()
     return out
+
+
+def recording_share() -> float:
+    """The recorder's own seconds over the wall time of all loads, as the raw measurements hold them."""
+    with gzip.open(RAW, "rt", encoding="utf-8") as lines:
+        loads = [record for record in map(json.loads, lines) if record["t"] == "seg" and "rec_s" in record]
+    return float(sum(load["rec_s"] for load in loads) / sum(load["wall"] for load in loads))
 
 
 def shown(value: float, unit: str) -> str:

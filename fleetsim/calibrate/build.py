@@ -104,7 +104,7 @@ def points_of(o: Observations, load_of: NDArray[np.int64] | None = None, overhea
     """What was measured: medians, a point per load. Mixed loads give their iterations with prefill.
 
     load_of: the load that a segment repeats, by segment id; each is its own without. An observation of several
-    iterations counts as its mean iteration. overhead_s: a client's fixed seconds, taken out of durations that hold them.
+    iterations counts as its mean iteration. overhead_s: a client's fixed seconds, taken out where they were in.
     """
     iterations = np.bincount(o.of, minlength=len(o)).astype(np.float64)
     columns = (o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs)

@@ -165,6 +165,8 @@ def _kept(error: BaseException, places: Places) -> BaseException:
     loads = len(ended(places.raw)) if places.raw.exists() else 0
     if not loads:
         places.raw.unlink(missing_ok=True)
+        if places.log.is_file() and not places.log.stat().st_size:
+            places.log.unlink()
         return error
     what = (
         f"{loads} loads were measured and are kept in {places.raw}; go on with the same command and --resume, or fit "

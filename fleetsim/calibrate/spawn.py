@@ -260,12 +260,13 @@ def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from:
         said = f"it took more than {spec.budget_s + GRACE_S:.0f} s and was stopped; a larger --budget-s gives it time"
         return Outcome(End.DIED if common["started"] else End.NOT_STARTED, said, **common)
     kind, said = diagnose(followed.error, log, code)
+    where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""
     if not common["started"]:
         kind = End.NOT_STARTED if kind is End.DIED else kind
-        said = f"vLLM did not start: {said}. Its output is in {spec.log}"
+        said = f"vLLM did not start: {said}{where}"
     else:
         kind = End.DIED if kind is End.NOT_STARTED else kind
-        said = f"vLLM died in the middle: {said}. Its output is in {spec.log}"
+        said = f"vLLM died in the middle: {said}{where}"
     return Outcome(kind, said, **common)
 
 

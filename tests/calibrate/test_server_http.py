@@ -64,7 +64,7 @@ def test_a_whole_measurement(tmp_path: Path) -> None:
     """In real time on a machine that does other things too: only roughly the truth, but all of the parts."""
     told: list[str] = []
     with serve() as fake:
-        raw = measure(fake, tmp_path, budget_s=15.0, measure_sync=True, tell=told.append)
+        raw = measure(fake, tmp_path, budget_s=60.0, measure_sync=True, tell=told.append)
     facts = facts_of(raw)
     assert (facts.engine, facts.version, facts.model) == ("vllm", "0.99.0", "fake-7b")
     assert (facts.max_num_seqs, facts.max_num_batched_tokens) == (LIMITS.max_num_seqs, LIMITS.max_num_batched_tokens)
@@ -101,7 +101,7 @@ def test_a_whole_measurement(tmp_path: Path) -> None:
 
 def test_siblings_in_one_request(tmp_path: Path) -> None:
     with serve() as fake:
-        raw = measure(fake, tmp_path, budget_s=18.0, done=all_but("rl_"))
+        raw = measure(fake, tmp_path, budget_s=60.0, done=all_but("rl_"))
     assert {s.phase for s in raw.segments} == {"rl_requests", "rl_n"}
     batch = next(s for s in raw.segments if s.phase == "rl_n")
     assert batch.requests is not None
@@ -278,7 +278,7 @@ def test_a_connection_that_was_kept_for_too_long_is_made_anew(tmp_path: Path) ->
 
 def test_a_server_that_refuses_siblings_keeps_the_rest(tmp_path: Path) -> None:
     with serve(refuses_n=True) as fake:
-        raw = measure(fake, tmp_path, budget_s=18.0, done=all_but("rl_"))
+        raw = measure(fake, tmp_path, budget_s=60.0, done=all_but("rl_"))
     assert "rl_requests" in {s.phase for s in raw.segments if not s.cut}
     assert any(r.get("t") == "error" and "n must be 1" in r["err"] for r in raw.records)
 
