@@ -212,7 +212,8 @@ def _from_files(request: Request, tell: Tell) -> Calibrated:
 
 def _derived(request: Request) -> Profile:
     from fleetsim.calibrate.derive import derive_profile
-    from fleetsim.calibrate.tables import Given, read_source
+    from fleetsim.calibrate.given import Given
+    from fleetsim.calibrate.tables import read_source
 
     given = Given(
         gpu=request.gpu,
@@ -221,6 +222,7 @@ def _derived(request: Request) -> Profile:
         dtype=request.dtype,
         max_num_seqs=request.max_num_seqs,
         max_num_batched_tokens=request.max_num_batched_tokens,
+        max_model_len=request.max_model_len,
         kv_blocks=request.kv_blocks,
         block_size=request.block_size,
         gpu_memory_utilization=request.gpu_memory_utilization,

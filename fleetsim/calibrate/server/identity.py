@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
-from fleetsim.calibrate.server.given import Given
 from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.errors import InputError, OutsideError, Problem
 

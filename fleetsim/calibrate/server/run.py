@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
-from fleetsim.calibrate.server.given import Given
 from fleetsim.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def measure_server(
         raise OutsideError(
             f"measuring a server needs {error.name}, which is not installed; pip install 'fleetsim[server]'"
         ) from None
-    given = Given(model, max_num_batched_tokens, max_num_seqs, kv_blocks, block_size, max_model_len, gpu, tp, dtype)
+    given = Given(gpu, model, tp, dtype, max_num_seqs, max_num_batched_tokens, max_model_len, kv_blocks, block_size)
     asyncio.run(_measure(address, key, writer, given, yes, quick, budget_s, done, tell, measure_sync, timeout_s, seed))
 
 

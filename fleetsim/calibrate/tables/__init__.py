@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.tables.documents import csv_rows, json_documents, text_of, unknown
-from fleetsim.calibrate.tables.source import Given, Measured, Source, joined, subset
+from fleetsim.calibrate.tables.source import Measured, Source, joined, subset
 
 __all__ = ["Given", "Measured", "Source", "is_raw", "joined", "read_source", "subset"]
 

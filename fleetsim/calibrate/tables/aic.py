@@ -21,7 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.tables.source import Given, Measured, Source, config_of, iteration, observations_from
+from fleetsim.calibrate.given import Given
+from fleetsim.calibrate.tables.source import Measured, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.shapes import ModelShape, model_shape
 from fleetsim.errors import InputError, OutsideError, Problem

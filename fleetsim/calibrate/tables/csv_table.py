@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.tables.documents import Fields, refuse
 from fleetsim.calibrate.tables.run import Run, measured_of
 from fleetsim.calibrate.tables.source import (
-    Given,
     Measured,
     Source,
     iteration,

@@ -9,26 +9,12 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.observations import Observations
 from fleetsim.errors import InputError, Problem
 
 Array = NDArray[np.float64]
 ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs")
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What the user says of the engine beside its files, as the flags of `fleetsim calibrate`; None where not said."""
-
-    gpu: str | None = None
-    model: str | None = None
-    tp: int | None = None
-    dtype: str | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    kv_blocks: int | None = None
-    block_size: int | None = None
-    gpu_memory_utilization: float | None = None
 
 
 def config_of(model: str | None) -> str | None:

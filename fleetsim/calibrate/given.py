@@ -1,0 +1,21 @@
+"""What the user knows of an engine that a server or a file does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """As the flags of `fleetsim calibrate`; None where not said. kv_blocks: usable ones."""
+
+    gpu: str | None = None
+    model: str | None = None
+    tp: int | None = None
+    dtype: str | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    kv_blocks: int | None = None
+    block_size: int | None = None
+    gpu_memory_utilization: float | None = None
