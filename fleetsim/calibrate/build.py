@@ -71,7 +71,8 @@ def default_name(facts: EngineFacts) -> str:
     # memory and socket go, PCIe and NVL stay: those are other speeds
     gpu = re.sub(r"^(nvidia|amd|intel)\s+|[\s-](hbm\w*|sxm\w*|\d+\s*gb|generation)\b", "", facts.gpu.lower())
     model = facts.model.rstrip("/").rsplit("/", 1)[-1]
-    parts = (gpu or "cpu", model, f"tp{facts.tp}", facts.engine, facts.version.split("+")[0])
+    gpu = gpu or ("cpu" if "+cpu" in facts.torch + facts.version else "")  # a server may not say what it runs on
+    parts = (gpu, model, f"tp{facts.tp}", facts.engine, facts.version.split("+")[0])
     joined = "-".join(part for part in parts if part).lower()
     return re.sub(r"[^a-z0-9.]+", "-", joined).strip("-.")
 
