@@ -56,7 +56,7 @@ def derive_profile(sources: Sequence[Source], given: Given, *, name: str, seed: 
         limits=_limit_fields(limits),
         error=left_out_error(observations, runs, prior, seed, "point" if single else "benchmark run"),
         fit=fitted.error,
-        points=points_of(observations),
+        points=points_of(observations, overhead_s=fitted.error.overhead_s),
         provenance=Provenance(
             source="; ".join(f"{s.what}: {s.path}" for s in sources)[:10_000],
             gpu=known.gpu or "",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
+import json
 import os
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fleetsim.calibrate.raw import records_of
 from fleetsim.errors import InputError, OutsideError, Problem
@@ -83,6 +88,54 @@ def prepare(places: Places, *, resume: bool, force: bool) -> frozenset[str]:
         said = getattr(error, "strerror", None) or error
         raise OutsideError(f"{str(places.packed)!r}: cannot be unpacked: {said}") from None
     return ended(places.raw) if resume else frozenset()
+
+
+@contextmanager
+def alone(places: Places) -> Iterator[None]:
+    """Nobody else measures into these places meanwhile. Raises InputError where somebody does."""
+    lock = places.raw.with_name(f".{places.raw.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        said = error.strerror or error
+        raise OutsideError(f"{str(lock)!r}: cannot be written: {said}; choose a folder of yours with -o") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        rule = "another calibration is writing it now"
+        raise InputError(
+            [Problem("--output", str(places.raw), rule, "wait for it, stop it, or choose another name")]
+        ) from None
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def same_engine(places: Places, asked: dict[str, Any]) -> None:
+    """Raises InputError where what is to be resumed was asked of another engine."""
+    file = places.raw if places.raw.exists() else places.packed
+    if not file.exists():
+        return
+    records, _ = records_of(file)
+    before = next((r["asked"] for r in records if r.get("t") == "meta" and isinstance(r.get("asked"), dict)), None)
+    if before is None:
+        return
+    now = json.loads(json.dumps(asked, default=str))
+    problems = [
+        Problem(
+            f"--resume: {name}",
+            now.get(name),
+            f"was {before.get(name)!r} when {file} was begun, and a profile holds for one engine",
+            "ask for the same, or give another --output",
+        )
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
+    ]
+    if problems:
+        raise InputError(problems)
 
 
 def ended(raw: Path) -> frozenset[str]:

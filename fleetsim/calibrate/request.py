@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ class Request:
 def request_from(given: Mapping[str, Any]) -> Request:
     """The request in the parameters of the command. Raises InputError with all problems."""
     given = {key.rstrip("_"): value for key, value in given.items()}
-    files = tuple(given.get("from") or ())
+    files = (*(given.get("from") or ()), *(given.get("more") or ()))
     problems = _contradictions(given, files)
     source = "files" if files else "server" if given.get("url") else "vllm"
     args, found = _engine_args(given.get("engine_arg") or ())
@@ -72,6 +73,11 @@ def request_from(given: Mapping[str, Any]) -> Request:
     share = given.get("gpu_memory_utilization")
     if share is not None and not 0 < share <= 1:
         problems.append(Problem("--gpu-memory-utilization", share, "a share in (0, 1]", "vLLM's default is 0.92"))
+    model = given.get("model")
+    if source == "vllm" and model and model.startswith(("/", "./", "../")) and not os.path.isdir(model):
+        problems.append(
+            Problem("--model", model, "no such folder", "give one with a config.json, or a Hugging Face id")
+        )
     places = None
     try:
         places = places_of(given.get("output") or f"{_stem(given, files)}{SUFFIX}")

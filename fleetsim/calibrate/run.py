@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.calibrate.places import SUFFIX, Places, ended, prepare
+from fleetsim.calibrate.places import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.calibrate.request import Request
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
@@ -39,7 +39,14 @@ def run(request: Request, tell: Tell) -> Calibrated:
     """
     if request.source == "files":
         return _from_files(request, tell)
+    with alone(request.places):
+        return _measured(request, tell)
+
+
+def _measured(request: Request, tell: Tell) -> Calibrated:
     places = request.places
+    if request.resume:
+        same_engine(places, _asked(request))
     done = prepare(places, resume=request.resume, force=request.force)
     _describe(request, places)
     try:
@@ -50,12 +57,12 @@ def run(request: Request, tell: Tell) -> Calibrated:
         return Calibrated(None, None, compress(places.raw), notes)
     tell("fitting the step time, predicting the batches kept out")
     try:
-        profile = _fitted(places.raw, request, places.packed.name)
+        profile, found = _fitted(places.raw, request, places.packed.name)
     except FleetsimError as error:
         raise _kept(error, places) from None
     packed = compress(places.raw)
     _write(places.profile, profile)
-    return Calibrated(profile, places.profile, packed, (*notes, *warnings_of(profile)))
+    return Calibrated(profile, places.profile, packed, (*notes, *found))
 
 
 def _describe(request: Request, places: Places) -> None:
@@ -75,10 +82,19 @@ def _describe(request: Request, places: Places) -> None:
         quick=request.quick,
         budget_s=request.budget_s,
         resumed=request.resume,
+        asked=_asked(request),
         cpu=_cpu(),
         cores=os.cpu_count(),
     )
     writer.close()
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """What makes the engine what it is, as the user asked for it: a resumed run must ask for the same."""
+    asked = _engine_args(request) if request.source == "vllm" else {"url": request.url, "model": request.model}
+    if _is_path(request.model):
+        asked["model"] = slug(str(request.model))
+    return {key: value for key, value in asked.items() if value is not None}
 
 
 def _is_path(model: str | None) -> bool:
@@ -109,6 +125,11 @@ def _vllm(request: Request, tell: Tell) -> tuple[str, ...]:
         ),
         tell=tell,
     )
+    if not outcome.loads and not request.resume:
+        raise OutsideError(
+            f"vLLM started, and then no load fitted into what was left of {request.budget_s:.0f} s; give a larger "
+            "--budget-s, 120 for a quick calibration"
+        )
     return outcome.notes
 
 
@@ -177,13 +198,16 @@ def _kept(error: BaseException, places: Places) -> BaseException:
     return OutsideError(f"{error}\n{what}")
 
 
-def _fitted(raw_file: Path, request: Request, raw_name: str) -> Profile:
+def _fitted(raw_file: Path, request: Request, raw_name: str) -> tuple[Profile, tuple[str, ...]]:
+    """The profile of a raw file, and what a user should know of it."""
     from fleetsim.calibrate.build import build_profile, default_name
     from fleetsim.calibrate.facts import facts_of
     from fleetsim.calibrate.raw import read_raw
 
     raw = read_raw(raw_file)
-    return build_profile(raw, name=request.name or default_name(facts_of(raw)), raw_file=raw_name)
+    profile = build_profile(raw, name=request.name or default_name(facts_of(raw)), raw_file=raw_name)
+    damage = f"{raw.damaged} lines of {raw_file} are damaged or cut short; the profile rests on the others"
+    return profile, ((damage,) if raw.damaged else ()) + warnings_of(profile)
 
 
 def _from_files(request: Request, tell: Tell) -> Calibrated:
@@ -202,12 +226,28 @@ def _from_files(request: Request, tell: Tell) -> Calibrated:
         if len(request.files) > 1:
             rule = "raw measurements are fitted alone"
             raise InputError([Problem("--from", list(request.files), rule, "give one raw file, or none")])
+        _says_itself(request)
         beside = os.path.relpath(raw[0], places.profile.parent)
-        profile = _fitted(Path(raw[0]), request, beside)
+        profile, found = _fitted(Path(raw[0]), request, beside)
     else:
         profile = _derived(request)
+        found = warnings_of(profile)
     _write(places.profile, profile)
-    return Calibrated(profile, places.profile, Path(raw[0]) if raw else None, warnings_of(profile))
+    return Calibrated(profile, places.profile, Path(raw[0]) if raw else None, found)
+
+
+def _says_itself(request: Request) -> None:
+    """Raises InputError for flags about an engine that the raw measurements describe."""
+    names = ("model", "gpu", "tp", "dtype", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks",
+             "block_size", "gpu_memory_utilization", "quantization")  # fmt: skip
+    rule = "the raw measurements say it themselves"
+    problems = [
+        Problem(f"--{n.replace('_', '-')}", getattr(request, n), rule, "leave it out")
+        for n in names
+        if getattr(request, n) is not None
+    ]
+    if problems:
+        raise InputError(problems)
 
 
 def _derived(request: Request) -> Profile:

@@ -257,7 +257,8 @@ def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from:
     if code == 0:
         return Outcome(End.OK, **common)
     if stopped:
-        said = f"it took more than {spec.budget_s + GRACE_S:.0f} s and was stopped; a larger --budget-s gives it time"
+        over = f"{spec.budget_s:.0f} s and {GRACE_S:.0f} s of grace"
+        said = f"vLLM was still busy after {over} and was stopped; a larger --budget-s gives it time"
         return Outcome(End.DIED if common["started"] else End.NOT_STARTED, said, **common)
     kind, said = diagnose(followed.error, log, code)
     where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""

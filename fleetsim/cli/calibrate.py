@@ -14,6 +14,9 @@ WHAT, ENGINE, SERVER, RUN, OUTPUT = "What is measured", "The engine", "A server"
 
 def calibrate(
     context: typer.Context,
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="More files, as --from.", show_default=False)
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Hugging Face id, or a folder with a config.json.", rich_help_panel=WHAT),

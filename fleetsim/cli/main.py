@@ -108,7 +108,7 @@ def fleetsim_command(
 
     \b
     Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if or a check failed,
-    11 no feasible fleet, 12 outside the calibrated range under --strict.
+    11 no feasible fleet, 12 outside the calibrated range under --strict, 130 interrupted.
     """
 
 

@@ -12,6 +12,9 @@ def simulate(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps to simulate.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
     replications: Annotated[int | None, typer.Option(help="Runs behind each interval.")] = None,
@@ -46,7 +49,9 @@ def simulate(
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
 
     conditions = parse_conditions(fail_if or (), METRICS)
-    job = job_from_flags(scenario, set_ or (), {"steps": steps, "seed": seed, "replications": replications})
+    job = job_from_flags(
+        scenario, set_ or (), {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
+    )
     folder = None if parquet is None else check_parquet_folder(parquet)
     with spinner("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
@@ -55,7 +60,7 @@ def simulate(
         result = replicate(job.scenario, progress=lambda done, of: tell(f"simulating: {done} of {of} replications"))
         if folder is not None:
             write_parquet(folder, result.runs)
-        profile = engine_source(job.scenario, job.scenario.fleet.instances, result.runs)
-    values = show_run(result, profile, job.notes, json_)
-    stop_if_unmeasured(profile, strict)
+        source = engine_source(job.scenario, job.scenario.fleet.instances, result.runs)
+    values = show_run(result, source, job.notes, json_)
+    stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fleetsim.config.base import Count, Name, Section, unsupported
 
@@ -36,3 +36,14 @@ class EngineConfig(Section):
     kv_blocks: Count | None = Field(default=None, description="usable KV blocks; null = from the memory")
     block_size: Annotated[int, Field(ge=1, le=65_536)] = Field(default=16, description="tokens per KV block")
     prefix_caching: bool = Field(default=True, description="siblings of a group reuse the prompt's KV blocks")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_what_is_given(cls, given: Any) -> Any:
+        """A profile or a rate says which kind is meant, unless the kind is written as well."""
+        if not isinstance(given, dict) or "kind" in given:
+            return given
+        for key, kind in (("profile", "measured"), ("instance_tok_s", "constant")):
+            if given.get(key) is not None:
+                return {**given, "kind": kind}
+        return given

@@ -11,6 +11,7 @@ from fleetsim.plan.targets import Target
 from fleetsim.plan.trials import Trial
 
 _MUCH_AT_CAP = 0.05
+_POOR = 0.15  # an error of the profile worth a warning of its own
 
 
 def warnings_of(
@@ -24,6 +25,11 @@ def warnings_of(
     """The warnings of a plan, in the order of their weight."""
     found = [_missed(t, chosen) for t in missed if t.given]
     found += range_warnings(profile)
+    if profile.error_worst is not None and profile.error_worst > _POOR:
+        found.append(
+            f"the {profile.kind} engine speed is itself off by up to {profile.error_worst:.0%} ({profile.error_what}): "
+            "measure it again on a quiet machine before acting on the answer"
+        )
     if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
         found.append(
             f"99 % of the trained samples are at most {queue_cap.staleness_p99_steps:g} steps old, the budget is "

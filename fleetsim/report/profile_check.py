@@ -96,9 +96,9 @@ def drift_words(drift: Drift | None) -> str:
     if not drift.changed:
         return "The simulator predicts what it predicted when the profile was written."
     return (
-        "The simulator has changed since the profile was written: errors differ from the stored ones by up to "
-        f"{100 * drift.makespan:.2g} points (makespan) and {100 * drift.finish:.2g} points (finish times). "
-        "fleetsim calibrate --from RAW writes the profile anew."
+        "The simulator has changed since the profile was written, or these are other measurements: errors differ from "
+        f"the stored ones by up to {100 * drift.makespan:.2g} points (makespan) and {100 * drift.finish:.2g} "
+        "points (finish times). fleetsim calibrate --from RAW writes the profile anew."
     )
 
 

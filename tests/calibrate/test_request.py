@@ -54,6 +54,7 @@ def test_engine_arguments_are_json_or_text() -> None:
         ({"budget_s": 1.0}, "10 to 86400"),
         ({"budget_s": float("nan")}, "10 to 86400"),
         ({"tp": 0}, "integer >= 1"),
+        ({"model": "./nowhere"}, "no such folder"),
         ({"gpu_memory_utilization": 1.5}, "share in"),
         ({"output": "x.yaml"}, "no name for a profile"),
         ({"output": "nowhere/x.json"}, "folder does not exist"),

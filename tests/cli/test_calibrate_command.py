@@ -199,3 +199,54 @@ def test_wrong_commands(specs: list[Any], given: list[str], code: int, said: str
     assert result.exit_code == code
     assert said in result.stderr
     assert list(Path().iterdir()) == []
+
+
+def test_a_resumed_run_is_of_the_same_engine(specs: list[Spec]) -> None:
+    run("--model", "fake/Fake-7B", "--quick", "--max-num-seqs", "32", *OUT)
+    before = Path("small.raw.jsonl.gz").read_bytes()
+    other = run("--model", "fake/Fake-7B", "--quick", "--max-num-seqs", "8", "--resume", *OUT)
+    assert other.exit_code == 2
+    assert "--resume: max_num_seqs: 8: was 32" in other.stderr
+    assert Path("small.raw.jsonl.gz").read_bytes() == before
+    assert len(specs) == 1
+
+
+def test_two_calibrations_into_one_file(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    second: list[Result] = []
+
+    def meanwhile(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+        second.extend(run("--model", "fake/Fake-7B", flag, *OUT) for flag in ("--force", "--resume"))
+        return play(spec, tell)
+
+    monkeypatch.setattr(spawn, "run_child", meanwhile)
+    assert run("--model", "fake/Fake-7B", "--quick", *OUT).exit_code == 0
+    assert [r.exit_code for r in second] == [2, 2]
+    assert all("another calibration is writing it" in r.stderr for r in second)
+    assert len(read_raw("small.raw.jsonl.gz").segments) == len(wanted())
+
+
+def test_flags_that_the_measurements_contradict(specs: list[Spec]) -> None:
+    run("--model", "fake/Fake-7B", "--quick", *OUT)
+    result = run("small.raw.jsonl.gz", "--tp", "4", "--gpu", "H100", "-o", "b.profile.json")
+    assert result.exit_code == 2
+    assert result.stderr.count("say it themselves") == 2
+
+
+def test_damaged_measurements_are_fitted_and_named(specs: list[Spec]) -> None:
+    run("--model", "fake/Fake-7B", "--quick", *OUT)
+    packed = Path("small.raw.jsonl.gz").read_bytes()
+    Path("cut.raw.jsonl.gz").write_bytes(packed[: len(packed) * 9 // 10])
+    result = run("--from", "cut.raw.jsonl.gz", "-o", "cut.profile.json")
+    assert result.exit_code == 0, result.output
+    assert "damaged or cut short" in result.stderr
+
+
+def test_a_budget_in_which_nothing_ran(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+        return play(spec, tell, most=0)
+
+    monkeypatch.setattr(spawn, "run_child", nothing)
+    result = run("--model", "fake/Fake-7B", "--budget-s", "16", *OUT)
+    assert result.exit_code == 3
+    assert "larger --budget-s" in result.stderr
+    assert list(Path().iterdir()) == []

@@ -252,3 +252,10 @@ def test_empirical_paths_are_relative_to_the_base(tmp_path: Any) -> None:
     assert isinstance(law, Empirical)
     assert law.file == str(tmp_path / "l.csv")
     assert list(problems(given)) == ["workload.output_tokens.file"]
+
+
+def test_a_profile_or_a_rate_says_which_kind_of_engine_is_meant() -> None:
+    assert scenario_from_mapping({"engine": {"profile": "p.json"}}).engine.kind == "measured"
+    assert scenario_from_mapping({"engine": {"instance_tok_s": 4000.0}}).engine.kind == "constant"
+    assert scenario_from_mapping({"engine": {"profile": "p.json", "kind": "roofline"}}).engine.kind == "roofline"
+    assert scenario_from_mapping({"engine": {"profile": None}}).engine.kind == "roofline"
