@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, CountOrZero, Factor, Fraction, PositiveSeconds, Seconds, Section, unsupported
+from fleetsim.config.base import Count, CountOrZero, Factor, Fraction, PositiveSeconds, Seconds, Section
 
 Instances = Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -20,12 +20,32 @@ class FailuresConfig(Section):
     restart_s: Seconds = Field(default=300.0, description="seconds until a failed instance serves again")
 
 
+class LendingConfig(Section):
+    """Placement colocated_lending: the trainer's GPUs serve rollout while it waits for samples."""
+
+    instances: Count | None = Field(
+        default=None, description="instances that the trainer's GPUs make; null = as many as fit on trainer.gpus"
+    )
+    return_at: Fraction = Field(
+        default=0.4, description="share of the batch that is ready when the trainer calls its GPUs back"
+    )
+
+
+class RepackConfig(Section):
+    """Tail consolidation (Laminar): the requests of nearly empty instances move to fuller ones that have room."""
+
+    every_s: PositiveSeconds | None = Field(default=None, description="seconds between two looks; null = never")
+    below_kv_use: Fraction = Field(default=0.5, description="instances under this KV use, nothing waiting, are emptied")
+    up_to_kv_use: Fraction = Field(default=0.9, description="KV use up to which a receiving instance is filled")
+
+
 class FleetConfig(Section):
     """The rollout instances and the client in front of them."""
 
-    placement: Annotated[
-        Literal["disaggregated", "colocated", "colocated_lending"], unsupported("colocated_lending")
-    ] = Field(default="disaggregated", description="own GPUs for rollout, or the trainer's GPUs in turn")
+    placement: Literal["disaggregated", "colocated", "colocated_lending"] = Field(
+        default="disaggregated",
+        description="own GPUs for rollout; the trainer's GPUs in turn; or own ones, and the trainer's while it waits",
+    )
     instances: Instances = Field(default=8, description="rollout engine replicas of engine.tp GPUs each")
     max_in_flight_samples: Count | None = Field(
         default=None, description="samples that the client keeps in flight over the whole fleet; null = no cap"
@@ -42,7 +62,9 @@ class FleetConfig(Section):
     imbalance_limit: CountOrZero = Field(
         default=8, description="prefix_affinity: samples above the least loaded instance before affinity gives way"
     )
-    switch_s: Seconds = Field(default=0.0, description="colocated: seconds to hand the GPUs over, each way")
+    switch_s: Seconds = Field(default=0.0, description="colocated and lending: seconds to hand the GPUs over, each way")
+    lending: LendingConfig = LendingConfig()
+    repack: RepackConfig = RepackConfig()
     speed_factors: tuple[Factor, ...] = Field(
         default=(),
         strict=False,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from fleetsim.config.base import Count, Name, Seconds, Section, at_most_supported
+from fleetsim.config.base import Count, Name, Seconds, Section
 
 
 class PhaseConfig(Section):
@@ -34,7 +32,9 @@ class TrainerConfig(Section):
     phases: tuple[PhaseConfig, ...] = Field(
         default=(), strict=False, max_length=100, description="passes before the update, in order"
     )
-    minibatches: Annotated[Count, at_most_supported(1)] = Field(
-        default=1, description="streaming: parts of the batch that are trained as they arrive"
+    minibatches: Count = Field(
+        default=1,
+        description="streaming: equal parts of the batch, each trained as soon as it is complete; fixed seconds are "
+        "spread evenly over them",
     )
     checkpoint: CheckpointConfig = CheckpointConfig()
