@@ -40,7 +40,7 @@ def binding_of(scenario: Scenario, step_time: StepTime, steps: NDArray[Any], spa
         return "in_flight_cap"
     if float((weight * (steps["waiting"] > 0)).sum()) > 0.5 or _splitting_pays(step_time, steps):
         return "rollout"
-    if scenario.admission.law in ("version_window", "batches_ahead", "fixed_pool"):
+    if scenario.admission.law not in ("barrier", "unbounded", "adaptive"):
         starved = float((weight * (steps["credits"] <= 0)).sum())
         return "staleness_window" if starved > 0.5 else "longest_response"
     return "longest_response"

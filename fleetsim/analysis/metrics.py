@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fleetsim.analysis.binding import binding_of
 from fleetsim.analysis.warmup import warmup_steps
-from fleetsim.engine.kernel.tables import G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
+from fleetsim.engine.kernel.tables import DONE, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.sim.records import Records
 
 
@@ -95,13 +95,14 @@ def metrics_of(records: Records) -> dict[str, Any]:
 def gpu_seconds(records: Records, window: Window) -> dict[str, float]:
     """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window.
 
-    Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more.
+    Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
+    that the trainer lends are its own.
     """
     scenario = records.scenario
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
-    rollout = instance_s * scenario.engine.tp
+    rollout = (instance_s - window.total("lent_s")) * scenario.engine.tp
     trainer = scenario.trainer.gpus * window.span_s
-    if scenario.fleet.placement != "disaggregated":
+    if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
     return {"rollout": rollout, "trainer": trainer}
 
@@ -125,9 +126,9 @@ def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
 
 
 def _staleness(records: Records, window: Window) -> dict[str, float]:
-    """Sample-weighted staleness in steps; version v contains v * every_steps updates."""
+    """Sample-weighted staleness in steps: trained step - optimizer steps contained in the version."""
     groups = records.groups[_trained_in(records, window)]
-    age = groups["trained_step"] - groups["version"] * records.scenario.sync.every_steps
+    age = groups["trained_step"] - records.updates[groups["version"]]
     return {
         "mean": float(age.mean()),
         "p50": float(np.quantile(age, 0.5)),
@@ -157,11 +158,12 @@ def _mean_queue(records: Records, window: Window) -> float:
     groups = groups[groups["status"] != G_FILTERED]
     left = np.where(groups["left_s"] < 0, window.end_s, groups["left_s"])
     inside = np.clip(left, window.start_s, window.end_s) - np.clip(groups["ready_s"], window.start_s, window.end_s)
-    return float((inside * groups["size"]).sum() / window.span_s)
+    return float((inside * groups["need"]).sum() / window.span_s)
 
 
 def _length_bias(records: Records, window: Window) -> float:
-    trained = _of_samples(records, "target", _trained_in(records, window))
+    used = records.samples["status"] == DONE
+    trained = records.samples["target"][used & _trained_in(records, window)[records.samples["group"]]]
     submitted = records.groups["submit_s"]
     sent = _of_samples(records, "target", (submitted >= window.start_s) & (submitted <= window.end_s))
     return float(trained.mean() / sent.mean()) if len(sent) else 1.0

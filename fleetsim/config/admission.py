@@ -52,7 +52,9 @@ class AdmissionConfig(Section):
         default=0.0, description="law cumulative_ratio: batches that may start ahead of training (ROLL's alpha)"
     )
     extra_groups: CountOrZero = Field(
-        default=0, description="law cumulative_ratio: groups that run beyond the law's count (ROLL's additional prompts)"
+        default=0,
+        description="law cumulative_ratio: groups that are kept running when the law's count is used up (ROLL's "
+        "max_additional_running_prompts)",
     )
     adaptive: AdaptiveConfig = AdaptiveConfig()
     pool_samples: Count | None = Field(default=None, description="law fixed_pool: samples in flight at all times")

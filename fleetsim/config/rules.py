@@ -63,6 +63,29 @@ def _minibatches_are_whole_groups(s: Scenario) -> Iterator[Problem]:
         )
 
 
+def _streaming_needs_running_engines(s: Scenario) -> Iterator[Problem]:
+    if s.trainer.minibatches > 1 and s.fleet.placement == "colocated":
+        yield Problem(
+            "trainer.minibatches",
+            s.trainer.minibatches,
+            "colocated engines stand still while a part is trained, so no later part arrives",
+            "use 1, or another placement",
+        )
+
+
+def _lent_instances_fit_the_trainer(s: Scenario) -> Iterator[Problem]:
+    if s.fleet.placement != "colocated_lending":
+        return
+    most, given = s.trainer.gpus // s.engine.tp, s.fleet.lending.instances
+    if most < 1 or (given is not None and given > most):
+        yield Problem(
+            "fleet.lending.instances",
+            given,
+            f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.tp}",
+            "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp",
+        )
+
+
 def _a_trigger_has_its_count(s: Scenario) -> Iterator[Problem]:
     for trigger, name in (("pulls", "every_pulls"), ("samples", "every_samples")):
         value = getattr(s.sync, name)
@@ -244,6 +267,11 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_engine_kind_has_its_source, ("engine.kind", "engine.profile", "engine.instance_tok_s")),
     (_an_age_action_needs_an_age, ("admission.age_action", "admission.max_age")),
     (_minibatches_are_whole_groups, ("trainer.minibatches", "trainer.batch_samples", "workload.group_size")),
+    (_streaming_needs_running_engines, ("trainer.minibatches", "fleet.placement")),
+    (
+        _lent_instances_fit_the_trainer,
+        ("fleet.placement", "fleet.lending.instances", "trainer.gpus", "engine.tp"),
+    ),
     (_a_trigger_has_its_count, ("sync.trigger", "sync.every_pulls", "sync.every_samples")),
     (_tail_batching_works_on_rounds, ("buffer.leftover", "buffer.batch_rule", "admission.law")),
     (_targets_and_exact_steps_go_together, ("buffer.batch_rule", "admission.law")),

@@ -75,7 +75,7 @@ def run_requests(
     samples["prompt"], samples["target"] = prompt[rank], output[rank]
     if group is not None:
         samples["group"] = label[rank]
-        groups["size"] = size
+        groups["size"], groups["need"] = size, size
         groups["first"] = np.cumsum(size) - size
     place = np.empty(n, np.int32)
     place[rank] = np.arange(n, dtype=np.int32)

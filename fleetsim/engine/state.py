@@ -61,6 +61,7 @@ class World:
         self.requeue = np.zeros(0, np.int32)
         self.ready = np.zeros(0, np.int32)
         self.blocked = np.zeros(0, np.int32)
+        self.owed = np.zeros(0, np.int32)
         self.dirty = np.zeros(instances, np.int32)
         self.accounts = np.zeros((instances, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
         self.worker_s = np.zeros(max(1, reward_workers))
@@ -74,6 +75,8 @@ class World:
             cap_instance=UNLIMITED,
             ready_cap=UNLIMITED,
             patience=UNLIMITED,
+            wake=UNLIMITED,
+            returns=1,
             together=1,
             caching=int(prefix_caching),
             block_size=limits.block_size,
@@ -132,7 +135,7 @@ class World:
         used = int(self.fleet["n_groups"][0])
         if used + n > len(self.groups):
             room = max(used + n, len(self.groups) * 3 // 2)
-            for name in ("groups", "ready", "blocked"):
+            for name in ("groups", "ready", "blocked", "owed"):
                 setattr(self, name, _longer(getattr(self, name), room))
         self.fleet["n_groups"] = used + n
         new = self.groups[used : used + n]

@@ -21,7 +21,7 @@ _MOST_MOVES = 24
 def price_per_s(scenario: Scenario, instances: int) -> float:
     """What both pools cost per second, in GPU prices; in GPUs where all prices are zero."""
     gpus, trainer = instances * scenario.engine.tp, scenario.trainer.gpus
-    if scenario.fleet.placement != "disaggregated":
+    if scenario.fleet.placement == "colocated":
         gpus = max(0, gpus - trainer)
     rollout_price = scenario.cost.instance_price_usd_per_gpu_h
     trainer_price = scenario.cost.trainer_price_usd_per_gpu_h

@@ -66,7 +66,12 @@ def samples_in_flight(scenario: Scenario) -> float:
         "barrier": float(batch),
         "batches_ahead": float(batch * a.batches_ahead),
         "version_window": batch * max(1.0, a.max_staleness),
+        "target_step": batch * max(1.0, a.max_staleness),
+        # A window's samples less those of the step in training.
+        "per_sync_window": batch * max(1.0, scenario.sync.every_steps * (1.0 + a.staleness_threshold) - 1.0),
+        "cumulative_ratio": batch * max(1.0, a.async_ratio),
         "fixed_pool": float(a.pool_samples or batch),
+        "adaptive": float(a.adaptive.most_samples),
         # Nothing holds an unbounded client back: the engines are as full as they can be.
         "unbounded": math.inf,
     }[a.law]

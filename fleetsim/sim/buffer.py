@@ -1,4 +1,4 @@
-"""The buffer between fleet and trainer: which finished groups make the next batch, and which are too old for it."""
+"""The buffer between fleet and trainer: which finished groups the trainer takes next, and which are too old for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import G_ABORTED, G_READY, G_STALE, G_TRAINED
+from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_READY, G_STALE, G_TRAINED
+from fleetsim.sim.admission import Progress
+from fleetsim.sim.age import DROPS, too_old
 from fleetsim.sim.fleet import Fleet
 
 Ids = NDArray[np.int64]
@@ -27,6 +29,7 @@ def version_order(fleet: Fleet, ready: Ids) -> Ids:
 RULES: dict[str, Callable[[Fleet, Ids], Ids]] = {
     "fifo": completion_order,
     "first_finished": completion_order,
+    "exact_target_step": completion_order,
     "oldest_version_first": version_order,
 }
 
@@ -36,23 +39,43 @@ def ready_groups(fleet: Fleet) -> Ids:
     return fleet.world.ready[: fleet.get("n_ready")].astype(np.int64)
 
 
-def pick(scenario: Scenario, fleet: Fleet, trainer_version: int) -> tuple[Ids, Ids]:
-    """The next batch, and what was found too old on the way; empty batch when there is not enough.
+def pick(scenario: Scenario, fleet: Fleet, progress: Progress, want: int, step: int) -> tuple[Ids, Ids]:
+    """The next `want` groups, and what was found too old on the way; the first is empty when there are not enough.
 
-    A group is too old when trainer version - its version > max_age (only under drop_on_dequeue).
+    A group is too old when versions made - its reference > max_age, under an action that drops.
+    exact_target_step takes only groups reserved for this step. wait_for_oldest stops before the first group that is
+    younger than an unfinished one. Under `wait` the groups that the next version would make too old come first, and
+    none is taken while one of them is unfinished.
     """
     order = RULES[scenario.buffer.batch_rule](fleet, ready_groups(fleet))
-    if scenario.admission.age_action == "drop_on_dequeue":
-        limit = scenario.admission.max_age or 0.0
-        old = trainer_version - fleet.world.groups["version"][order] > limit
+    if scenario.buffer.batch_rule == "exact_target_step":
+        order = order[fleet.world.groups["target"][order] == step]
+    if scenario.buffer.wait_for_oldest:
+        order = _older_than_unfinished(fleet, order)
+    if scenario.admission.age_action == "wait":
+        due = too_old(scenario, fleet, progress, order, progress.triggered + 1)
+        order = np.concatenate([order[due], order[~due]])
+        if too_old(scenario, fleet, progress, fleet.unfinished(), progress.triggered + 1).any():
+            return order[:0], order[:0]
+    if scenario.admission.age_action in DROPS:
+        old = too_old(scenario, fleet, progress, order, progress.triggered)
     else:
         old = np.zeros(len(order), bool)
-    enough = np.cumsum(~old) >= scenario.groups_per_step
+    enough = np.cumsum(~old) >= want
     if not enough.any():
         return order[:0], order[old]
     last = int(np.argmax(enough))
     taken = order[: last + 1]
     return taken[~old[: last + 1]], taken[old[: last + 1]]
+
+
+def _older_than_unfinished(fleet: Fleet, order: Ids) -> Ids:
+    versions = fleet.world.groups["version"]
+    unfinished = fleet.unfinished()
+    if len(unfinished) == 0:
+        return order
+    older: Ids = order[versions[order] <= versions[unfinished].min()]
+    return older
 
 
 def take(fleet: Fleet, batch: Ids, step: int, now: float) -> None:
@@ -64,32 +87,31 @@ def take(fleet: Fleet, batch: Ids, step: int, now: float) -> None:
 
 def drop(fleet: Fleet, old: Ids, now: float) -> None:
     """Groups too old to train are thrown away."""
+    fleet.owe(old)
     _leave(fleet, old, int(G_STALE), now)
 
 
-def abort(fleet: Fleet, late: Ids, now: float) -> int:
-    """Finished groups that a first-finished batch did not need are thrown away; returns their output tokens."""
+def abort(fleet: Fleet, late: Ids, now: float) -> None:
+    """Finished groups that a first-finished batch did not need are thrown away; their tokens count as aborted."""
     _leave(fleet, late, int(G_ABORTED), now)
-    return sum(int(fleet.world.samples["made"][_samples(fleet, g)].sum()) for g in late)
-
-
-def _samples(fleet: Fleet, g: int) -> slice:
-    first = int(fleet.world.groups["first"][g])
-    return slice(first, first + fleet.group_size)
+    samples = fleet.world.samples[fleet.samples_of(late)]
+    tokens = int(samples["made"][samples["status"] == DONE].sum())
+    fleet.set(aborted_tokens=fleet.get("aborted_tokens") + tokens)
 
 
 def _leave(fleet: Fleet, out: Ids, status: int, now: float) -> None:
-    """Groups leave the buffer; those waiting at its door come in, in order."""
+    """Groups leave the buffer, or its door; those waiting at the door come in, in order."""
     if len(out) == 0:
         return
-    world, n = fleet.world, fleet.get("n_ready")
+    world = fleet.world
     world.groups["status"][out] = status
     world.groups["left_s"][out] = now
-    kept = world.ready[:n][world.groups["status"][world.ready[:n]] == G_READY]
-    waiting = fleet.get("n_blocked")
-    enter = min(waiting, max(0, fleet.get("ready_cap") - len(kept)))
-    world.ready[: len(kept)] = kept
-    world.ready[len(kept) : len(kept) + enter] = world.blocked[:enter]
-    world.groups["status"][world.blocked[:enter]] = G_READY
-    world.blocked[: waiting - enter] = world.blocked[enter:waiting].copy()
-    fleet.set(n_ready=len(kept) + enter, n_blocked=waiting - enter)
+    inside, waiting = world.ready[: fleet.get("n_ready")], world.blocked[: fleet.get("n_blocked")]
+    kept = inside[world.groups["status"][inside] == G_READY]
+    at_door = waiting[np.isin(waiting, out, invert=True)]
+    enter = min(len(at_door), max(0, fleet.get("ready_cap") - len(kept)))
+    world.groups["status"][at_door[:enter]] = G_READY
+    ready, blocked = np.concatenate([kept, at_door[:enter]]), at_door[enter:].copy()
+    world.ready[: len(ready)] = ready
+    world.blocked[: len(blocked)] = blocked
+    fleet.set(n_ready=len(ready), n_blocked=len(blocked))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel import tables as t
@@ -27,21 +28,27 @@ class Fleet:
 
     def __init__(self, scenario: Scenario, step_time: StepTime, limits: EngineLimits, replication: int) -> None:
         workload, fleet = scenario.workload, scenario.fleet
-        self.group_size = workload.group_size
+        self.kept = workload.group_size
+        self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
         self.limits = limits
         self.source = GroupSource(
-            workload, seed_sequence(scenario.run.seed, replication, "workload"), scenario.groups_per_step
+            workload,
+            seed_sequence(scenario.run.seed, replication, "workload"),
+            scenario.groups_per_step,
+            self.group_size,
         )
         self.chunk = _expected_groups(scenario)
-        sizes = [fleet.instances, *(e.instances for e in scenario.run.events if e.instances is not None)]
+        self.exact = scenario.buffer.leftover == "defer"
+        self.own = most_instances(scenario)
+        self.lent = lent_instances(scenario)
         # a constant-rate engine is the runbook's: prompts are free and no cache is kept
         caching = scenario.engine.prefix_caching and scenario.engine.kind != "constant"
         self.world = World(
             step_time,
             limits,
-            instances=max(sizes),
+            instances=self.own + self.lent,
             started=fleet.instances,
-            slow=_slow(scenario, max(sizes)),
+            slow=_slow(scenario, self.own),
             prefix_caching=caching,
             system_tokens=workload.shared_prefix_tokens,
             turns=workload.turns.count,
@@ -54,10 +61,10 @@ class Fleet:
             together=int(fleet.group_placement == "together"),
             cap=fleet.max_in_flight_samples or UNLIMITED,
             cap_instance=fleet.max_in_flight_samples_per_instance or self._own_cap(scenario),
-            ready_cap=UNLIMITED if capacity is None else capacity // self.group_size,
+            ready_cap=UNLIMITED if capacity is None else capacity // self.kept,
             drop_oldest=int(scenario.buffer.on_full == "drop_oldest"),
-            pool=int(scenario.admission.law == "fixed_pool"),
             has_rewards=1,
+            **credit_rules(scenario),
         )
 
     def _own_cap(self, scenario: Scenario) -> int:
@@ -85,13 +92,66 @@ class Fleet:
                 return int(code)
             self._draw()
 
-    def command(self, what: np.int64, which: int = 0, at: float = 0.0, value: float = 0.0) -> float:
-        """One of the CMD_ codes of `kernel/tables.py`."""
+    def command(self, what: np.int64, which: int = int(t.ALL), at: float = 0.0, value: float = 0.0) -> float:
+        """One of the CMD_ codes of `kernel/tables.py`, to one instance or to all."""
         return float(command(self.world.address, int(what), which, at, value))
 
-    def hold(self, at: float, until: float = math.inf) -> None:
+    def hold(self, at: float, until: float = math.inf, which: int = int(t.ALL)) -> None:
         """Engines stop at their first iteration boundary at or after `at`."""
-        self.command(t.CMD_HOLD, 0, at, until)
+        self.command(t.CMD_HOLD, which, at, until)
+
+    def serve_version(self, version: int, which: int = int(t.ALL)) -> None:
+        """What an instance starts from now on is made by this weight version."""
+        self.command(t.CMD_VERSION, which, value=version)
+
+    def discard(self, doomed: NDArray[np.int64], at: float) -> int:
+        """Aborts the unfinished ones of these groups; returns how many there were."""
+        if len(doomed) == 0:
+            return 0
+        self.world.groups["doomed"][doomed] = 1
+        return int(self.command(t.CMD_DISCARD, int(doomed.min()), at))
+
+    def owe(self, lost: NDArray[np.int64]) -> None:
+        """Groups were thrown away: what starts next takes the steps that they were reserved for."""
+        if self.get("target_groups") and len(lost):
+            n = self.get("n_owed")
+            self.world.owed[n : n + len(lost)] = self.world.groups["target"][lost]
+            self.set(n_owed=n + len(lost))
+
+    def drain(self, i: int) -> None:
+        """Instance i takes no more work; `advance` returns when it is empty."""
+        self.command(t.CMD_CLOSE, i)
+        self.world.instances["draining"][i] = 1
+        self.set(n_draining=self.get("n_draining") + 1)
+
+    def drained(self) -> list[int]:
+        """Instances that were drained and are empty; they are not watched any more."""
+        rows = self.world.instances
+        busy = (rows["kind"] == t.JUMP) | (rows["kind"] == t.STEP)
+        out = [int(i) for i in np.flatnonzero((rows["draining"] == 1) & (rows["load"] == 0) & ~busy)]
+        rows["draining"][out] = 0
+        self.set(n_draining=self.get("n_draining") - len(out))
+        return out
+
+    def up(self) -> NDArray[np.int64]:
+        """Instances that serve or stand still, of the fleet's own and of lent GPUs."""
+        return np.flatnonzero(self.world.instances["kind"] != t.DOWN)
+
+    def kv_use(self) -> NDArray[np.float64]:
+        """Share of its KV blocks that each instance uses."""
+        used: NDArray[np.float64] = 1.0 - self.world.instances["free"] / self.limits.kv_blocks
+        return used
+
+    def unfinished(self) -> NDArray[np.int64]:
+        """Groups in generation or scoring, in the order in which they were started."""
+        return np.flatnonzero(self.world.groups["status"][: self.started()] == t.G_OPEN)
+
+    def samples_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of all samples of these groups."""
+        first, size = self.world.groups["first"][groups], self.world.groups["size"][groups]
+        ends = np.cumsum(size)
+        within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
+        return np.repeat(first, size) + within
 
     def seconds(self, account: np.int64, at: float) -> float:
         """Instance-seconds in one account until `at`."""
@@ -100,6 +160,16 @@ class Fleet:
     def started(self) -> int:
         """Groups of which at least one sample was sent."""
         return self.get("next_group") + int(self.get("sent") > 0)
+
+    def sent(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Rows of the groups that were started, and of their samples, group after group."""
+        groups = self.world.groups[: self.started()]
+        if not self.exact:  # groups start in the order in which they were drawn
+            return groups, self.world.samples[: len(groups) * self.group_size]
+        samples = self.world.samples[self.samples_of(np.arange(len(groups)))]
+        groups = groups.copy()
+        groups["first"] = np.cumsum(groups["size"]) - groups["size"]
+        return groups, samples
 
     def open_groups(self) -> int:
         """Groups in generation or scoring."""
@@ -115,13 +185,13 @@ class Fleet:
 
     def _draw(self) -> None:
         """Draws more groups and hangs them behind the others."""
-        drawn = self.source.take(self.chunk)
+        drawn = self.source.take(max(1, self.get("credits")) if self.exact else self.chunk)
         self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
         world, size = self.world, self.group_size
         g, s = world.add_groups(len(drawn)), world.add_samples(len(drawn) * size)
         groups, samples = world.groups[g], world.samples[s]
         groups["first"] = np.arange(s.start, s.stop, size)
-        groups["size"] = size
+        groups["size"], groups["need"] = size, self.kept
         groups["zero_variance"] = drawn.zero_variance
         samples["prompt"] = np.repeat(drawn.prompt_tokens, size)
         samples["target"] = drawn.output_tokens
@@ -130,6 +200,25 @@ class Fleet:
         if drawn.tool_tokens.shape[1]:
             world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
         self._check_fit(samples, drawn.tool_tokens)
+        world.bind()
+
+    def repeat(self, old: NDArray[np.int64]) -> None:
+        """These groups start next, once more and with as many samples as are kept, drawn as the first time."""
+        world, size = self.world, self.kept
+        g, s = world.add_groups(len(old)), world.add_samples(len(old) * size)
+        groups, samples = world.groups[g], world.samples[s]
+        rows = (world.groups["first"][old][:, None] + np.arange(size)).ravel()
+        groups["first"] = np.arange(s.start, s.stop, size)
+        groups["size"], groups["need"] = size, size
+        groups["zero_variance"] = world.groups["zero_variance"][old]
+        for name in ("prompt", "target"):
+            samples[name] = world.samples[name][rows]
+        for name in ("reward_s", "tool_s", "tool_tokens"):
+            table = getattr(world, name)
+            table[s] = table[rows]
+        waiting = np.arange(self.get("next_group"), g.stop)
+        world.groups[waiting] = world.groups[np.roll(waiting, len(old))]  # before groups that were drawn and not sent
+        world.samples["group"][self.samples_of(waiting)] = np.repeat(waiting, world.groups["size"][waiting])
         world.bind()
 
     def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
@@ -148,12 +237,39 @@ class Fleet:
             )
 
 
+def most_instances(scenario: Scenario) -> int:
+    """Instances that the fleet ever has, those on the trainer's GPUs apart."""
+    return max([scenario.fleet.instances, *(e.instances for e in scenario.run.events if e.instances is not None)])
+
+
+def lent_instances(scenario: Scenario) -> int:
+    """Instances that the trainer's GPUs make while they are lent."""
+    if scenario.fleet.placement != "colocated_lending":
+        return 0
+    given = scenario.fleet.lending.instances
+    return scenario.trainer.gpus // scenario.engine.tp if given is None else given
+
+
+def credit_rules(scenario: Scenario) -> dict[str, int]:
+    """What the kernel itself does with credits between two looks of the admission law (fields of the fleet row)."""
+    law = scenario.admission.law
+    return {
+        "pool": int(law == "fixed_pool"),
+        "returns": int(law not in ("fixed_pool", "per_sync_window")),
+        "floor": scenario.admission.extra_groups if law == "cumulative_ratio" else 0,
+        "target_groups": scenario.groups_per_step if law == "target_step" else 0,
+        "target_left": scenario.groups_per_step if law == "target_step" else 0,
+    }
+
+
 def _expected_groups(scenario: Scenario) -> int:
     """Groups that a run will need: one draw for all of them is cheaper than growing the tables again and again.
 
     What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples.
     """
-    ahead = 2 + max(scenario.admission.max_staleness, scenario.admission.batches_ahead) * scenario.sync.every_steps
+    admission = scenario.admission
+    most = max(admission.max_staleness, admission.batches_ahead, admission.async_ratio, admission.staleness_threshold)
+    ahead = 2 + most * scenario.sync.every_steps
     kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
     groups = scenario.groups_per_step * (scenario.run.steps + ahead) / kept
     return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))

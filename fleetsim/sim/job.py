@@ -10,9 +10,10 @@ from typing import Any
 import simpy
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import BATCH_READY, FLEET_EMPTY, OUT_OF_PATIENCE
+from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE
 from fleetsim.engine.state import UNLIMITED
-from fleetsim.sim.admission import Progress, top_up
+from fleetsim.sim.admission import Progress, give_back, top_up
+from fleetsim.sim.buffer import Ids
 from fleetsim.sim.fleet import NO_BATCH, Fleet
 from fleetsim.sim.stuck import stuck_error, wasting_error
 
@@ -25,22 +26,35 @@ Process = Generator[simpy.Event, Any, Any]
 class Job:
     """One run in progress.
 
-    wanted: groups that the trainer waits for (0: it does not wait). batch, empty: events that wait for the fleet.
-    under_way: things that will change the fleet without it (a sync, a restart): while there are some, a silent fleet
-    is not stuck. slowdown: the trainer's.
+    size: instances that the fleet should have, lent ones apart. wanted: groups that the trainer waits for (0: it does
+    not wait). batch, empty, drained: events that wait for the fleet. under_way: things that will change the fleet
+    without it (a sync, a restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's.
+    newer: an event for the next version that rolling instances may load; loadable: the newest such version; offered:
+    (step, time made) of versions that not all of them have.
+    pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round. lent_s:
+    instance-seconds on the trainer's GPUs.
     """
 
     scenario: Scenario
     fleet: Fleet
     replication: int
+    size: int
     env: simpy.Environment = field(default_factory=simpy.Environment)
     progress: Progress = field(default_factory=Progress)
     wanted: int = 0
     batch: simpy.Event | None = None
     empty: simpy.Event | None = None
+    drained: dict[int, simpy.Event] = field(default_factory=dict)
     under_way: int = 0
     slowdown: float = 1.0
     sync_done: simpy.Event | None = None
+    newer: simpy.Event | None = None
+    loadable: int = 0
+    offered: dict[int, tuple[int, float]] = field(default_factory=dict)
+    pulls: int = 0
+    samples: int = 0
+    deferred: list[int] = field(default_factory=list)
+    lent_s: float = 0.0
     done: bool = False
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
@@ -55,17 +69,36 @@ class Job:
         """Lets the admission law grant what it grants now."""
         top_up(self.scenario, self.fleet, self.progress)
 
+    def discard(self, doomed: Ids) -> int:
+        """Aborts the unfinished ones of these groups; what the law counts shrinks. Returns how many there were."""
+        n = self.fleet.discard(doomed, self.now)
+        give_back(self.scenario, self.fleet, self.progress, n)
+        return n
+
     def batch_of(self, groups: int) -> simpy.Event:
         """An event that happens when so many groups are in the buffer."""
         self.wanted, self.batch = groups, self.env.event()
         self.fleet.set(patience=self.fleet.get("completed_groups") + MOST_WASTED_BATCHES * groups)
         return self.batch
 
+    def next_group(self, groups: int) -> simpy.Event:
+        """An event that happens when another group is completed or aborted; `groups` are waited for in the end."""
+        event = self.batch_of(groups)
+        self.wanted = NO_BATCH
+        self.fleet.set(wake=self.fleet.get("completed_groups") + self.fleet.get("aborted_groups") + 1)
+        return event
+
     def fleet_empty(self) -> simpy.Event:
         """An event that happens when nothing is in flight."""
         self.fleet.set(until_empty=1)
         self.empty = self.env.event()
         return self.empty
+
+    def instance_empty(self, i: int) -> simpy.Event:
+        """Instance i takes no more work; an event that happens when it has none left."""
+        self.fleet.drain(i)
+        self.drained[i] = self.env.event()
+        return self.drained[i]
 
 
 def drive(job: Job) -> Process:
@@ -80,16 +113,13 @@ def drive(job: Job) -> Process:
         if code == BATCH_READY:
             yield env.timeout(max(0.0, fleet.now - env.now))
             waiting, job.batch, job.wanted = job.batch, None, 0
-            fleet.set(patience=UNLIMITED)
+            fleet.set(patience=UNLIMITED, wake=UNLIMITED)
             assert waiting is not None
             waiting.succeed()
             yield env.timeout(0)
-        elif code == FLEET_EMPTY:
+        elif code == EMPTY:
             yield env.timeout(max(0.0, fleet.now - env.now))
-            drained, job.empty = job.empty, None
-            fleet.set(until_empty=0)
-            assert drained is not None
-            drained.succeed()
+            _tell_who_waited(job)
             yield env.timeout(0)
         elif code == OUT_OF_PATIENCE:
             raise wasting_error(job.scenario, fleet)
@@ -98,3 +128,13 @@ def drive(job: Job) -> Process:
             if math.isinf(limit) or (waits and fleet.quiet()):
                 raise stuck_error(job.scenario, fleet, job.progress)
             yield env.timeout(max(0.0, limit - env.now))
+
+
+def _tell_who_waited(job: Job) -> None:
+    """The fleet is empty, or some of its instances are."""
+    if job.empty is not None and job.fleet.get("in_flight") == 0:
+        empty, job.empty = job.empty, None
+        job.fleet.set(until_empty=0)
+        empty.succeed()
+    for i in job.fleet.drained():
+        job.drained.pop(i).succeed()

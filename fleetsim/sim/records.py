@@ -44,6 +44,7 @@ STEP = np.dtype(
         ("paused_s", "f8"),
         ("idle_s", "f8"),
         ("down_s", "f8"),
+        ("lent_s", "f8"),  # of them, on the trainer's GPUs
         ("generated_tokens", "i8"),
         ("prefilled_tokens", "i8"),
         ("hit_tokens", "i8"),
@@ -57,6 +58,7 @@ SYNC = np.dtype(
     [
         ("version", "i4"),  # that this sync publishes
         ("step", "i4"),  # after which it was triggered
+        ("updates", "f8"),  # optimizer steps that it contains
         ("trigger_s", "f8"),
         ("pause_start_s", "f8"),
         ("end_s", "f8"),
@@ -74,7 +76,8 @@ class Records:
     steps, syncs, failures: dtypes above. samples: one row per sample of a sent group (SAMPLE of
     `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, start_s, first_token_s,
     finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
-    left_s. engine: iteration times and limits that the instances ran with.
+    left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer steps contained in
+    weight version v.
     """
 
     scenario: Scenario
@@ -86,6 +89,7 @@ class Records:
     syncs: NDArray[Any]
     failures: NDArray[Any]
     engine: tuple[StepTime, EngineLimits]
+    updates: NDArray[np.float64]
 
     def tables(self) -> dict[str, NDArray[Any]]:
         """Table name -> structured array."""

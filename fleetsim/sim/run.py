@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import simpy
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
+from fleetsim.sim.adaptive import steer
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.job import Job, drive
+from fleetsim.sim.job import Job, Process, drive
 from fleetsim.sim.records import FAILURE, STEP, SYNC, Records
+from fleetsim.sim.repack import repack
+from fleetsim.sim.rolling import follow
 from fleetsim.sim.trainer import train
 
 
@@ -25,23 +31,37 @@ def simulate(
     """
     step_time, limits = engine or engine_of(scenario)
     fleet = Fleet(scenario, step_time, limits, replication)
-    job = Job(scenario, fleet, replication)
-    size = [scenario.fleet.instances]
+    job = Job(scenario, fleet, replication, scenario.fleet.instances)
     job.top_up()
-    if scenario.fleet.failures.mtbf_s is not None:
-        for i in range(len(fleet.world.instances)):
-            job.env.process(fail(job, i, size))
-    training = job.env.process(train(job, size))
+    for process in _companions(job):
+        job.env.process(process)
+    training = job.env.process(train(job))
     job.env.process(drive(job))
     job.env.run(until=training)
+    groups, samples = fleet.sent()
     return Records(
         scenario=scenario,
         seed=scenario.run.seed,
         replication=replication,
         steps=np.array(job.steps, STEP),
-        samples=fleet.world.samples[: fleet.started() * fleet.group_size],
-        groups=fleet.world.groups[: fleet.started()],
+        samples=samples,
+        groups=groups,
         syncs=np.array(job.syncs, SYNC),
         failures=np.array(job.failures, FAILURE),
         engine=(step_time, limits),
+        updates=np.array(job.progress.updates),
     )
+
+
+def _companions(job: Job) -> Iterator[Process]:
+    """What goes on beside training for the whole run."""
+    scenario = job.scenario
+    if scenario.fleet.failures.mtbf_s is not None:
+        yield from (fail(job, i) for i in range(job.fleet.own))
+    if scenario.sync.scope == "rolling":
+        turns = simpy.Resource(job.env, capacity=scenario.sync.at_once)
+        yield from (follow(job, i, turns) for i in range(job.fleet.own))
+    if scenario.fleet.repack.every_s is not None:
+        yield repack(job)
+    if scenario.admission.law == "adaptive":
+        yield steer(job)

@@ -7,7 +7,8 @@ import numpy as np
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_FILTERED, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
-from fleetsim.sim.admission import LAWS, PLENTY, Progress
+from fleetsim.sim.admission import LAWS, PLENTY, Progress, sync_window
+from fleetsim.sim.age import DROPS
 from fleetsim.sim.fleet import Fleet
 
 
@@ -37,7 +38,19 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
             )
         )
     law = scenario.admission.law
-    if law == "fixed_pool":
+    if law == "per_sync_window":
+        out.append(
+            Problem(
+                "admission.staleness_threshold",
+                scenario.admission.staleness_threshold,
+                f"a sync window starts {sync_window(scenario) * size} samples, those that were filtered or dropped "
+                "included: too few are left for its batches",
+                "raise staleness_threshold, or lower workload.filter.zero_variance_share",
+            )
+        )
+    elif law == "cumulative_ratio":
+        pass  # every step lets a batch in
+    elif law == "fixed_pool":
         pool = scenario.admission.pool_samples or 0
         if pool < size:
             out.append(Problem("admission.pool_samples", pool, f"at least one group ({size})", f"raise it to {size}"))
@@ -45,7 +58,7 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
         allowed = LAWS[law](scenario, progress)
         if allowed < scenario.groups_per_step and allowed < PLENTY:
             out.append(_admission_problem(scenario, progress, allowed * size))
-    if scenario.admission.age_action == "drop_on_dequeue":
+    if scenario.admission.age_action in DROPS:
         out.append(
             Problem(
                 "admission.max_age",
@@ -65,7 +78,8 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
 
 def _admission_problem(scenario: Scenario, progress: Progress, allowed: int) -> Problem:
     batch = scenario.trainer.batch_samples
-    field = "admission.max_staleness" if scenario.admission.law == "version_window" else "admission.law"
+    windowed = scenario.admission.law in ("version_window", "target_step")
+    field = "admission.max_staleness" if windowed else "admission.law"
     value = scenario.admission.max_staleness if field.endswith("staleness") else scenario.admission.law
     return Problem(
         field,

@@ -1,13 +1,56 @@
-"""Weight sync: publish (off the critical path), pause (engines stand still), and what happens to work in flight."""
+"""Weight sync of the whole fleet at once: publish, pause, and what happens to work in flight."""
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.tables import CMD_DISCARD, CMD_NEW_EPOCH, CMD_RECOMPUTE
+import numpy as np
+
+from fleetsim.sim.age import EAGER, too_old
+from fleetsim.sim.buffer import drop, ready_groups
 from fleetsim.sim.job import Job, Process
+from fleetsim.sim.rolling import offer
+from fleetsim.sim.version import published, to_work_in_flight
 
 
-def synchronise(job: Job, step: int) -> Process:
-    """Publishes the weights after optimizer step `step`.
+def hand_over(job: Job, step: int, updates: float) -> Process:
+    """The trainer's part of a publication after optimizer step `step`; the version contains `updates` steps.
+
+    An earlier global one must be over, then the trainer is held for trainer_block_s. With a barrier or on shared GPUs
+    nothing else can be done until the sync is over: it is held until then. Nobody waits for a rolling one.
+    """
+    sync, progress = job.scenario.sync, job.progress
+    if job.sync_done is not None and not job.sync_done.processed:
+        yield job.sync_done
+    progress.triggered += 1
+    progress.updates.append(updates)
+    job.pulls = job.samples = 0
+    leave_behind(job)
+    if sync.scope == "rolling":
+        job.env.process(offer(job, progress.triggered, step))
+        yield job.env.timeout(sync.trainer_block_s)
+        return
+    job.sync_done = job.env.process(synchronise(job, progress.triggered, step))
+    yield job.env.timeout(sync.trainer_block_s)
+    alone = job.scenario.fleet.placement == "colocated" or job.scenario.admission.law == "barrier"
+    if alone and not job.sync_done.processed:
+        yield job.sync_done
+
+
+def leave_behind(job: Job) -> None:
+    """What the new version makes too old goes at once, if the age action is an eager one."""
+    scenario, fleet, version = job.scenario, job.fleet, job.progress.triggered
+    action = scenario.admission.age_action
+    if action not in EAGER:
+        return
+    finished = np.concatenate([ready_groups(fleet), fleet.world.blocked[: fleet.get("n_blocked")].astype(np.int64)])
+    drop(fleet, finished[too_old(scenario, fleet, job.progress, finished, version)], job.now)
+    if action == "cancel_in_flight":
+        running = fleet.unfinished()
+        job.discard(running[too_old(scenario, fleet, job.progress, running, version)])
+    job.top_up()
+
+
+def synchronise(job: Job, version: int, step: int) -> Process:
+    """Publishes `version`, made by optimizer step `step`, to all instances.
 
     publish_s pass while the engines go on; then, by `sync.in_flight`:
     drain: nothing new is sent, the pause starts when the last sample in flight has ended.
@@ -27,20 +70,15 @@ def synchronise(job: Job, step: int) -> Process:
         job.under_way -= 1  # the drain is the fleet's own work: a fleet that cannot drain is stuck
         yield job.fleet_empty()
         job.under_way += 1
-    start, in_flight, discarded = job.now, fleet.get("in_flight"), 0
+    start, in_flight = job.now, fleet.get("in_flight")
     fleet.set(halted=1)
-    if sync.in_flight == "abort_discard":
-        discarded = int(fleet.command(CMD_DISCARD, fleet.started(), start))
-    elif sync.in_flight in ("abort_resume", "keep_recompute"):
-        fleet.command(CMD_RECOMPUTE, 0, start)
-    if sync.reset_prefix_cache:
-        fleet.command(CMD_NEW_EPOCH)
-    if sync.in_flight != "finish_on_old_weights" and job.scenario.fleet.placement == "disaggregated":
+    discarded = to_work_in_flight(job, fleet.unfinished())
+    if sync.in_flight != "finish_on_old_weights" and job.scenario.fleet.placement != "colocated":
         fleet.hold(start, start + sync.pause_s)
     if sync.pause_s > 0:
         yield env.timeout(sync.pause_s)
-    job.progress.version += 1
-    fleet.set(version=job.progress.version, halted=0)
-    job.top_up()
-    job.syncs.append((job.progress.version, step, trigger, start, job.now, in_flight, discarded))
+    fleet.serve_version(version)
+    fleet.set(halted=0)
+    published(job, version)
+    job.syncs.append((version, step, job.progress.updates[version], trigger, start, job.now, in_flight, discarded))
     job.under_way -= 1

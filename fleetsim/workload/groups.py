@@ -40,19 +40,25 @@ class GroupSource:
     """Draws groups 0, 1, 2, ... in chunks of any size; group k is the same for every chunking.
 
     workload: the scenario's section. seeds: of this replication (`streams.seed_sequence(seed, replication,
-    "workload")`). groups_per_step: after so many groups the length drift advances by one step.
+    "workload")`). groups_per_step: after so many groups the length drift advances by one step. siblings: samples
+    drawn per group, `workload.group_size` unless more are started than kept.
 
     Each cause (prompts, lengths, siblings' common factor, filter, rewards, tools) has a stream of its own and takes a
     fixed number of draws per group.
     """
 
     def __init__(
-        self, workload: WorkloadConfig, seeds: np.random.SeedSequence, groups_per_step: int | None = None
+        self,
+        workload: WorkloadConfig,
+        seeds: np.random.SeedSequence,
+        groups_per_step: int | None = None,
+        siblings: int | None = None,
     ) -> None:
         if workload.length_drift_per_step and not groups_per_step:
             raise ValueError("length_drift_per_step needs groups_per_step")
         self.workload = workload
         self.groups_per_step = groups_per_step or 1
+        self.siblings = siblings or workload.group_size
         self.taken = 0
         self._prompts = substream(seeds, "prompts")
         self._lengths = substream(seeds, "lengths")
@@ -71,7 +77,7 @@ class GroupSource:
 
     def take(self, n_groups: int) -> Groups:
         """The next `n_groups` groups. Raises InputError for an empirical file that cannot be read."""
-        w, first, siblings = self.workload, self.taken, self.workload.group_size
+        w, first, siblings = self.workload, self.taken, self.siblings
         samples, calls = n_groups * siblings, w.turns.count - 1
         prompt_tokens = sample_lengths(
             w.prompt_tokens, self._prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)

@@ -115,16 +115,8 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("fleet.placement", "colocated_lending"),
-        ("sync.trigger", "pulls"), ("sync.trigger", "samples"), ("sync.scope", "rolling"),
         *(("sync.transport", t) for t in
           ("collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay")),
-        *(("admission.law", law) for law in ("per_sync_window", "cumulative_ratio", "target_step", "adaptive")),
-        ("admission.age_reference", "oldest_token"), ("admission.age_reference", "creation"),
-        ("admission.age_action", "drop_and_refill"), ("admission.age_action", "cancel_in_flight"),
-        ("admission.age_action", "wait"),
-        ("buffer.batch_rule", "exact_target_step"),
-        ("trainer.minibatches", 2),
         ("engine.name", "sglang"), ("engine.name", "tensorrt-llm"),
     ],
 )  # fmt: skip
@@ -147,6 +139,19 @@ def test_what_is_not_implemented_is_refused_by_name(path: str, value: object) ->
         ({"admission": {"law": "fixed_pool", "pool_samples": 7}}, "admission.pool_samples"),
         ({"buffer": {"oversampling": 1.5}}, "buffer.oversampling"),
         ({"buffer": {"batch_rule": "first_finished"}}, "buffer.batch_rule"),
+        ({"buffer": {"batch_rule": "exact_target_step"}}, "buffer.batch_rule"),
+        ({"buffer": {"batch_rule": "fifo", "wait_for_oldest": True}}, "buffer.wait_for_oldest"),
+        ({"buffer": {"leftover": "defer"}, "admission": {"law": "barrier"}}, "buffer.leftover"),
+        ({"trainer": {"minibatches": 7}}, "trainer.minibatches"),
+        ({"trainer": {"minibatches": 2}, "fleet": {"placement": "colocated"}}, "trainer.minibatches"),
+        ({"sync": {"trigger": "pulls"}}, "sync.every_pulls"),
+        ({"sync": {"every_samples": 9}}, "sync.every_samples"),
+        ({"sync": {"scope": "rolling"}, "fleet": {"placement": "colocated"}}, "sync.scope"),
+        ({"admission": {"age_action": "wait"}}, "admission.max_age"),
+        ({"admission": {"adaptive": {"target_kv": 0.85}}}, "admission.adaptive"),
+        ({"admission": {"adaptive": {"start_samples": 4096}}}, "admission.adaptive.start_samples"),
+        ({"fleet": {"placement": "colocated_lending", "lending": {"instances": 9}}}, "fleet.lending.instances"),
+        ({"fleet": {"placement": "colocated_lending"}, "engine": {"tp": 16}}, "fleet.lending.instances"),
         ({"workload": {"shared_prefix_tokens": 513}}, "workload.shared_prefix_tokens"),
         (
             {"workload": {"shared_prefix_tokens": 99, "prompt_tokens": {"mean": 98, "cv": 1}}},
@@ -184,8 +189,8 @@ def test_all_problems_come_at_once() -> None:
     found = problems(
         {
             "workload": {"group_sise": 4, "output_tokens": {"kind": "lognormal", "mean": -1, "cv": "x"}},
-            "fleet": {"instances": "8", "placement": "colocated_lending"},
-            "sync": {"scope": "rolling"},
+            "fleet": {"instances": "8", "placement": "somewhere"},
+            "sync": {"scope": "rolled"},
             "batch_samples": 64,
             "admission": {"age_action": "drop_on_dequeue"},
             "run": {"steps": 5, "warmup_steps": 9},

@@ -21,7 +21,20 @@ from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.sim.fleet import Fleet
 from tests.engine.reference import run_reference
 
-ACTIONS = ("hold", "resume", "recompute", "discard", "kill", "revive", "epoch", "credits", "take")
+ACTIONS = (
+    "hold",
+    "resume",
+    "recompute",
+    "discard",
+    "kill",
+    "revive",
+    "epoch",
+    "credits",
+    "take",
+    "move",
+    "send_back",
+    "doom",
+)
 
 
 @st.composite
@@ -77,11 +90,17 @@ def play(fleet: Fleet, script: dict[str, Any]) -> float:
         if action == "hold":
             fleet.hold(now, now + 0.3)
         elif action == "resume":
-            fleet.command(t.CMD_RESUME, 0, now)
+            fleet.command(t.CMD_RESUME, at=now)
         elif action == "recompute":
-            fleet.command(t.CMD_RECOMPUTE, 0, now)
+            fleet.command(t.CMD_RECOMPUTE, at=now)
         elif action == "discard":
-            fleet.command(t.CMD_DISCARD, fleet.started(), now)
+            fleet.discard(np.arange(fleet.started()), now)
+        elif action == "doom":
+            fleet.discard(fleet.unfinished()[::3], now)
+        elif action in ("move", "send_back"):
+            to = (which + 1) % 3 if action == "move" else -1
+            if to < 0 or fleet.world.instances["kind"][to] != t.DOWN:
+                fleet.command(t.CMD_MOVE, which, now, to)
         elif action == "epoch":
             fleet.command(t.CMD_NEW_EPOCH)
         elif action == "credits":
@@ -95,7 +114,7 @@ def play(fleet: Fleet, script: dict[str, Any]) -> float:
         fleet.advance(now := now + 1.0)
         if fleet.world.instances["kind"][i] == t.DOWN:
             fleet.command(t.CMD_REVIVE, i, now)
-    fleet.command(t.CMD_RESUME, 0, now)
+    fleet.command(t.CMD_RESUME, at=now)
     fleet.set(credits=0)
     return now
 

@@ -7,21 +7,25 @@ dies, a hold begins.
 from __future__ import annotations
 
 from fleetsim.engine.kernel.blocks import give_back
+from fleetsim.engine.kernel.dispatch import enqueue
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
-from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
 from fleetsim.engine.kernel.tables import (
     ACC_DOWN,
     ACC_PAUSED,
     AWAY,
     DO_DISCARD,
     DO_KILL,
+    DO_MOVE,
     DO_RECOMPUTE,
+    DONE,
     DOWN,
     G_ABORTED,
     GONE,
     JUMP,
+    LANDING,
     RUNNING,
     STEP,
     UNSENT,
@@ -48,14 +52,22 @@ def remove(fleet: int, i: int, s: int) -> None:
 
 
 @compiled
+def unwanted(fleet: int, s: int) -> bool:
+    """Whether a sample's group was aborted, or is complete without it."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, sample_at(w.samples, s).group)
+    return group.status == G_ABORTED or group.scored >= group.need
+
+
+@compiled
 def discard_here(fleet: int, i: int) -> None:
-    """Removes every request of an aborted group."""
+    """Removes every request that nobody wants any more."""
     w = fleet_at(fleet, 0)
     for head in (instance_at(w.instances, i).head, instance_at(w.instances, i).wait_head):
         s = head
         while s >= 0:
             following = sample_at(w.samples, s).next
-            if group_at(w.groups, sample_at(w.samples, s).group).status == G_ABORTED:
+            if unwanted(fleet, s):
                 remove(fleet, i, s)
                 w.aborted_tokens += sample_at(w.samples, s).made
                 sample_at(w.samples, s).status = GONE
@@ -114,6 +126,55 @@ def kill_here(fleet: int, i: int, t: float) -> None:
 
 
 @compiled
+def to_client(fleet: int, s: int) -> None:
+    """A request goes back to the client with its tokens and without its cache; it will be sent again."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance_at(w.instances, S.instance).load -= 1
+    w.in_flight -= 1
+    S.instance = -1
+    if S.status != AWAY:
+        S.status = UNSENT
+        put_int32(w.requeue, w.n_requeued, s)
+        w.n_requeued += 1
+
+
+@compiled
+def move_here(fleet: int, i: int, t: float) -> None:
+    """Every request of the instance moves to another one, or back to the client, and prefills again."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    to = instance.move_to
+    recompute_here(fleet, i)
+    if to < 0:
+        while instance.wait_tail >= 0:
+            s = instance.wait_tail
+            unwait(fleet, i, s)
+            to_client(fleet, s)
+    else:
+        while instance.wait_head >= 0:
+            s = instance.wait_head
+            unwait(fleet, i, s)
+            instance.load -= 1
+            instance_at(w.instances, to).load += 1
+            enqueue(fleet, to, s, t)
+    if instance.load > 0:
+        for j in range(w.n_timers):
+            s = int64_at(w.timer_key, j)
+            S = sample_at(w.samples, s)
+            if S.status == AWAY and S.instance == i:
+                if to < 0:
+                    to_client(fleet, s)
+                else:
+                    S.instance = to
+                    instance.load -= 1
+                    instance_at(w.instances, to).load += 1
+    show_load(fleet, i)
+    if to >= 0:
+        show_load(fleet, to)
+
+
+@compiled
 def at_boundary(fleet: int, i: int, t: float) -> None:
     """What was asked for since the last boundary, then a hold if one is on."""
     w = fleet_at(fleet, 0)
@@ -128,6 +189,8 @@ def at_boundary(fleet: int, i: int, t: float) -> None:
         return
     if todo & DO_RECOMPUTE:
         recompute_here(fleet, i)
+    if todo & DO_MOVE:
+        move_here(fleet, i, t)
     if instance.hold_until > t:
         instance.kind = WAKE
         account(fleet, i, ACC_PAUSED, t)
@@ -152,5 +215,43 @@ def ask(fleet: int, i: int, todo: int, t: float) -> None:
             instance.hold_until = 0.0
             at_boundary(fleet, i, t)
             instance.hold_until = hold
-    elif instance.kind != STEP:
+    elif instance.kind != STEP and instance.kind != LANDING:
         at_boundary(fleet, i, t)
+
+
+@compiled
+def drop_requeued(fleet: int, s: int) -> None:
+    """Takes a sample out of the queue of those that lost their instance."""
+    w = fleet_at(fleet, 0)
+    kept = 0
+    for j in range(w.n_requeued):
+        other = int32_at(w.requeue, j)
+        if other != s:
+            put_int32(w.requeue, kept, other)
+            kept += 1
+    w.n_requeued = kept
+
+
+@compiled
+def lose_rest(fleet: int, g: int, t: float) -> None:
+    """What is unfinished of a group that is aborted, or complete without it, goes: where it computes, at a boundary."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, g)
+    for s in range(group.first, group.first + group.size):
+        S = sample_at(w.samples, s)
+        if S.status == AWAY and S.instance >= 0:
+            w.in_flight -= 1
+            instance_at(w.instances, S.instance).load -= 1
+            show_load(fleet, S.instance)
+        if S.status >= AWAY and S.status != GONE and (S.status != DONE or group.status == G_ABORTED):
+            w.aborted_tokens += S.made
+            S.status = GONE
+        elif S.status == UNSENT:
+            drop_requeued(fleet, s)
+            w.aborted_tokens += S.made
+            S.status = GONE
+        elif S.instance >= 0 and S.status != DONE and S.status != GONE:
+            ask(fleet, S.instance, DO_DISCARD, t)
+    if w.sent > 0 and w.next_group == g:
+        w.sent = 0
+        w.next_group += 1

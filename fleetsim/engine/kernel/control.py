@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.boundary import ask, at_boundary
+from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
+from fleetsim.engine.kernel.dispatch import owe
 from fleetsim.engine.kernel.instance import account, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
+from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at
 from fleetsim.engine.kernel.tables import (
     ACC_IDLE,
     ACC_OFF,
     ACCOUNTS,
-    AWAY,
     CMD_CLOSE,
     CMD_DISCARD,
     CMD_HOLD,
     CMD_KILL,
+    CMD_MOVE,
     CMD_NEW_EPOCH,
     CMD_RECOMPUTE,
     CMD_REOPEN,
@@ -23,13 +24,13 @@ from fleetsim.engine.kernel.tables import (
     CMD_REVIVE,
     CMD_SECONDS,
     CMD_SWITCH_OFF,
-    DO_DISCARD,
+    CMD_VERSION,
     DO_KILL,
+    DO_MOVE,
     DO_RECOMPUTE,
     DOWN,
     G_ABORTED,
     G_OPEN,
-    GONE,
     IDLE,
     NOTHING,
     WAKE,
@@ -37,10 +38,22 @@ from fleetsim.engine.kernel.tables import (
 
 
 @compiled
-def hold(fleet: int, t: float, until: float) -> None:
+def first_of(which: int) -> int:
+    """The first instance meant by `which`: itself, or 0 for all."""
+    return which if which >= 0 else 0
+
+
+@compiled
+def end_of(fleet: int, which: int) -> int:
+    """One past the last instance meant by `which`."""
+    return which + 1 if which >= 0 else fleet_at(fleet, 0).n_instances
+
+
+@compiled
+def hold(fleet: int, which: int, t: float, until: float) -> None:
     """Engines stop at their first boundary at or after t and start again at `until` (infinite: when resumed)."""
     w = fleet_at(fleet, 0)
-    for i in range(w.n_instances):
+    for i in range(first_of(which), end_of(fleet, which)):
         instance = instance_at(w.instances, i)
         instance.hold_until = until
         if instance.kind == WAKE:
@@ -60,56 +73,51 @@ def resume(fleet: int, t: float) -> None:
 
 
 @compiled
-def ask_all(fleet: int, todo: int, t: float) -> None:
-    """Asks every instance."""
-    w = fleet_at(fleet, 0)
-    for i in range(w.n_instances):
-        ask(fleet, i, todo, t)
+def recompute(fleet: int, which: int, t: float) -> None:
+    """Running requests lose their cache at the next boundary and prefill again."""
+    for i in range(first_of(which), end_of(fleet, which)):
+        ask(fleet, i, DO_RECOMPUTE, t)
 
 
 @compiled
-def new_epoch(fleet: int) -> None:
+def new_epoch(fleet: int, which: int) -> None:
     """The weights have changed: nothing in a prefix cache may be read by requests that start from now on."""
     w = fleet_at(fleet, 0)
-    for i in range(w.n_instances):
+    for i in range(first_of(which), end_of(fleet, which)):
         instance_at(w.instances, i).epoch += 1
 
 
 @compiled
-def discard(fleet: int, below: int, t: float) -> int:
-    """Aborts every unfinished group with an index below `below`; returns how many groups there were."""
+def serve_version(fleet: int, which: int, version: int) -> None:
+    """What starts from now on is made by this weight version."""
+    w = fleet_at(fleet, 0)
+    for i in range(first_of(which), end_of(fleet, which)):
+        instance_at(w.instances, i).version = version
+
+
+@compiled
+def discard(fleet: int, first: int, t: float) -> int:
+    """Aborts every unfinished group that is doomed, from index `first` on; returns how many groups there were."""
     w = fleet_at(fleet, 0)
     n = 0
-    for g in range(min(below, w.next_group + (1 if w.sent > 0 else 0))):
+    for g in range(first_of(first), w.next_group + (1 if w.sent > 0 else 0)):
         group = group_at(w.groups, g)
-        if group.status != G_OPEN:
+        if group.doomed == 0 or group.status != G_OPEN:
             continue
         n += 1
         group.status = G_ABORTED
         w.aborted_groups += 1
-        for s in range(group.first, group.first + group.size):
-            S = sample_at(w.samples, s)
-            if S.status == AWAY and S.instance >= 0:
-                w.in_flight -= 1
-                instance_at(w.instances, S.instance).load -= 1
-            if S.status >= AWAY:
-                w.aborted_tokens += S.made
-                S.status = GONE
-    if w.sent > 0 and group_at(w.groups, w.next_group).status == G_ABORTED:
-        w.sent = 0
-        w.next_group += 1
-    kept = 0
-    for j in range(w.n_requeued):
-        s = int32_at(w.requeue, j)
-        if group_at(w.groups, sample_at(w.samples, s).group).status == G_ABORTED:
-            w.aborted_tokens += sample_at(w.samples, s).made
-            sample_at(w.samples, s).status = GONE
-        else:
-            put_int32(w.requeue, kept, s)
-            kept += 1
-    w.n_requeued = kept
-    ask_all(fleet, DO_DISCARD, t)
+        owe(fleet, g)
+        lose_rest(fleet, g, t)
     return n
+
+
+@compiled
+def move(fleet: int, i: int, to: int, t: float) -> None:
+    """The requests of instance i go to instance `to` at its next boundary, or back to the client (-1)."""
+    w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).move_to = to
+    ask(fleet, i, DO_MOVE, t)
 
 
 @compiled
@@ -177,15 +185,19 @@ def seconds_of(fleet: int, account_index: int, t: float) -> float:
 def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
     """The one door for a run: does `what` (a CMD_ code) at time t to instance, group bound, account or todo `which`."""
     if what == CMD_HOLD:
-        hold(fleet, t, value)
+        hold(fleet, which, t, value)
     elif what == CMD_RESUME:
         resume(fleet, t)
     elif what == CMD_RECOMPUTE:
-        ask_all(fleet, DO_RECOMPUTE, t)
+        recompute(fleet, which, t)
     elif what == CMD_DISCARD:
         return float(discard(fleet, which, t))
     elif what == CMD_NEW_EPOCH:
-        new_epoch(fleet)
+        new_epoch(fleet, which)
+    elif what == CMD_VERSION:
+        serve_version(fleet, which, int(value))
+    elif what == CMD_MOVE:
+        move(fleet, which, int(value), t)
     elif what == CMD_KILL:
         kill(fleet, which, t)
     elif what == CMD_CLOSE:

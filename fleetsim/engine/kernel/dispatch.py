@@ -7,7 +7,7 @@ import math
 from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, sample_at
+from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
 from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFIX_AFFINITY, ROUND_ROBIN, WAITING
 from fleetsim.engine.kernel.trees import tree_first
 
@@ -100,6 +100,44 @@ def send(fleet: int, i: int, s: int, t: float) -> None:
 
 
 @compiled
+def owe(fleet: int, g: int) -> None:
+    """A group was lost: the step that it was reserved for lacks one."""
+    w = fleet_at(fleet, 0)
+    if w.target_groups > 0:
+        put_int32(w.owed, w.n_owed, group_at(w.groups, g).target)
+        w.n_owed += 1
+
+
+@compiled
+def reserve(fleet: int, g: int) -> None:
+    """A group that starts is reserved for the first target step that lacks one."""
+    w = fleet_at(fleet, 0)
+    if w.target_groups == 0:
+        return
+    if w.n_owed > 0:
+        at = 0
+        for j in range(1, w.n_owed):
+            if int32_at(w.owed, j) < int32_at(w.owed, at):
+                at = j
+        group_at(w.groups, g).target = int32_at(w.owed, at)
+        w.n_owed -= 1
+        put_int32(w.owed, at, int32_at(w.owed, w.n_owed))
+        return
+    if w.target_left == 0:
+        w.next_target += 1
+        w.target_left = w.target_groups
+    group_at(w.groups, g).target = w.next_target
+    w.target_left -= 1
+
+
+@compiled
+def may_start(fleet: int) -> bool:
+    """Whether a group may be sent: it has been begun, there is credit, or fewer are unfinished than the floor asks."""
+    w = fleet_at(fleet, 0)
+    return w.credits > 0 or w.sent > 0 or w.next_group - w.completed_groups - w.aborted_groups < w.floor
+
+
+@compiled
 def dispatch(fleet: int, t: float) -> bool:
     """Sends what credits and caps allow. False: more groups must be drawn first."""
     w = fleet_at(fleet, 0)
@@ -111,7 +149,7 @@ def dispatch(fleet: int, t: float) -> bool:
             return True
         w.n_requeued -= 1
         send(fleet, i, int32_at(w.requeue, w.n_requeued), t)
-    while w.credits > 0 or w.sent > 0:
+    while may_start(fleet):
         g = w.next_group
         if g >= w.n_groups:
             return False
@@ -135,11 +173,16 @@ def dispatch(fleet: int, t: float) -> bool:
                 return True
             send(fleet, i, s, t)
             w.sent += 1
+        version = instance_at(w.instances, i).version
         if group.status == G_NEW:
             group.status = G_OPEN
-            group.version = w.version
+            group.version = version
             group.submit_s = t
-            w.credits -= 1
+            reserve(fleet, g)
+            if w.credits > 0:
+                w.credits -= 1
+        elif version < group.version:
+            group.version = version
         if w.together == 1 or w.sent == group.size:
             w.sent = 0
             w.next_group += 1

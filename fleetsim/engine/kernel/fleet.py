@@ -12,11 +12,13 @@ from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32
 from fleetsim.engine.kernel.tables import (
     AT_LIMIT,
     BATCH_READY,
-    FLEET_EMPTY,
+    EMPTY,
     IDLE,
+    JUMP,
     NEED_GROUPS,
     NOTHING_MOVES,
     OUT_OF_PATIENCE,
+    STEP,
 )
 from fleetsim.engine.kernel.trees import timer_pop, tree_first
 
@@ -46,14 +48,26 @@ def settle(fleet: int) -> bool:
     return enough
 
 
+@compiled
+def some_drained(fleet: int) -> bool:
+    """Whether an instance that is drained has nothing left."""
+    w = fleet_at(fleet, 0)
+    for i in range(w.n_instances):
+        instance = instance_at(w.instances, i)
+        if instance.draining == 1 and instance.load == 0 and instance.kind != JUMP and instance.kind != STEP:
+            return True
+    return False
+
+
 @entry("i8(i8, f8, i8)")
 def advance(fleet: int, limit: float, want: int) -> int:
     """Moves the fleet to `limit` seconds, or until `want` groups are in the buffer.
 
-    Returns AT_LIMIT, BATCH_READY, FLEET_EMPTY (asked for by `until_empty`), OUT_OF_PATIENCE (asked for by
-    `patience`), NOTHING_MOVES (no event is pending before an infinite limit) or NEED_GROUPS (call again once more
-    groups are drawn). Events that lie within rounding of each other happen together: landings first, then timers,
-    then arrivals, then what is sent, then plans; equal times go by instance index.
+    Returns AT_LIMIT, BATCH_READY (or woken by `wake`), EMPTY (the fleet, asked for by `until_empty`, or an instance
+    that is `draining`), OUT_OF_PATIENCE (asked for by `patience`), NOTHING_MOVES (no event is pending before an
+    infinite limit) or NEED_GROUPS (call again once more groups are drawn). Events that lie within rounding of each
+    other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go by
+    instance index.
     """
     w = fleet_at(fleet, 0)
     while True:
@@ -62,7 +76,11 @@ def advance(fleet: int, limit: float, want: int) -> int:
         if w.n_ready >= want:
             return BATCH_READY
         if w.until_empty == 1 and w.in_flight == 0:
-            return FLEET_EMPTY
+            return EMPTY
+        if w.n_draining > 0 and some_drained(fleet):
+            return EMPTY
+        if w.completed_groups + w.aborted_groups >= w.wake:
+            return BATCH_READY
         if w.completed_groups >= w.patience:
             return OUT_OF_PATIENCE
         t = float_at(w.clock, 1)

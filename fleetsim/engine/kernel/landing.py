@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
-from fleetsim.engine.kernel.boundary import at_boundary
-from fleetsim.engine.kernel.dispatch import enqueue, turn_goal
+from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
+from fleetsim.engine.kernel.dispatch import enqueue, owe, turn_goal
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, set_load, unlink
@@ -25,7 +25,6 @@ from fleetsim.engine.kernel.tables import (
     AWAY,
     DONE,
     FIRST,
-    G_ABORTED,
     G_BLOCKED,
     G_FILTERED,
     G_OVERFLOW,
@@ -33,6 +32,7 @@ from fleetsim.engine.kernel.tables import (
     GONE,
     IDLE,
     JUMP,
+    LANDING,
     LESS,
     SCORING,
     STEP,
@@ -52,14 +52,15 @@ def put_ready(fleet: int, g: int) -> None:
             put_int32(w.blocked, w.n_blocked, g)
             w.n_blocked += 1
             return
-        oldest = group_at(w.groups, int32_at(w.ready, 0))
+        oldest_group = int32_at(w.ready, 0)
+        oldest = group_at(w.groups, oldest_group)
         oldest.status = G_OVERFLOW
         oldest.left_s = group.ready_s
         for j in range(w.n_ready - 1):
             put_int32(w.ready, j, int32_at(w.ready, j + 1))
         w.n_ready -= 1
-        if w.pool == 0:
-            w.credits += 1
+        w.credits += w.returns
+        owe(fleet, oldest_group)
     group.status = G_READY
     put_int32(w.ready, w.n_ready, g)
     w.n_ready += 1
@@ -67,22 +68,24 @@ def put_ready(fleet: int, g: int) -> None:
 
 @compiled
 def scored(fleet: int, s: int, t: float) -> None:
-    """A sample has its reward; the last one completes the group."""
+    """A sample has its reward; the last one that is needed completes the group, and the rest is aborted."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     S.status = DONE
     group = group_at(w.groups, S.group)
     group.scored += 1
-    if group.scored < group.size:
+    if group.scored < group.need:
         return
     group.ready_s = t
     w.completed_groups += 1
+    if group.need < group.size:
+        lose_rest(fleet, S.group, t)
     if w.pool == 1:
         w.credits += 1
     if group.zero_variance == 1:
         group.status = G_FILTERED
-        if w.pool == 0:
-            w.credits += 1
+        w.credits += w.returns
+        owe(fleet, S.group)
         return
     put_ready(fleet, S.group)
 
@@ -117,7 +120,7 @@ def generated(fleet: int, s: int, t: float) -> None:
     if w.open_loop == 1:
         S.status = DONE
         return
-    if group_at(w.groups, S.group).status == G_ABORTED:
+    if unwanted(fleet, s):
         S.status = GONE
         w.aborted_tokens += S.made
         return
@@ -140,7 +143,7 @@ def end_turn(fleet: int, i: int, s: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     unlink(fleet, i, s)
-    over = S.made >= S.target or (w.open_loop == 0 and group_at(w.groups, S.group).status == G_ABORTED)
+    over = S.made >= S.target or (w.open_loop == 0 and unwanted(fleet, s))
     if not over:
         remember_turn(fleet, i, s)
     give_back(fleet, i, s)
@@ -178,6 +181,7 @@ def land(fleet: int, i: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     kind = instance.kind
+    instance.kind = LANDING  # what is asked of it meanwhile waits for its boundary, at the end of this function
     set_next(fleet, i, math.inf)
     if kind == JUMP or kind == STEP:
         k = instance.k
@@ -201,6 +205,7 @@ def land(fleet: int, i: int, t: float) -> None:
             instance.generated += 1
             if S.first_token_s < 0.0:
                 S.first_token_s = t
+                S.first_version = instance.version
             if S.made == S.goal:
                 end_turn(fleet, i, s, t)
             else:

@@ -20,16 +20,17 @@ UNSENT, WAITING, RUNNING, AWAY, SCORING, DONE, GONE = _codes(7)
 # group status
 G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G_ABORTED = _codes(9)
 # what an instance is doing until next_s
-IDLE, JUMP, STEP, WAKE, DOWN = _codes(5)
+IDLE, JUMP, STEP, WAKE, DOWN, LANDING = _codes(6)
 # where its GPU-seconds go
 ACC_IDLE, ACC_BUSY, ACC_PAUSED, ACC_DOWN, ACC_OFF = _codes(5)
 ACCOUNTS = np.int64(5)
 # what is to happen at its next iteration boundary (bits)
 NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
+DO_MOVE = np.int64(8)
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # why `advance` returned
-AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, FLEET_EMPTY, OUT_OF_PATIENCE = _codes(6)
+AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE = _codes(6)
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
@@ -46,7 +47,11 @@ FIRST = np.int64(0)
     CMD_SWITCH_OFF,
     CMD_REVIVE,
     CMD_SECONDS,
-) = _codes(11)
+    CMD_VERSION,
+    CMD_MOVE,
+) = _codes(13)
+# every instance
+ALL = np.int64(-1)
 
 SAMPLE = np.dtype(
     [
@@ -68,6 +73,7 @@ SAMPLE = np.dtype(
         ("status", "i1"),
         ("redo", "i1"),  # its next prefill repeats work
         ("end_count", "i8"),  # decode counter at which the current turn ends
+        ("first_version", "i4"),  # weight version that made its first token
         ("start_s", "f8"),
         ("first_token_s", "f8"),
         ("finish_s", "f8"),
@@ -79,12 +85,15 @@ GROUP = np.dtype(
     [
         ("first", "i8"),  # its samples are first .. first + size - 1
         ("size", "i8"),
+        ("need", "i4"),  # samples that make it complete; the rest of them is then aborted
         ("scored", "i4"),
         ("prefixes", "i8"),  # head of the list of its prefix rows
-        ("version", "i4"),  # weight version at submission
+        ("version", "i4"),  # weight version at submission, the oldest of its samples
+        ("target", "i4"),  # optimizer step that it is reserved for (law target_step)
         ("trained_step", "i4"),
         ("status", "i1"),
         ("zero_variance", "i1"),
+        ("doomed", "i1"),  # the next CMD_DISCARD aborts it
         ("submit_s", "f8"),
         ("ready_s", "f8"),
         ("left_s", "f8"),  # when it left the buffer: trained, stale or pushed out
@@ -134,10 +143,13 @@ INSTANCE = np.dtype(
         ("wait_tail", "i8"),
         ("load", "i8"),  # samples sent to it that have not finished
         ("epoch", "i4"),
+        ("version", "i4"),  # weight version that it serves
+        ("move_to", "i4"),  # where its requests go at the next boundary; -1 = to the client, who sends them anew
         ("system", "i8"),  # prefix row of the system prompt
         ("kind", "i1"),
         ("account", "i1"),
         ("accepting", "i1"),
+        ("draining", "i1"),  # `advance` returns when it is empty
         ("todo", "i1"),
         ("dirty", "i1"),
     ],
@@ -164,6 +176,7 @@ FLEET = np.dtype(
                 "requeue",
                 "ready",
                 "blocked",
+                "owed",
                 "dirty",
                 "worker_s",
                 "reward_s",
@@ -180,6 +193,7 @@ FLEET = np.dtype(
         ("per_kv_token_s", "f8"),
         ("per_attn_pair_s", "f8"),
         ("credits", "i8"),  # groups that may still start
+        ("floor", "i8"),  # groups start without credits while fewer than this are unfinished
         ("in_flight", "i8"),  # samples submitted and not generated
         ("cap", "i8"),  # most samples in flight
         ("cap_instance", "i8"),
@@ -200,17 +214,22 @@ FLEET = np.dtype(
         ("n_prefixes", "i8"),
         ("cap_prefixes", "i8"),  # rows of the prefix table
         ("n_dirty", "i8"),
+        ("n_owed", "i8"),  # targets of groups that were lost: what starts next takes them
+        ("target_groups", "i8"),  # groups per target step; 0 = groups have no target
+        ("next_target", "i8"),
+        ("target_left", "i8"),  # groups still to be reserved for it
+        ("n_draining", "i8"),
         ("open_loop", "i1"),  # requests arrive by themselves: no groups, no credits
         ("halted", "i1"),  # nothing is sent while set
         ("until_empty", "i1"),  # `advance` returns when nothing is in flight
         ("pool", "i1"),  # credits return when a group completes
+        ("returns", "i1"),  # credits return when a group is filtered or pushed out
         ("drop_oldest", "i1"),
         ("together", "i1"),
         ("routing", "i1"),
         ("caching", "i1"),
         ("has_rewards", "i1"),
         ("imbalance", "i4"),
-        ("version", "i4"),
         ("system_blocks", "i4"),
         ("block_size", "i8"),
         ("max_num_seqs", "i8"),
@@ -223,6 +242,7 @@ FLEET = np.dtype(
         ("completed_groups", "i8"),
         ("aborted_groups", "i8"),
         ("patience", "i8"),  # `advance` returns when so many groups have been completed
+        ("wake", "i8"),  # and, as for a batch, when so many have been completed or aborted
     ],
     align=True,
 )

@@ -1,0 +1,37 @@
+"""Adaptive concurrency: the client's pool of samples in flight follows the engines' KV use (prime-rl's AIMD)."""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.sim.job import Job, Process
+
+
+def steer(job: Job) -> Process:
+    """Looks at the fullest engine every interval and moves the in-flight cap, for the whole run.
+
+    Up by `grow`, at most once a turnover (as many samples finished as the pool holds) and only when the pool is full;
+    down to in_flight * target / use when an engine is too full: then nothing new starts until it holds. Above
+    cancel_above_kv the youngest groups are cancelled as well, until the pool holds.
+    """
+    scenario, fleet = job.scenario, job.fleet
+    settings, size = scenario.admission.adaptive, scenario.workload.group_size
+    hard = scenario.fleet.max_in_flight_samples or math.inf
+    pool = min(float(settings.start_samples), hard)
+    fleet.set(cap=max(size, int(pool)))
+    turned = fleet.get("completed_groups")
+    while True:
+        yield job.env.timeout(settings.interval_s)
+        up = fleet.up()
+        use = float(fleet.kv_use()[up].max()) if len(up) else 0.0
+        in_flight, completed = fleet.get("in_flight"), fleet.get("completed_groups")
+        if use > settings.trim_above_kv:
+            pool = max(float(size), min(pool, in_flight * settings.target_kv / use))
+            if use > settings.cancel_above_kv:
+                excess = math.ceil((in_flight - pool) / size)
+                running = fleet.unfinished()
+                job.discard(running[len(running) - min(max(0, excess), len(running)) :])
+        elif use < settings.grow_below_kv and (completed - turned) * size >= pool and in_flight > pool - size:
+            pool = min(pool * settings.grow, float(settings.most_samples), hard)
+            turned = completed
+        fleet.set(cap=max(size, int(pool)))

@@ -1,0 +1,86 @@
+"""A rolling weight sync: some instances at a time load the newest version while the others go on."""
+
+from __future__ import annotations
+
+import numpy as np
+import simpy
+
+from fleetsim.engine.kernel.tables import CMD_REOPEN, DOWN, UNSENT
+from fleetsim.sim.buffer import Ids
+from fleetsim.sim.job import Job, Process
+from fleetsim.sim.version import published, to_work_in_flight
+
+
+def offer(job: Job, version: int, step: int) -> Process:
+    """publish_s after the trainer has made it, a version may be loaded."""
+    job.under_way += 1
+    job.offered[version] = (step, job.now)
+    yield job.env.timeout(job.scenario.sync.publish_s)
+    job.under_way -= 1
+    job.loadable = max(job.loadable, version)
+    news(job).succeed()
+    job.newer = None
+
+
+def news(job: Job) -> simpy.Event:
+    """An event that happens when another version may be loaded."""
+    if job.newer is None:
+        job.newer = job.env.event()
+    return job.newer
+
+
+def follow(job: Job, i: int, turns: simpy.Resource) -> Process:
+    """Instance i loads the newest version whenever there is one and it has a turn, for the whole run."""
+    while True:
+        if job.fleet.world.instances["version"][i] >= job.loadable:
+            yield news(job)
+        with turns.request() as turn:
+            yield turn
+            if job.fleet.world.instances["kind"][i] == DOWN:
+                job.fleet.serve_version(job.loadable, i)  # it comes up with the newest weights
+            else:
+                yield from _load(job, i)
+            _note_published(job)
+
+
+def _load(job: Job, i: int) -> Process:
+    """`sync.in_flight` says what becomes of the work on the instance, as in a global sync; drain empties it alone."""
+    fleet, sync, rows = job.fleet, job.scenario.sync, job.fleet.world.instances
+    drain = sync.in_flight == "drain" and bool(rows["accepting"][i])
+    if drain:
+        yield job.instance_empty(i)
+    version, start = job.loadable, job.now
+    to_work_in_flight(job, _groups_on(job, i), i)
+    if sync.in_flight != "finish_on_old_weights":
+        fleet.hold(start, start + sync.pause_s, i)
+    job.under_way += 1
+    yield job.env.timeout(sync.pause_s)
+    job.under_way -= 1
+    fleet.serve_version(version, i)
+    if drain and i < job.size and rows["kind"][i] != DOWN:
+        fleet.command(CMD_REOPEN, i)
+
+
+def _groups_on(job: Job, i: int) -> Ids:
+    """Unfinished groups with a sample on instance i."""
+    groups = job.fleet.unfinished()
+    if job.scenario.sync.in_flight != "abort_discard" or len(groups) == 0:
+        return groups[:0]
+    samples = job.fleet.world.samples[job.fleet.samples_of(groups)]
+    size = job.fleet.world.groups["size"][groups]
+    here = (samples["instance"] == i) & (samples["finish_s"] < 0) & (samples["status"] != UNSENT)
+    return groups[np.logical_or.reduceat(here, np.cumsum(size) - size)]
+
+
+def _note_published(job: Job) -> None:
+    """A version is published once no instance that is up serves an older one."""
+    up = job.fleet.up()
+    up = up[up < job.fleet.own]
+    version = int(job.fleet.world.instances["version"][up].min()) if len(up) else job.loadable
+    if version <= job.progress.version:
+        return
+    for v in range(job.progress.version + 1, version + 1):
+        step, trigger = job.offered.pop(v)
+        start = trigger + job.scenario.sync.publish_s
+        job.syncs.append((v, step, job.progress.updates[v], trigger, start, job.now, job.fleet.get("in_flight"), 0))
+    published(job, version)

@@ -1,0 +1,50 @@
+"""What a step's record says of the fleet: its state when the batch was taken, and totals since the start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_DOWN, ACC_IDLE, ACC_OFF, ACC_PAUSED
+from fleetsim.sim.buffer import ready_groups
+from fleetsim.sim.job import Job
+
+
+def fleet_state(job: Job) -> tuple[float, ...]:
+    """What the fleet looks like when the batch is complete: columns version .. credits of STEP."""
+    fleet, rows = job.fleet, job.fleet.world.instances
+    size = job.scenario.workload.group_size
+    buffered = ready_groups(fleet)
+    versions = fleet.world.groups["version"][buffered]
+    oldest = len(job.steps) - job.progress.updates[versions.min()] if len(buffered) else 0.0
+    up = rows["account"] != ACC_OFF
+    free = rows["free"][up] / fleet.limits.kv_blocks
+    return (
+        job.progress.version,
+        len(buffered) * size,
+        fleet.get("n_blocked") * size,
+        float(oldest),
+        fleet.get("in_flight"),
+        int(rows["running"].sum()),
+        int(rows["waiting"].sum()),
+        int(rows["kv_sum"].sum()),
+        float(1.0 - free.mean()) if len(free) else 0.0,
+        fleet.get("credits"),
+    )
+
+
+def totals(job: Job) -> tuple[float, ...]:
+    """Totals since the start of the run: columns instances .. preemptions of STEP."""
+    fleet, rows = job.fleet, job.fleet.world.instances
+    fleet.advance(job.now)
+    return (
+        int(np.count_nonzero(rows["account"] != ACC_OFF)),
+        *(fleet.seconds(account, job.now) for account in (ACC_BUSY, ACC_PAUSED, ACC_IDLE, ACC_DOWN)),
+        job.lent_s,
+        int(rows["generated"].sum()),
+        int(rows["prefilled"].sum()),
+        int(rows["hit_tokens"].sum()),
+        fleet.get("aborted_tokens"),
+        fleet.get("lost_tokens"),
+        fleet.get("recomputed_tokens"),
+        int(rows["preemptions"].sum()),
+    )

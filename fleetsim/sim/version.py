@@ -1,0 +1,28 @@
+"""What a new weight version means to the instances that load it, and to admission once all of them have it."""
+
+from __future__ import annotations
+
+from fleetsim.engine.kernel.tables import ALL, CMD_NEW_EPOCH, CMD_RECOMPUTE
+from fleetsim.sim.admission import begin_window
+from fleetsim.sim.buffer import Ids
+from fleetsim.sim.job import Job
+
+
+def to_work_in_flight(job: Job, unfinished: Ids, which: int = int(ALL)) -> int:
+    """What the policy does to the work on an instance (or on all); returns how many groups were thrown away."""
+    fleet, sync = job.fleet, job.scenario.sync
+    discarded = 0
+    if sync.in_flight == "abort_discard":
+        discarded = job.discard(unfinished)
+    elif sync.in_flight in ("abort_resume", "keep_recompute"):
+        fleet.command(CMD_RECOMPUTE, which, job.now)
+    if sync.reset_prefix_cache:
+        fleet.command(CMD_NEW_EPOCH, which)
+    return discarded
+
+
+def published(job: Job, version: int) -> None:
+    """Every instance serves `version` or a newer one."""
+    job.progress.version = version
+    begin_window(job.fleet, job.progress)
+    job.top_up()
