@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.sim.admission import groups_per_version
 
 
 def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
@@ -20,11 +21,15 @@ def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
     n = len(step_s)
     if scenario.run.warmup_steps is not None:
         return min(scenario.run.warmup_steps, n - 1)
+    admission, per_version = scenario.admission, groups_per_version(scenario) / scenario.groups_per_step
     depth = {
         "barrier": 0.0,
-        "batches_ahead": float(scenario.admission.batches_ahead),
-        "version_window": scenario.admission.max_staleness * scenario.sync.every_steps,
-    }.get(scenario.admission.law, 2.0)
+        "batches_ahead": float(admission.batches_ahead),
+        "version_window": admission.max_staleness * per_version,
+        "target_step": admission.max_staleness * per_version,
+        "per_sync_window": (1.0 + admission.staleness_threshold) * per_version,
+        "cumulative_ratio": admission.async_ratio,
+    }.get(admission.law, 2.0)
     floor = 2 + math.ceil(depth)
     half = n // 2
     errors = [float(np.square(step_s[d:] - step_s[d:].mean()).sum() / (n - d) ** 2) for d in range(half + 1)]

@@ -19,6 +19,7 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
+from fleetsim.sim.admission import sync_window
 from fleetsim.workload.lengths import mean_length, quantile_length
 
 _QUANTILES = 400
@@ -68,7 +69,7 @@ def samples_in_flight(scenario: Scenario) -> float:
         "version_window": batch * max(1.0, a.max_staleness),
         "target_step": batch * max(1.0, a.max_staleness),
         # A window's samples less those of the step in training.
-        "per_sync_window": batch * max(1.0, scenario.sync.every_steps * (1.0 + a.staleness_threshold) - 1.0),
+        "per_sync_window": max(batch, sync_window(scenario) * scenario.workload.group_size - batch),
         "cumulative_ratio": batch * max(1.0, a.async_ratio),
         "fixed_pool": float(a.pool_samples or batch),
         "adaptive": float(a.adaptive.most_samples),

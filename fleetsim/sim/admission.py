@@ -135,12 +135,14 @@ def give_back(scenario: Scenario, fleet: Fleet, progress: Progress, groups: int)
 def _grant(fleet: Fleet, progress: Progress, free: int) -> None:
     fleet.set(credits=max(0, free))
     let_in = min(fleet.get("next_group") + max(0, free), PLENTY)
+    if let_in == PLENTY:
+        return  # without a limit a group is let in when it is sent
     if not progress.grants or let_in > progress.grants[-1][0]:
         progress.grants.append((let_in, progress.version))
 
 
 def creation_version(progress: Progress, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The version that was published when admission let each group in; groups that it never counted: the newest."""
+    """The version that was published when admission let each group in; for groups that it never counted, the newest."""
     limits = np.array([limit for limit, _ in progress.grants], np.int64)
-    versions = np.array([version for _, version in progress.grants] or [0], np.int64)
+    versions = np.array([version for _, version in progress.grants] or [progress.triggered], np.int64)
     return versions[np.minimum(np.searchsorted(limits, groups, side="right"), len(versions) - 1)]
