@@ -27,7 +27,7 @@ class Job:
     """One run in progress.
 
     size: instances that the fleet should have, lent ones apart. wanted: groups that the trainer waits for (0: it does
-    not wait). batch, empty, drained: events that wait for the fleet. under_way: things that will change the fleet
+    not wait); patience: completed groups at which it gives up. batch, empty, drained: events that wait for the fleet. under_way: things that will change the fleet
     without it (a sync, a restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's.
     newer: an event for the next version that rolling instances may load; loadable: the newest such version; offered:
     (step, time made) of versions that not all of them have.
@@ -43,6 +43,7 @@ class Job:
     progress: Progress = field(default_factory=Progress)
     wanted: int = 0
     batch: simpy.Event | None = None
+    patience: int = 0
     empty: simpy.Event | None = None
     drained: dict[int, simpy.Event] = field(default_factory=dict)
     under_way: int = 0
@@ -75,16 +76,19 @@ class Job:
         give_back(self.scenario, self.fleet, self.progress, n)
         return n
 
+    def begin_wait(self) -> None:
+        """The trainer begins to wait: from here its patience is counted."""
+        self.patience = self.fleet.get("completed_groups") + MOST_WASTED_BATCHES * self.scenario.groups_per_step
+
     def batch_of(self, groups: int) -> simpy.Event:
         """An event that happens when so many groups are in the buffer."""
         self.wanted, self.batch = groups, self.env.event()
-        self.fleet.set(patience=self.fleet.get("completed_groups") + MOST_WASTED_BATCHES * groups)
+        self.fleet.set(patience=self.patience)
         return self.batch
 
-    def next_group(self, groups: int) -> simpy.Event:
-        """An event that happens when another group is completed or aborted; `groups` are waited for in the end."""
-        event = self.batch_of(groups)
-        self.wanted = NO_BATCH
+    def next_group(self) -> simpy.Event:
+        """An event that happens when another group is completed or aborted."""
+        event = self.batch_of(NO_BATCH)
         self.fleet.set(wake=self.fleet.get("completed_groups") + self.fleet.get("aborted_groups") + 1)
         return event
 

@@ -34,6 +34,7 @@ def lend(job: Job) -> Process:
         fleet.serve_version(max(job.progress.version, job.loadable), i)
         fleet.command(CMD_REVIVE, i, job.now)
     if fleet.get("n_ready") < wanted:
+        job.begin_wait()
         yield job.batch_of(wanted)
     for i in lent:
         fleet.command(CMD_CLOSE, i)

@@ -115,6 +115,7 @@ def _wait_for_groups(job: Job, step: int, want: int) -> Process:
     scenario, fleet = job.scenario, job.fleet
     most = MOST_WASTED_BATCHES * scenario.groups_per_step
     dropped, before = 0, _filtered(job)
+    job.begin_wait()
     while True:
         if fleet.get("n_ready") < want:
             yield job.batch_of(want)
@@ -131,7 +132,7 @@ def _wait_for_groups(job: Job, step: int, want: int) -> Process:
         if len(batch) == want:
             return batch
         if fleet.get("n_ready") >= want:  # enough, but not those that are wanted
-            yield job.next_group(want)
+            yield job.next_group()
 
 
 def _filtered(job: Job) -> int:
