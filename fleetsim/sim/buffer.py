@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_READY, G_STALE, G_TRAINED
+from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_BLOCKED, G_READY, G_STALE, G_TRAINED
 from fleetsim.sim.admission import Progress
 from fleetsim.sim.age import DROPS, too_old
 from fleetsim.sim.fleet import Fleet
@@ -108,10 +108,10 @@ def _leave(fleet: Fleet, out: Ids, status: int, now: float) -> None:
     world.groups["left_s"][out] = now
     inside, waiting = world.ready[: fleet.get("n_ready")], world.blocked[: fleet.get("n_blocked")]
     kept = inside[world.groups["status"][inside] == G_READY]
-    at_door = waiting[np.isin(waiting, out, invert=True)]
+    at_door = waiting[world.groups["status"][waiting] == G_BLOCKED]
     enter = min(len(at_door), max(0, fleet.get("ready_cap") - len(kept)))
     world.groups["status"][at_door[:enter]] = G_READY
-    ready, blocked = np.concatenate([kept, at_door[:enter]]), at_door[enter:].copy()
-    world.ready[: len(ready)] = ready
-    world.blocked[: len(blocked)] = blocked
-    fleet.set(n_ready=len(ready), n_blocked=len(blocked))
+    world.ready[: len(kept)] = kept
+    world.ready[len(kept) : len(kept) + enter] = at_door[:enter]
+    world.blocked[: len(at_door) - enter] = at_door[enter:]
+    fleet.set(n_ready=len(kept) + enter, n_blocked=len(at_door) - enter)
