@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
+from fleetsim.config.transport_rules import TRANSPORT_RULES
 from fleetsim.errors import Problem
 
 if TYPE_CHECKING:
@@ -288,6 +289,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_events_in_order, ("run.events",)),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
+    *TRANSPORT_RULES,
 )
 
 

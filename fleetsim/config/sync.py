@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, Seconds, Section, unsupported
+from fleetsim.config.base import Count, Seconds, Section
+from fleetsim.config.link import LinkConfig
 
-TRANSPORTS = ("collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay")
+Transport = Literal["collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay"]
 
 
 class SyncConfig(Section):
@@ -22,9 +23,16 @@ class SyncConfig(Section):
     every_steps: Count = Field(default=1, description="optimizer steps between two weight publications")
     every_pulls: Count | None = Field(default=None, description="trigger pulls: pulls between two publications")
     every_samples: Count | None = Field(default=None, description="trigger samples: samples between two publications")
-    publish_s: Seconds = Field(default=0.0, description="seconds from the update to the weights being available")
-    pause_s: Seconds = Field(default=1.0, description="seconds that the engines stand still to load the weights")
-    trainer_block_s: Seconds = Field(default=1.0, description="seconds that the trainer waits for the hand-over")
+    publish_s: Seconds | None = Field(
+        default=None, description="seconds from the update to the weights being available; null = by transport, else 0"
+    )
+    pause_s: Seconds | None = Field(
+        default=None,
+        description="seconds that the engines stand still to load the weights; null = by transport, else 1",
+    )
+    trainer_block_s: Seconds | None = Field(
+        default=None, description="seconds that the trainer waits for the hand-over; null = by transport, else 1"
+    )
     in_flight: Literal["drain", "abort_discard", "abort_resume", "keep", "keep_recompute", "finish_on_old_weights"] = (
         Field(default="keep", description="what happens to unfinished samples at a sync")
     )
@@ -33,10 +41,8 @@ class SyncConfig(Section):
         default="global", description="all instances load at once, or some at a time while the others go on"
     )
     at_once: Count = Field(default=1, description="scope rolling: instances that load at the same time")
-    transport: (
-        Annotated[
-            Literal["collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay"],
-            unsupported(*TRANSPORTS),
-        ]
-        | None
-    ) = Field(default=None, description="how the weights travel; null = the three times above are given")
+    transport: Transport | None = Field(
+        default=None,
+        description="how the weights travel: gives the times above that are null, from bytes and bandwidths (link)",
+    )
+    link: LinkConfig = LinkConfig()

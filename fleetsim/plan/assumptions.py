@@ -9,6 +9,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,24 @@ def _prefix_caching(s: Scenario) -> str:
     measured = found.prefix_cache if found is not None else None
     as_there = ", as in the engine that was measured" if measured is not None and measured.enabled == on else ""
     return f"prefix caching {'on' if on else 'off'}{as_there}"
+
+
+def _publish(s: Scenario) -> str:
+    return f"weights published {units.seconds(sync_times(s).publish_s)} after the update"
+
+
+def _pause(s: Scenario) -> str:
+    times = sync_times(s)
+    if "pause_s" not in times.derived:
+        return f"engines pause {times.pause_s:g} s per weight sync"
+    return f"engines pause {units.seconds(times.pause_s)} per weight sync: from {times.text}"
+
+
+def _trainer_block(s: Scenario) -> str:
+    times = sync_times(s)
+    derived = "trainer_block_s" in times.derived
+    waits = units.seconds(times.trainer_block_s) if derived else f"{times.trainer_block_s:g} s"
+    return f"the trainer waits {waits} per weight sync"
 
 
 def _lognormal(s: Scenario) -> Lognormal | None:
@@ -129,12 +148,9 @@ _DEFAULTS = (
         lambda s: f"staleness budget of {_plural(s.admission.max_staleness, 'step')} (version window)",
         lambda s: s.admission.law == "version_window",
     ),
-    _Default("sync.pause_s", "--sync-pause-s", lambda s: f"engines pause {s.sync.pause_s:g} s per weight sync"),
-    _Default(
-        "sync.trainer_block_s",
-        "--set sync.trainer_block_s=0",
-        lambda s: f"the trainer waits {s.sync.trainer_block_s:g} s per weight sync",
-    ),
+    _Default("sync.publish_s", "--set sync.publish_s=0", _publish, lambda s: s.sync.transport is not None),
+    _Default("sync.pause_s", "--sync-pause-s", _pause),
+    _Default("sync.trainer_block_s", "--set sync.trainer_block_s=0", _trainer_block),
     _Default(
         "targets.trainer_idle_fraction",
         "--target-idle",

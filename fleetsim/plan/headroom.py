@@ -19,6 +19,7 @@ from typing import Any
 from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.plan.trials import Measure, Tell, with_instances
 
@@ -38,11 +39,11 @@ class Headroom:
 
 def causes(scenario: Scenario) -> dict[str, dict[str, Any]]:
     """The causes of loss that this scenario has, each with the changes that take it away."""
-    w, f, s = scenario.workload, scenario.fleet, scenario.sync
+    w, f, s, times = scenario.workload, scenario.fleet, scenario.sync, sync_times(scenario)
     found: dict[str, dict[str, Any]] = {}
     if not isinstance(w.output_tokens, ConstantTokens):
         found[LONG_TAIL] = {"workload.output_tokens": max(1, round(mean_output_tokens(scenario)))}
-    if s.pause_s or s.publish_s or s.trainer_block_s or s.in_flight in ("drain", "abort_discard", "abort_resume"):
+    if times.complete_s or s.in_flight in ("drain", "abort_discard", "abort_resume"):
         found[SYNC] = {
             "sync.pause_s": 0.0,
             "sync.publish_s": 0.0,

@@ -9,6 +9,7 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
+from fleetsim.engine.transport import sync_times
 
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
@@ -114,6 +115,7 @@ def simulate_document(
         **head("simulate", scenario),
         "replications": replications,
         "metrics": metrics,
+        "sync_times": asdict(sync_times(scenario)),
         "profile": asdict(profile),
         "warnings": list(warnings),
     }

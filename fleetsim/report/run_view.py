@@ -15,6 +15,7 @@ from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
+from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.report import words
 from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
@@ -85,16 +86,18 @@ def run_report(view: RunView) -> Group:
 
 
 def opening(view: RunView) -> Group:
-    """What ran, and what binds."""
+    """What ran, what its transport made of a weight sync, and what binds."""
     s = view.scenario
     runs = words.plural(view.replications, "replication")
     what = (
         f"{s.name}: {words.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
         f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
     )
+    transport = sync_words(sync_times(s))
     return Group(
         Text(what, style="bold"),
         Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
+        *([Text(transport[:1].upper() + transport[1:])] if transport else []),
         Text(words.binds(view.binding)),
     )
 

@@ -12,6 +12,7 @@ import simpy
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE
 from fleetsim.engine.state import UNLIMITED
+from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.sim.admission import Progress, give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.fleet import NO_BATCH, Fleet
@@ -31,6 +32,7 @@ class Job:
     without it (a sync, a restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's.
     newer: an event for the next version that rolling instances may load; loadable: the newest such version; offered:
     (step, time made) of versions that not all of them have.
+    times: of a weight sync, given or derived.
     pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round. lent_s:
     instance-seconds on the trainer's GPUs.
     """
@@ -41,6 +43,7 @@ class Job:
     size: int
     env: simpy.Environment = field(default_factory=simpy.Environment)
     progress: Progress = field(default_factory=Progress)
+    times: SyncTimes = field(init=False)
     wanted: int = 0
     batch: simpy.Event | None = None
     patience: int = 0
@@ -60,6 +63,9 @@ class Job:
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
     failures: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.times = sync_times(self.scenario)
 
     @property
     def now(self) -> float:

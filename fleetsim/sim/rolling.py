@@ -15,7 +15,7 @@ def offer(job: Job, version: int, step: int) -> Process:
     """publish_s after the trainer has made it, a version may be loaded."""
     job.under_way += 1
     job.offered[version] = (step, job.now)
-    yield job.env.timeout(job.scenario.sync.publish_s)
+    yield job.env.timeout(job.times.publish_s)
     job.under_way -= 1
     job.loadable = max(job.loadable, version)
     news(job).succeed()
@@ -52,9 +52,9 @@ def _load(job: Job, i: int) -> Process:
     version, start = job.loadable, job.now
     to_work_in_flight(job, _groups_on(job, i), i)
     if sync.in_flight != "finish_on_old_weights":
-        fleet.hold(start, start + sync.pause_s, i)
+        fleet.hold(start, start + job.times.pause_s, i)
     job.under_way += 1
-    yield job.env.timeout(sync.pause_s)
+    yield job.env.timeout(job.times.pause_s)
     job.under_way -= 1
     fleet.serve_version(version, i)
     if drain and i < job.size and rows["kind"][i] != DOWN:
@@ -81,6 +81,6 @@ def _note_published(job: Job) -> None:
         return
     for v in range(job.progress.version + 1, version + 1):
         step, trigger = job.offered.pop(v)
-        start = trigger + job.scenario.sync.publish_s
+        start = trigger + job.times.publish_s
         job.syncs.append((v, step, job.progress.updates[v], trigger, start, job.now, job.fleet.get("in_flight"), 0))
     published(job, version)

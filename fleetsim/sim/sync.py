@@ -26,10 +26,10 @@ def hand_over(job: Job, step: int, updates: float) -> Process:
     leave_behind(job)
     if sync.scope == "rolling":
         job.env.process(offer(job, progress.triggered, step))
-        yield job.env.timeout(sync.trainer_block_s)
+        yield job.env.timeout(job.times.trainer_block_s)
         return
     job.sync_done = job.env.process(synchronise(job, progress.triggered, step))
-    yield job.env.timeout(sync.trainer_block_s)
+    yield job.env.timeout(job.times.trainer_block_s)
     alone = job.scenario.fleet.placement == "colocated" or job.scenario.admission.law == "barrier"
     if alone and not job.sync_done.processed:
         yield job.sync_done
@@ -63,8 +63,8 @@ def synchronise(job: Job, version: int, step: int) -> Process:
     env, fleet, sync = job.env, job.fleet, job.scenario.sync
     job.under_way += 1
     trigger = job.now
-    if sync.publish_s > 0:
-        yield env.timeout(sync.publish_s)
+    if job.times.publish_s > 0:
+        yield env.timeout(job.times.publish_s)
     if sync.in_flight == "drain" and fleet.get("in_flight") > 0:
         fleet.set(halted=1)
         job.under_way -= 1  # the drain is the fleet's own work: a fleet that cannot drain is stuck
@@ -74,9 +74,9 @@ def synchronise(job: Job, version: int, step: int) -> Process:
     fleet.set(halted=1)
     discarded = to_work_in_flight(job, fleet.unfinished())
     if sync.in_flight != "finish_on_old_weights" and job.scenario.fleet.placement != "colocated":
-        fleet.hold(start, start + sync.pause_s)
-    if sync.pause_s > 0:
-        yield env.timeout(sync.pause_s)
+        fleet.hold(start, start + job.times.pause_s)
+    if job.times.pause_s > 0:
+        yield env.timeout(job.times.pause_s)
     fleet.serve_version(version)
     fleet.set(halted=0)
     published(job, version)

@@ -1,0 +1,167 @@
+"""The three times of a weight sync: as given, or derived by its transport (fleetsim.engine.transfer)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape, model_shape
+from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
+from fleetsim.errors import InputError, Problem
+
+# Without a transport and without a figure of the user.
+PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S = 0.0, 1.0, 1.0
+_NAMES = ("publish_s", "pause_s", "trainer_block_s")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimes:
+    """Seconds of one weight sync.
+
+    publish_s: from the update until the weights are there, engines at work. pause_s: engines stand still.
+    trainer_block_s: the trainer waits, in parallel with both. derived: which of the three the transport gave. text:
+    how, in words; empty without a transport.
+    """
+
+    publish_s: float
+    pause_s: float
+    trainer_block_s: float
+    derived: tuple[str, ...] = ()
+    text: str = ""
+
+    @property
+    def complete_s(self) -> float:
+        """Until the engines serve the new weights and the trainer is free."""
+        return max(self.publish_s + self.pause_s, self.trainer_block_s)
+
+
+def sync_times(scenario: Scenario) -> SyncTimes:
+    """The times of the scenario's weight sync: what the user gave stands, the transport gives the rest.
+
+    Raises InputError where a transport needs the size of a model that is not known.
+    """
+    sync = scenario.sync
+    if sync.transport is None:
+        base, derived, text = Stages(PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S, ""), (), ""
+    else:
+        transfer = transfer_of(scenario)
+        base = TRANSPORTS[sync.transport](transfer)
+        derived = tuple(name for name in _NAMES if getattr(sync, name) is None)
+        text = _words(sync.transport, transfer, base)
+    return SyncTimes(
+        base.publish_s if sync.publish_s is None else sync.publish_s,
+        base.pause_s if sync.pause_s is None else sync.pause_s,
+        base.trainer_block_s if sync.trainer_block_s is None else sync.trainer_block_s,
+        derived,
+        text,
+    )
+
+
+def transfer_of(scenario: Scenario) -> Transfer:
+    """What the scenario's transport has to move, with everything that the file leaves to models and data sheets.
+
+    Raises InputError with everything that is not known.
+    """
+    s, link = scenario, scenario.sync.link
+    problems: list[Problem] = []
+    shape = None
+    if link.model_bytes is None or link.tensors is None:
+        shape = _shape(s, problems)
+    try:
+        gpu = _gpu(s.engine.gpu)
+        node_gpus, link_bytes_s = link.node_gpus or gpu.node_gpus, link.link_bytes_s or gpu.link_bytes_s
+    except InputError as error:
+        node_gpus, link_bytes_s = link.node_gpus or 8, link.link_bytes_s or 0.0
+        if link.node_gpus is None or link.link_bytes_s is None:
+            problems += [
+                Problem("engine.gpu", p.value, p.rule, f"{p.remedy}; or give link.node_gpus and link.link_bytes_s")
+                for p in error.problems
+            ]
+    element = DTYPE_BYTES.get(s.engine.dtype, 0)
+    if not element:
+        known = ", ".join(DTYPE_BYTES)
+        problems.append(Problem("engine.dtype", s.engine.dtype, "a type whose size is known", f"one of {known}"))
+    if problems:
+        raise InputError(problems)
+    model_bytes, tensors = link.model_bytes, link.tensors
+    if shape is not None:
+        model_bytes = model_bytes or shape.weight_bytes(s.engine.dtype)
+        tensors = tensors or checkpoint_tensors(shape)
+    assert model_bytes is not None and tensors is not None
+    source = link.source or ("gather" if s.sync.transport == "collective_broadcast" else "sharded")
+    return Transfer(
+        model_bytes=model_bytes,
+        element_bytes=element,
+        tensors=tensors,
+        trainer_gpus=s.trainer.gpus,
+        instances=s.fleet.instances,
+        tp=s.engine.tp,
+        node_gpus=node_gpus,
+        link_bytes_s=link_bytes_s,
+        colocated=s.fleet.placement == "colocated",
+        link=link.model_copy(update={"source": source}),
+    )
+
+
+def checkpoint_tensors(shape: ModelShape) -> int:
+    """Weight tensors of the model's Hugging Face checkpoint: experts and projections apart, as they are sent.
+
+    Source: the tensor names of the published checkpoints. Qwen3-30B-A3B: 18,867.
+    """
+    attention = 4 + (3 if shape.qkv_bias else 0) + (2 if shape.qk_norm else 0)
+    mlp = 3 if shape.gated_mlp else 2
+    shared = mlp if shape.shared_intermediate else 0
+    dense = (shape.layers - shape.moe_layers) * mlp
+    mixture = shape.moe_layers * (shape.experts * mlp + 1 + shared)
+    return shape.layers * (attention + 2) + dense + mixture + (2 if shape.tied_embeddings else 3)
+
+
+def _gpu(name: str) -> GpuSpec:
+    """The data sheet for a name; a profile has it from the driver ("NVIDIA H100 80GB HBM3"), so the chip may do."""
+    try:
+        return gpu_spec(name)
+    except InputError:
+        chip = re.search(r"[a-z]+[0-9]+[a-z]*", name.lower())
+        if chip is None or chip[0] == name.lower():
+            raise
+        try:
+            return gpu_spec(chip[0])
+        except InputError:
+            return gpu_spec(name)  # the name as it was given is what the error should tell
+
+
+def _shape(s: Scenario, problems: list[Problem]) -> ModelShape | None:
+    """The model's shape, or a problem: unknown, or only a default beside an engine that is known by its speed."""
+    remedy = "give sync.link.model_bytes and sync.link.tensors"
+    if s.engine.kind != "roofline" and "model" not in s.engine.model_fields_set:
+        rule = f"transport {s.sync.transport} needs the model's size, and engine.kind {s.engine.kind} names no model"
+        problems.append(Problem("sync.link.model_bytes", None, rule, f"{remedy}, or engine.model"))
+        return None
+    try:
+        return model_shape(s.engine.model)
+    except InputError as error:
+        problems += [Problem("engine.model", p.value, p.rule, f"{p.remedy}; or {remedy}") for p in error.problems]
+        return None
+
+
+def _words(transport: str, t: Transfer, stages: Stages) -> str:
+    """ "15.2 GB in 339 tensors (collective_broadcast), most of it gathering"."""
+    size = f"{t.model_bytes / 1e9:,.1f} GB in {t.tensors:,} tensors"
+    if transport == "sparse_delta":
+        size = f"{t.changed_bytes / 1e9:,.2f} GB that changed, of {size}"
+    return f"{size} ({transport}), most of it {stages.slowest}"
+
+
+def sync_words(times: SyncTimes) -> str:
+    """Which times were derived, and from what; empty where none was."""
+    if not times.derived:
+        return ""
+    names = {
+        "publish_s": f"publish {units.seconds(times.publish_s)}",
+        "pause_s": f"pause {units.seconds(times.pause_s)}",
+        "trainer_block_s": f"trainer held {units.seconds(times.trainer_block_s)}",
+    }
+    return f"weight sync: {', '.join(names[name] for name in times.derived)}: from {times.text}"
