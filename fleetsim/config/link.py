@@ -39,12 +39,17 @@ class LinkConfig(Section):
     offload_bytes_s: Rate = Field(
         default=0.75e9, description="that copy, per trainer GPU, from pageable memory; published (verl issue 7060)"
     )
+    pipelined: bool = Field(
+        default=False,
+        description="a process beside the engine takes the next bucket in while the engine loads one, as in "
+        "checkpoint-engine; else the engine receives and loads in turns",
+    )
     load: Literal["per_tensor", "in_place"] = Field(
         default="per_tensor",
         description="the engine loads tensor by tensor (load_weights); or the bytes land where it uses them",
     )
     tensor_s: Seconds = Field(
-        default=0.18e-3, description="load per_tensor: seconds of an engine's host per tensor; fitted"
+        default=0.16e-3, description="load per_tensor: seconds of an engine's host per tensor; fitted"
     )
     calls: Literal["batched", "per_tensor"] = Field(
         default="batched", description="one call for many tensors, or a call (RPC, HTTP, IPC handle) for each"
@@ -73,7 +78,7 @@ class LinkConfig(Section):
     )
     index_bytes: CountOrZero = Field(default=4, description="sparse_delta: bytes of a changed weight's position")
     delta_bytes_s: Rate = Field(
-        default=0.84e9, description="sparse_delta: bytes of changes found, packed and applied per second; fitted"
+        default=0.86e9, description="sparse_delta: bytes of changes found, packed and applied per second; fitted"
     )
     delta_over: Literal["network", "storage"] = Field(
         default="network", description="sparse_delta: sent to the engines, or put into shared storage"

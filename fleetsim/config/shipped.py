@@ -9,6 +9,8 @@ from pathlib import Path
 from fleetsim.errors import InputError, Problem
 
 KINDS = ("scenarios", "calibration")
+# Tables of published figures beside the scenarios that are checked against them.
+TABLES = ("published/weight_sync",)
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -38,7 +40,8 @@ def shipped_scenarios() -> dict[str, Path]:
     """Names (`published/trl-async-grpo`) and paths of all shipped scenarios, sorted by name."""
     folder = data_folder("scenarios")
     found = sorted(p for ending in ("*.yaml", "*.yml") for p in folder.rglob(ending))
-    return {p.relative_to(folder).with_suffix("").as_posix(): p for p in found}
+    names = {p.relative_to(folder).with_suffix("").as_posix(): p for p in found}
+    return {name: p for name, p in names.items() if name not in TABLES}
 
 
 def find_scenario(argument: str | os.PathLike[str]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from fleetsim.config.link import LinkConfig
 from fleetsim.errors import Problem
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def _relays_serve_other_nodes(s: Scenario) -> Iterator[Problem]:
 
 
 def _a_link_belongs_to_a_transport(s: Scenario) -> Iterator[Problem]:
-    sync = s.sync
-    # An explicit `transport: null` beside a link is a preset that somebody switched off: nothing to complain about.
-    if sync.transport is None and sync.link.model_fields_set and "transport" not in sync.model_fields_set:
+    link, unread = s.sync.link, LinkConfig()
+    changed = [name for name in type(link).model_fields if getattr(link, name) != getattr(unread, name)]
+    if s.sync.transport is None and changed:
         yield Problem(
-            "sync.link",
-            sorted(sync.link.model_fields_set),
+            f"sync.link.{changed[0]}",
+            getattr(link, changed[0]),
             "only a transport reads it, and sync.transport is not given",
-            "give sync.transport, or drop sync.link",
+            "give sync.transport, or drop sync.link (sync.link={})",
         )
 
 

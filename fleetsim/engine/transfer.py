@@ -1,6 +1,6 @@
 """What a weight sync takes, transport by transport, from bytes, bandwidths and the number of tensors.
 
-Stages that a transport streams bucket by bucket overlap: the slowest counts. Stages that wait for each other add up.
+Stages that run side by side, bucket by bucket, overlap: the slowest counts. Stages that take turns add up.
 docs/transports.md holds every one of them against published seconds.
 """
 
@@ -131,35 +131,35 @@ def _together(t: Transfer, stages: dict[str, float], seconds: float) -> Stages:
     return Stages(0.0, total, total, _slowest({**stages, **fixed}))
 
 
+def _into_engines(t: Transfer, gathering: float, bringing: float, name: str) -> Stages:
+    """Gathered and brought in bucket by bucket, side by side; loaded meanwhile if pipelined, else in turns."""
+    brought = max(gathering, bringing)
+    seconds = max(brought, t.load_s) if t.link.pipelined else brought + t.load_s
+    return _together(t, {"gathering": gathering, name: bringing, "loading": t.load_s}, seconds)
+
+
 def collective_broadcast(t: Transfer) -> Stages:
-    """Everything to everyone in buckets: gathering, sending and loading overlap.
+    """Everything to everyone, in buckets.
 
     One sending rank is held to its own card; ranks that all send use all cards of a node (verl issue 7167 measured
-    both). Checkpoint-engine's pipeline of copying, broadcasting and loading is the model (its README).
+    both). While one bucket is sent the next is gathered (verl issue 7060: hardly any waiting for the wire).
     """
     rate = t.peers_bytes_s
     if not t.in_one_node:
         rate = min(rate, t.nic_bytes_s) if t.link.source == "gather" else t.node_bytes_s
-    stages = {"gathering": t.gather_s, "sending": t.model_bytes / rate, "loading": t.load_s}
-    return _together(t, stages, max(stages.values()))
+    return _into_engines(t, t.gather_s, t.model_bytes / rate, "sending")
 
 
 def rdma_p2p(t: Transfer) -> Stages:
-    """Every GPU of an instance fetches its slice, then the engine loads it.
-
-    Fetching and loading add up: checkpoint-engine's point-to-point update is slower than its broadcast by about the
-    fetch.
-    """
-    fetch = t.model_bytes / (t.tp * (t.peers_bytes_s if t.in_one_node else t.nic_bytes_s))
-    stages = {"gathering": t.gather_s, "fetching": fetch, "loading": t.load_s}
-    return _together(t, stages, max(t.gather_s, fetch) + t.load_s)
+    """Every GPU of an instance fetches its slice through its own card, then the engine loads it."""
+    rate = t.peers_bytes_s if t.in_one_node else t.nic_bytes_s
+    return _into_engines(t, t.gather_s, t.model_bytes / (t.tp * rate), "fetching")
 
 
 def cuda_ipc(t: Transfer) -> Stages:
-    """Shards gathered among the GPUs that trainer and engine share, handles passed, loaded tensor by tensor."""
+    """Shards gathered on every one of the GPUs that trainer and engine share, passed as handles, loaded."""
     rate = t.peers_bytes_s if t.trainer_gpus <= t.node_gpus else t.node_bytes_s
-    stages = {"gathering": max(t.gather_s, t.model_bytes / rate), "loading": t.load_s}
-    return _together(t, stages, max(stages.values()))
+    return _into_engines(t, t.gather_s, t.model_bytes / rate, "collecting shards")
 
 
 def checkpoint_shuttle(t: Transfer) -> Stages:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.sync import SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape, model_shape
 from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
@@ -14,7 +15,6 @@ from fleetsim.errors import InputError, Problem
 
 # Without a transport and without a figure of the user.
 PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S = 0.0, 1.0, 1.0
-_NAMES = ("publish_s", "pause_s", "trainer_block_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,19 @@ def sync_times(scenario: Scenario) -> SyncTimes:
     """
     sync = scenario.sync
     if sync.transport is None:
-        base, derived, text = Stages(PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S, ""), (), ""
-    else:
-        transfer = transfer_of(scenario)
-        base = TRANSPORTS[sync.transport](transfer)
-        derived = tuple(name for name in _NAMES if getattr(sync, name) is None)
-        text = _words(sync.transport, transfer, base)
+        return _pinned(sync, Stages(PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S, ""), (), "")
+    transfer = transfer_of(scenario)
+    stages = TRANSPORTS[sync.transport](transfer)
+    derived = tuple(name for name in ("publish_s", "pause_s", "trainer_block_s") if getattr(sync, name) is None)
+    return _pinned(sync, stages, derived, _words(sync.transport, transfer, stages))
+
+
+def _pinned(sync: SyncConfig, stages: Stages, derived: tuple[str, ...], text: str) -> SyncTimes:
+    """The times of the stages, but for those that the file gives."""
     return SyncTimes(
-        base.publish_s if sync.publish_s is None else sync.publish_s,
-        base.pause_s if sync.pause_s is None else sync.pause_s,
-        base.trainer_block_s if sync.trainer_block_s is None else sync.trainer_block_s,
+        stages.publish_s if sync.publish_s is None else sync.publish_s,
+        stages.pause_s if sync.pause_s is None else sync.pause_s,
+        stages.trainer_block_s if sync.trainer_block_s is None else sync.trainer_block_s,
         derived,
         text,
     )
@@ -90,7 +93,8 @@ def transfer_of(scenario: Scenario) -> Transfer:
     if shape is not None:
         model_bytes = model_bytes or shape.weight_bytes(s.engine.dtype)
         tensors = tensors or checkpoint_tensors(shape)
-    assert model_bytes is not None and tensors is not None
+    assert model_bytes is not None
+    assert tensors is not None
     source = link.source or ("gather" if s.sync.transport == "collective_broadcast" else "sharded")
     return Transfer(
         model_bytes=model_bytes,

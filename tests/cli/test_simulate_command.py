@@ -73,6 +73,29 @@ def test_the_metrics_that_fail_if_knows_are_those_of_a_run(job: str) -> None:
     assert set(METRICS) | {"binding"} == set(flat(metrics_of(simulate(load_scenario(job)))))
 
 
+def test_a_transport_says_what_it_derived(job: str) -> None:
+    transport = ("--set", "sync.transport=collective_broadcast", "--set", "sync.trainer_block_s=0.5")
+    text = " ".join(run(job, *transport).stdout.split())
+    assert "Weight sync: publish 0 s, pause 3.5 s: from 15.2 GB in 339 tensors (collective_broadcast), most" in text
+    times = json.loads(run(job, "--json", *transport).stdout)["sync_times"]
+    assert (times["derived"], times["trainer_block_s"]) == (["publish_s", "pause_s"], 0.5)
+    assert "Weight sync:" not in run(job).stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        (("sync.transport=cuda_ipc",), "sync.transport"),
+        (("sync.transport=relay", "engine.instance_tok_s=4000"), "sync.link.model_bytes"),
+        (("sync.link.model_bytes=10",), "sync.link.model_bytes"),
+    ],
+)
+def test_a_transport_that_cannot_be_is_exit_code_2(changes: tuple[str, ...], path: str, job: str) -> None:
+    result = run(job, *(argument for change in changes for argument in ("--set", change)))
+    assert result.exit_code == 2
+    assert f"error: {path}" in result.output
+
+
 def test_flags_win_over_the_file(job: str) -> None:
     document = json.loads(
         run(job, "--json", "--steps", "5", "--seed", "3", "--replications", "1", "--set", "fleet.instances=3").stdout

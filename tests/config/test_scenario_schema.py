@@ -115,8 +115,6 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *(("sync.transport", t) for t in
-          ("collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay")),
         ("engine.name", "sglang"), ("engine.name", "tensorrt-llm"),
     ],
 )  # fmt: skip
@@ -152,6 +150,13 @@ def test_what_is_not_implemented_is_refused_by_name(path: str, value: object) ->
         ({"admission": {"adaptive": {"start_samples": 4096}}}, "admission.adaptive.start_samples"),
         ({"fleet": {"placement": "colocated_lending", "lending": {"instances": 9}}}, "fleet.lending.instances"),
         ({"fleet": {"placement": "colocated_lending"}, "engine": {"tp": 16}}, "fleet.lending.instances"),
+        ({"sync": {"transport": "cuda_ipc"}}, "sync.transport"),
+        ({"sync": {"transport": "cuda_ipc"}, "fleet": {"placement": "disaggregated"}}, "sync.transport"),
+        ({"sync": {"transport": "relay"}, "fleet": {"placement": "colocated"}}, "sync.transport"),
+        ({"sync": {"link": {"model_bytes": 10}}}, "sync.link.model_bytes"),
+        ({"sync": {"transport": "relay", "link": {"delta_over": "storage"}}}, "sync.link.delta_over"),
+        ({"sync": {"transport": "rdma_p2p", "link": {"prefetch": True}}}, "sync.link.prefetch"),
+        ({"sync": {"transport": "rdma_p2p", "link": {"load": "in_place", "calls": "per_tensor"}}}, "sync.link.calls"),
         ({"workload": {"shared_prefix_tokens": 513}}, "workload.shared_prefix_tokens"),
         (
             {"workload": {"shared_prefix_tokens": 99, "prompt_tokens": {"mean": 98, "cv": 1}}},

@@ -39,3 +39,14 @@ def test_every_assumption_names_a_path_of_the_scenario() -> None:
 )
 def test_a_given_section_gives_its_fields(path: str, given: set[str], expected: bool) -> None:
     assert is_given(path, given) is expected
+
+
+def test_derived_sync_times_are_told_as_derived() -> None:
+    derived = with_changes(default_scenario(), {"sync.transport": "collective_broadcast"})
+    text = {a.path: a.text for a in assumptions_of(derived, {"sync.transport"})}
+    assert text["sync.pause_s"] == (
+        "engines pause 3.5 s per weight sync: from 15.2 GB in 339 tensors (collective_broadcast), most of it gathering"
+    )
+    assert text["sync.publish_s"] == "weights published 0 s after the update"
+    assert text["sync.trainer_block_s"] == "the trainer waits 3.5 s per weight sync"
+    assert "sync.publish_s" not in {a.path for a in assumptions_of(default_scenario(), ())}

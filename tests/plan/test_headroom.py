@@ -7,6 +7,7 @@ import pytest
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
 from fleetsim.plan.headroom import INTERACTION, LONG_TAIL, PREFILL, SLACK, SYNC, causes, headroom_of
 from tests.plan.fakes import metrics
 
@@ -18,7 +19,7 @@ def batch_s(s: Scenario, replication: int) -> Any:
     seconds = 10.0
     if not isinstance(s.workload.output_tokens, ConstantTokens):
         seconds += LOSSES[LONG_TAIL]
-    if s.sync.pause_s:
+    if sync_times(s).pause_s:
         seconds += LOSSES[SYNC]
     if not s.workload.shared_prefix_tokens:
         seconds += LOSSES[PREFILL]
