@@ -48,10 +48,13 @@ def test_step_time_by_hand(changes: dict[str, Any], expected: float) -> None:
     assert step_s(sync__link=LINK, **changes) == pytest.approx(expected, abs=0.15)
 
 
-def test_derived_and_given_seconds_are_the_same_run() -> None:
-    derived = with_changes(default_scenario(), BASE | {"sync.transport": "relay", "sync.link": LINK})
+@pytest.mark.parametrize("scope", ["global", "rolling"])
+def test_derived_and_given_seconds_are_the_same_run(scope: str) -> None:
+    base = BASE | {"sync.scope": scope, "admission.law": "batches_ahead"}
+    derived = with_changes(default_scenario(), base | {"sync.transport": "relay", "sync.link": LINK})
     times = sync_times(derived)
     given = {"publish_s": times.publish_s, "pause_s": times.pause_s, "trainer_block_s": times.trainer_block_s}
     by_hand = {f"sync.{name}": value for name, value in given.items()}
-    alike = with_changes(default_scenario(), BASE | by_hand)
+    assert min(given.values()) > 0.1
+    alike = with_changes(default_scenario(), base | by_hand)
     assert metrics_of(simulate(derived, engine=ENGINE)) == metrics_of(simulate(alike, engine=ENGINE))
