@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.analysis.binding import binding_of
 from fleetsim.analysis.warmup import warmup_steps
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
+from fleetsim.sim.fleet import lent_instances
 from fleetsim.sim.records import Records
 
 
@@ -52,7 +53,9 @@ def metrics_of(records: Records) -> dict[str, Any]:
     """All metrics of one run.
 
     step_s: window / steps. trainer_idle_fraction: sample-wait / window (sync apart). sync_fraction: trainer held by
-    sync / window. rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. queue_depth: mean
+    sync / window. switch_fraction: GPUs changing hands / window. lent_fraction: the trainer's GPUs serve rollout /
+    window (the trainer waits meanwhile, its GPUs do not).
+    rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. queue_depth: mean
     samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the batch is taken.
     staleness_steps: of trained samples, step - updates contained in the weights at submission.
     tokens_per_trained_token: generated / trained output tokens. waste: output tokens thrown away by cause (stale,
@@ -76,6 +79,8 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
         "rollout_idle_fraction": idle / instance_s,
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
+        "switch_fraction": float(steps["switch_s"].sum()) / span,
+        "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
         "oldest_sample_age_steps": float(steps["oldest_age_steps"].mean()),
         "staleness_steps": _staleness(records, window),
@@ -90,6 +95,11 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "trained_length_bias": _length_bias(records, window),
         "binding": binding_of(scenario, records.engine[0], steps, span),
     }
+
+
+def _lent(records: Records, window: Window) -> float:
+    lent = lent_instances(records.scenario)
+    return window.total("lent_s") / (lent * window.span_s) if lent else 0.0
 
 
 def gpu_seconds(records: Records, window: Window) -> dict[str, float]:

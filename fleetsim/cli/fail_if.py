@@ -18,6 +18,8 @@ METRICS = (
     "trainer_idle_fraction",
     "rollout_idle_fraction",
     "sync_fraction",
+    "switch_fraction",
+    "lent_fraction",
     "queue_depth",
     "oldest_sample_age_steps",
     "staleness_steps.mean",

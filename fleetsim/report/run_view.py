@@ -31,6 +31,8 @@ _MAIN = (
     ("trainer_idle_fraction", "trainer idle", "share"),
     ("rollout_idle_fraction", "rollout idle", "share"),
     ("sync_fraction", "weight sync", "share"),
+    ("switch_fraction", "GPUs changing hands", "share"),
+    ("lent_fraction", "trainer GPUs lent to rollout", "share"),
     ("generated_tok_s", "generated tok/s", "number"),
     ("instance_tok_s", "tok/s per instance", "number"),
     ("goodput", "goodput, trained tok per GPU-second", "number"),
@@ -38,6 +40,8 @@ _MAIN = (
     ("kv_use", "KV cache in use", "share"),
     ("preemptions", "preemptions per step", "number"),
 )
+# Of use to some placements only: shown when they are anything.
+_RARE = ("switch_fraction", "lent_fraction")
 _WASTE = (
     ("waste.stale", "too old"),
     ("waste.filtered", "filtered"),
@@ -67,7 +71,7 @@ class RunView:
 def trained_staleness(records: Records) -> NDArray[Any]:
     """Staleness in steps of every trained group of a run: the step that trained it - updates in its weights."""
     groups = records.groups[records.groups["status"] == G_TRAINED]
-    age: NDArray[Any] = groups["trained_step"] - groups["version"] * records.scenario.sync.every_steps
+    age: NDArray[Any] = groups["trained_step"] - records.updates[groups["version"]]
     return age
 
 
@@ -77,12 +81,18 @@ def run_report(view: RunView) -> Group:
     if view.scenario.published is not None:
         blocks.append(section("predicted and published", published(view)))
     blocks += [
-        section(f"where the seconds go (wait {WAIT}  train {TRAIN}  sync {SYNC})", time_split(view)),
+        section(f"where the seconds go (wait {WAIT}  train {TRAIN}  sync {SYNC}{_others(view)})", time_split(view)),
         section("queue by step, staleness of the trained samples by age", queue(view)),
         section("tokens generated per trained token", waste(view)),
         section("accuracy", Text(words.profile(view.profile))),
     ]
     return Group(*blocks)
+
+
+def _others(view: RunView) -> str:
+    """The legend of what only some runs spend time on."""
+    rare = ((f"checkpoint {CHECKPOINT}", "checkpoint_s"), (f"switch {SWITCH}", "switch_s"))
+    return "".join(f"  {legend}" for legend, column in rare if view.steps[column].any())
 
 
 def opening(view: RunView) -> Group:
@@ -106,7 +116,7 @@ def metrics(view: RunView) -> RenderableType:
     """The main metrics, with intervals where the run was replicated."""
     table = grid("", "", align=("left", "left"))
     for name, label, how in _MAIN:
-        if name in view.metrics:
+        if name in view.metrics and not (name in _RARE and view.metrics[name].mean == 0.0):
             table.add_row(label, with_interval(view.metrics[name], how))
     return table
 

@@ -27,14 +27,13 @@ Process = Generator[simpy.Event, Any, Any]
 class Job:
     """One run in progress.
 
-    size: instances that the fleet should have, lent ones apart. wanted: groups that the trainer waits for (0: it does
-    not wait); patience: completed groups at which it gives up. batch, empty, drained: events that wait for the fleet. under_way: things that will change the fleet
-    without it (a sync, a restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's.
-    newer: an event for the next version that rolling instances may load; loadable: the newest such version; offered:
-    (step, time made) of versions that not all of them have.
-    times: of a weight sync, given or derived.
-    pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round. lent_s:
-    instance-seconds on the trainer's GPUs.
+    size: instances that the fleet should have, lent ones apart. times: of a weight sync, given or derived. wanted:
+    groups that the trainer waits for (0: it does not wait); patience: completed groups at which it gives up. batch,
+    empty, drained: events that wait for the fleet. under_way: things that will change the fleet without it (a sync, a
+    restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's. newer: an event for the next
+    version that rolling instances may load; loadable: the newest such version; offered: (step, time made) of versions
+    that not all of them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to
+    a long round. lent_s: instance-seconds on the trainer's GPUs.
     """
 
     scenario: Scenario

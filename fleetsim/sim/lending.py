@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.tables import CMD_CLOSE, CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
+from fleetsim.sim.buffer import pick
 from fleetsim.sim.job import Job, Process
 
 
@@ -15,7 +16,13 @@ def threshold_groups(job: Job) -> int:
     return min(batch, max(wanted, batch // job.scenario.trainer.minibatches))
 
 
-def lend(job: Job) -> Process:
+def _enough(job: Job, step: int, wanted: int) -> bool:
+    """Whether the rules would let the trainer take so many groups now."""
+    batch, _ = pick(job.scenario, job.fleet, job.progress, wanted, step)
+    return len(batch) == wanted
+
+
+def lend(job: Job, step: int) -> Process:
     """Lends the GPUs until enough groups are ready, if fewer are now; returns the seconds that the switching took.
 
     Each way takes switch_s. When they are called back their requests go to the other instances and prefill again;
@@ -23,7 +30,7 @@ def lend(job: Job) -> Process:
     """
     scenario, fleet, env = job.scenario, job.fleet, job.env
     wanted = threshold_groups(job)
-    if fleet.get("n_ready") >= wanted:
+    if _enough(job, step, wanted):
         return 0.0
     job.under_way += 1
     yield env.timeout(scenario.fleet.switch_s)
@@ -33,9 +40,9 @@ def lend(job: Job) -> Process:
     for i in lent:
         fleet.serve_version(max(job.progress.version, job.loadable), i)
         fleet.command(CMD_REVIVE, i, job.now)
-    if fleet.get("n_ready") < wanted:
-        job.begin_wait()
-        yield job.batch_of(wanted)
+    job.begin_wait()
+    while not _enough(job, step, wanted):
+        yield job.batch_of(wanted) if fleet.get("n_ready") < wanted else job.next_group()
     for i in lent:
         fleet.command(CMD_CLOSE, i)
         fleet.command(CMD_MOVE, i, job.now, -1)

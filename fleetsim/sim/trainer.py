@@ -30,7 +30,7 @@ def train(job: Job) -> Process:
         begin_step(scenario, job.fleet, job.progress, step)
         wait = compute = switch = sync_block = 0.0
         if scenario.fleet.placement == "colocated_lending":
-            switch = yield from lend(job)
+            switch = yield from lend(job, step)
             wait = job.now - start - switch
         prompt = output = 0
         for part in range(parts):

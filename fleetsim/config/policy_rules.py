@@ -1,0 +1,175 @@
+"""Rules of admission, buffer, streaming, lending and sync scope: policies that need or exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from fleetsim.errors import Problem
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+
+
+def _an_age_action_needs_an_age(s: Scenario) -> Iterator[Problem]:
+    action = s.admission.age_action
+    if action != "train_anyway" and s.admission.max_age is None:
+        yield Problem(
+            "admission.max_age", None, f"age_action {action} needs max_age", "give the limit in weight versions"
+        )
+
+
+def _minibatches_are_whole_groups(s: Scenario) -> Iterator[Problem]:
+    parts, groups = s.trainer.minibatches, s.groups_per_step
+    if groups % parts:
+        divisor = max(d for d in range(1, parts + 1) if groups % d == 0)
+        yield Problem(
+            "trainer.minibatches",
+            parts,
+            f"must divide the {groups} groups of a step (batch_samples / group_size)",
+            f"use {divisor}",
+        )
+
+
+def _streaming_needs_running_engines(s: Scenario) -> Iterator[Problem]:
+    if s.trainer.minibatches > 1 and s.fleet.placement == "colocated":
+        yield Problem(
+            "trainer.minibatches",
+            s.trainer.minibatches,
+            "colocated engines stand still while a part is trained, so no later part arrives",
+            "use 1, or another placement",
+        )
+
+
+def _lent_instances_fit_the_trainer(s: Scenario) -> Iterator[Problem]:
+    if s.fleet.placement != "colocated_lending":
+        return
+    most, given = s.trainer.gpus // s.engine.tp, s.fleet.lending.instances
+    if most < 1 or (given is not None and given > most):
+        yield Problem(
+            "fleet.lending.instances",
+            given,
+            f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.tp}",
+            "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp",
+        )
+
+
+def _a_trigger_has_its_count(s: Scenario) -> Iterator[Problem]:
+    for trigger, name in (("pulls", "every_pulls"), ("samples", "every_samples")):
+        value = getattr(s.sync, name)
+        if s.sync.trigger == trigger and value is None:
+            yield Problem(f"sync.{name}", None, f"trigger {trigger} needs {name}", "give the count")
+        if s.sync.trigger != trigger and value is not None:
+            yield Problem(f"sync.{name}", value, f"trigger is {s.sync.trigger}", f"set sync.trigger: {trigger}")
+
+
+def _tail_batching_works_on_rounds(s: Scenario) -> Iterator[Problem]:
+    if s.buffer.leftover == "defer" and (s.buffer.batch_rule, s.admission.law) != ("first_finished", "barrier"):
+        yield Problem(
+            "buffer.leftover",
+            "defer",
+            f"long rounds need whole rounds (batch_rule is {s.buffer.batch_rule}, law {s.admission.law})",
+            "use batch_rule: first_finished with admission.law: barrier",
+        )
+
+
+def _targets_and_exact_steps_go_together(s: Scenario) -> Iterator[Problem]:
+    if s.buffer.batch_rule == "exact_target_step" and s.admission.law != "target_step":
+        yield Problem(
+            "buffer.batch_rule",
+            "exact_target_step",
+            f"groups have a target step under admission.law target_step only (law is {s.admission.law})",
+            "use admission.law: target_step, or another batch_rule",
+        )
+
+
+def _waiting_for_the_oldest_needs_an_order(s: Scenario) -> Iterator[Problem]:
+    if s.buffer.wait_for_oldest and s.buffer.batch_rule != "oldest_version_first":
+        yield Problem(
+            "buffer.wait_for_oldest",
+            True,
+            f"only batch_rule oldest_version_first has an oldest (batch_rule is {s.buffer.batch_rule})",
+            "use buffer.batch_rule: oldest_version_first, or wait_for_oldest: false",
+        )
+
+
+def _rolling_is_for_engines_of_their_own(s: Scenario) -> Iterator[Problem]:
+    if s.sync.scope == "rolling" and s.fleet.placement == "colocated":
+        yield Problem(
+            "sync.scope",
+            "rolling",
+            "colocated engines stand still during a sync anyway",
+            "use scope: global, or another placement",
+        )
+
+
+def _adaptive_marks_in_order(s: Scenario) -> Iterator[Problem]:
+    a = s.admission.adaptive
+    if not a.grow_below_kv <= a.target_kv <= a.trim_above_kv <= a.cancel_above_kv:
+        yield Problem(
+            "admission.adaptive",
+            [a.grow_below_kv, a.target_kv, a.trim_above_kv, a.cancel_above_kv],
+            "grow_below_kv <= target_kv <= trim_above_kv <= cancel_above_kv must hold",
+            "put them in order",
+        )
+    if a.start_samples > a.most_samples:
+        yield Problem(
+            "admission.adaptive.start_samples", a.start_samples, f"above most_samples ({a.most_samples})", "lower it"
+        )
+
+
+def _pool_holds_a_group(s: Scenario) -> Iterator[Problem]:
+    if s.admission.law != "fixed_pool":
+        return
+    pool, group = s.admission.pool_samples, s.workload.group_size
+    if pool is None:
+        yield Problem("admission.pool_samples", None, "law fixed_pool needs pool_samples", "give the samples in flight")
+    elif pool < group:
+        yield Problem(
+            "admission.pool_samples",
+            pool,
+            f"the pool must hold a group (workload.group_size is {group})",
+            f"use at least {group}",
+        )
+
+
+def _first_finished_needs_batches(s: Scenario) -> Iterator[Problem]:
+    rule, law = s.buffer.batch_rule, s.admission.law
+    if rule == "first_finished" and law not in ("barrier", "batches_ahead"):
+        yield Problem(
+            "buffer.batch_rule",
+            rule,
+            f"first_finished works on whole batches, but admission.law is {law}",
+            "use admission.law barrier or batches_ahead, or another batch_rule",
+        )
+
+
+def _oversampling_needs_first_finished(s: Scenario) -> Iterator[Problem]:
+    if s.buffer.oversampling > 1 and s.buffer.batch_rule != "first_finished":
+        yield Problem(
+            "buffer.oversampling",
+            s.buffer.oversampling,
+            f"only batch_rule first_finished oversamples (batch_rule is {s.buffer.batch_rule})",
+            "use buffer.batch_rule: first_finished, or oversampling: 1.0",
+        )
+
+
+# Each rule with the fields it reads, as in `rules.py`.
+POLICY_RULES: tuple[tuple[Callable[[Scenario], Iterator[Problem]], tuple[str, ...]], ...] = (
+    (_an_age_action_needs_an_age, ("admission.age_action", "admission.max_age")),
+    (_minibatches_are_whole_groups, ("trainer.minibatches", "trainer.batch_samples", "workload.group_size")),
+    (_streaming_needs_running_engines, ("trainer.minibatches", "fleet.placement")),
+    (
+        _lent_instances_fit_the_trainer,
+        ("fleet.placement", "fleet.lending.instances", "trainer.gpus", "engine.tp"),
+    ),
+    (_a_trigger_has_its_count, ("sync.trigger", "sync.every_pulls", "sync.every_samples")),
+    (_tail_batching_works_on_rounds, ("buffer.leftover", "buffer.batch_rule", "admission.law")),
+    (_targets_and_exact_steps_go_together, ("buffer.batch_rule", "admission.law")),
+    (_waiting_for_the_oldest_needs_an_order, ("buffer.wait_for_oldest", "buffer.batch_rule")),
+    (_rolling_is_for_engines_of_their_own, ("sync.scope", "fleet.placement")),
+    (_adaptive_marks_in_order, ("admission.adaptive",)),
+    (_pool_holds_a_group, ("admission.law", "admission.pool_samples", "workload.group_size")),
+    (_first_finished_needs_batches, ("buffer.batch_rule", "admission.law")),
+    (_oversampling_needs_first_finished, ("buffer.oversampling", "buffer.batch_rule")),
+)
