@@ -30,6 +30,7 @@ def hand_over(job: Job, step: int, updates: float) -> Process:
         return
     job.sync_done = job.env.process(synchronise(job, progress.triggered, step))
     yield job.env.timeout(job.times.trainer_block_s)
+    yield job.env.timeout(0)  # at one time, the publication comes before the trainer's next step
     alone = job.scenario.fleet.placement == "colocated" or job.scenario.admission.law == "barrier"
     if alone and not job.sync_done.processed:
         yield job.sync_done
