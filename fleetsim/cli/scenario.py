@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
 
+_FOLDERS = {
+    "presets": "Presets, one per framework and mode: fleetsim simulate --preset NAME",
+    "": "Examples to start from: fleetsim simulate NAME",
+    "published": "Published runs: fleetsim simulate NAME",
+}
 _HEADER = """\
 # A fleetsim scenario. Every section and key may be left out; these are the defaults.
 # What may stand here: fleetsim scenario schema. Is it right: fleetsim scenario check FILE.
@@ -16,7 +24,7 @@ _HEADER = """\
 
 @app.command("init")
 def init(
-    name: Annotated[str | None, typer.Argument(help="A shipped scenario; the defaults if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A preset or shipped scenario; the defaults if left out.")] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
     ] = None,
@@ -28,7 +36,7 @@ def init(
 
     [bold]fleetsim scenario init -o job.yaml[/bold]
 
-    [bold]fleetsim scenario init published/trl-async-grpo -o job.yaml[/bold]
+    [bold]fleetsim scenario init verl-fully-async -o job.yaml[/bold]
     """
     from fleetsim.cli.files import new_file, write_text
 
@@ -92,7 +100,9 @@ def schema() -> None:
 
 @app.command("ls")
 def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
-    """List the scenarios that come with fleetsim.
+    """List what comes with fleetsim: presets of RL frameworks, examples, published runs.
+
+    Each with where it runs, what may start, and how many weight versions old a trained group may be.
 
     Example:
 
@@ -100,15 +110,28 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
     """
     from fleetsim.config.load import load_scenario
     from fleetsim.config.shipped import shipped_scenarios
+    from fleetsim.report.scenario_words import kind_words
 
     found = {name: load_scenario(path) for name, path in shipped_scenarios().items()}
     if json_:
-        listed = [{"name": n, "description": s.description, "source": s.source} for n, s in found.items()]
+        listed = [
+            {"name": n, "folder": n.rpartition("/")[0], "kind": kind_words(s), **_told(s)} for n, s in found.items()
+        ]
         _echo_json({"schema_version": 1, "command": "scenario ls", "scenarios": listed})
         return
-    width = max(map(len, found), default=0)
-    for name, scenario in found.items():
-        typer.echo(f"{name:<{width}}  {' '.join(scenario.description.split())}".rstrip())
+    width = max((len(name.rpartition("/")[2]) for name in found), default=0)
+    for folder in sorted({name.rpartition("/")[0] for name in found}, key=lambda f: (list(_FOLDERS) + [f]).index(f)):
+        typer.echo(_FOLDERS.get(folder, folder))
+        for name, scenario in found.items():
+            above, _, short = name.rpartition("/")
+            if above == folder:
+                typer.echo(f"  {short:<{width}}  {kind_words(scenario)}")
+        typer.echo()
+    typer.echo("Read one with its sources: fleetsim scenario init NAME")
+
+
+def _told(scenario: Scenario) -> dict[str, str]:
+    return {"description": scenario.description, "source": scenario.source}
 
 
 def _text_of(name: str | None) -> str:

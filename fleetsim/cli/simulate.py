@@ -8,7 +8,12 @@ import typer
 
 
 def simulate(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")],
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or the name of a shipped one.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
     ] = None,
@@ -34,23 +39,32 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml[/bold]
 
+    [bold]fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5[/bold]
+
     [bold]fleetsim simulate job.yaml --set fleet.instances=13 --steps 100 --replications 10[/bold]
 
     [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
 
     [bold]fleetsim simulate job.yaml --parquet records/[/bold]
 
-    `fleetsim scenario ls` lists the shipped scenarios.
+    `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import spinner
+    from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
+    from fleetsim.errors import InputError, Problem
 
     conditions = parse_conditions(fail_if or (), METRICS)
+    start = scenario_or_preset(scenario, preset)
+    if start is None:
+        raise InputError(
+            [Problem("SCENARIO", None, "nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)")]
+        )
     job = job_from_flags(
-        scenario, set_ or (), {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
+        start, set_ or (), {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     )
     folder = None if parquet is None else check_parquet_folder(parquet)
     with spinner("loading the simulator") as tell:

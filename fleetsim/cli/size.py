@@ -28,6 +28,9 @@ def size(
         str | None,
         typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Start from a framework: verl-fully-async, areal...", rich_help_panel=JOB)
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
@@ -95,6 +98,8 @@ def size(
 
     [bold]fleetsim size --scenario job.yaml --set workload.reward.latency_s=2[/bold]
 
+    [bold]fleetsim size --preset trl-async-grpo --len 3000 --batch 1024[/bold]
+
     Whatever is not given is assumed, and the answer lists it.
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
@@ -104,11 +109,12 @@ def size(
     from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import spinner
+    from fleetsim.cli.start import scenario_or_preset
 
     place = None if save is None else new_file("--save", save)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
-    job = job_from_flags(scenario, set_ or (), flags)
+    job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
     with spinner("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size

@@ -11,6 +11,7 @@ from fleetsim.errors import InputError, Problem
 KINDS = ("scenarios", "calibration")
 # Tables of published figures beside the scenarios that are checked against them.
 TABLES = ("published/weight_sync",)
+PRESETS = "presets"
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -39,9 +40,8 @@ def data_path(kind: str, name: str) -> Path:
 def shipped_scenarios() -> dict[str, Path]:
     """Names (`published/trl-async-grpo`) and paths of all shipped scenarios, sorted by name."""
     folder = data_folder("scenarios")
-    found = sorted(p for ending in ("*.yaml", "*.yml") for p in folder.rglob(ending))
-    names = {p.relative_to(folder).with_suffix("").as_posix(): p for p in found}
-    return {name: p for name, p in names.items() if name not in TABLES}
+    found = {p.relative_to(folder).with_suffix("").as_posix(): p for e in ("*.yaml", "*.yml") for p in folder.rglob(e)}
+    return {name: found[name] for name in sorted(found) if name not in TABLES}
 
 
 def find_scenario(argument: str | os.PathLike[str]) -> Path:
@@ -63,3 +63,29 @@ def find_scenario(argument: str | os.PathLike[str]) -> Path:
     else:
         remedy = f"give a path, or one of the shipped: {', '.join(shipped) or 'none'}"
     raise InputError([Problem("SCENARIO", text, "no such file, and no shipped scenario of this name", remedy)])
+
+
+def presets() -> dict[str, Path]:
+    """Names (`verl-fully-async`) and paths of the presets, one per RL framework and mode, sorted by name."""
+    return {p.stem: p for name, p in shipped_scenarios().items() if name.startswith(f"{PRESETS}/")}
+
+
+def find_preset(name: str) -> Path:
+    """The file of a preset: its name in any case, with underscores for hyphens, or the only one that begins so.
+
+    Raises InputError for a name that means none, or several.
+    """
+    known = presets()
+    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    if wanted in known:
+        return known[wanted]
+    begun = [n for n in known if wanted and n.startswith(wanted)]
+    if len(begun) == 1:
+        return known[begun[0]]
+    if begun:
+        rule, remedy = "is short for several presets", f"use one of {', '.join(begun)}"
+    else:
+        close = difflib.get_close_matches(wanted[:100], known, n=3) or [n for n in known if wanted and wanted in n][:3]
+        rule = "no preset of this name"
+        remedy = f"did you mean {' or '.join(close)}?" if close else "see `fleetsim scenario ls`"
+    raise InputError([Problem("--preset", name, rule, remedy)])

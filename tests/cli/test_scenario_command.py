@@ -52,9 +52,33 @@ def test_every_shipped_scenario_is_listed_and_a_start() -> None:
     listed = json.loads(run("ls", "--json").stdout)["scenarios"]
     assert [s["name"] for s in listed] == list(shipped_scenarios())
     text = run("ls").stdout
+    assert all(len(line) <= 80 for line in text.splitlines())
     for name, path in shipped_scenarios().items():
-        assert name in text
+        assert f"  {name.rpartition('/')[2]} " in text
         assert run("init", name).stdout == path.read_text()
+
+
+def test_ls_groups_what_it_lists() -> None:
+    lines = run("ls").stdout.splitlines()
+    heads = [line for line in lines if line and not line.startswith("  ")]
+    assert [h.split(",")[0].split(":")[0] for h in heads] == [
+        "Presets",
+        "Examples to start from",
+        "Published runs",
+        "Read one with its sources",
+    ]
+    areal = next(line for line in lines if line.startswith("  areal "))
+    assert areal.split("  ")[-1].strip() == "split; 2 versions ahead; age unbounded"
+    listed = {s["name"]: s for s in json.loads(run("ls", "--json").stdout)["scenarios"]}
+    assert listed["presets/areal"]["folder"] == "presets"
+    assert listed["presets/areal"]["kind"] == "split; 2 versions ahead; age unbounded"
+
+
+def test_init_of_a_preset_keeps_its_comments(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    assert run("init", "verl-fully-async", "-o", str(file)).exit_code == 0
+    assert "staleness_threshold, 0.1" in file.read_text()
+    assert load_scenario(file) == load_scenario("verl-fully-async")
 
 
 def test_check_tells_all_problems_of_all_files(tmp_path: Path) -> None:

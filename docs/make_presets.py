@@ -1,0 +1,143 @@
+"""The table of presets: reads scenarios/presets and writes docs/presets.md.
+
+python docs/make_presets.py            write the page
+python docs/make_presets.py --check    exit 1 if the page would change
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from fleetsim.config import Scenario, load_scenario
+from fleetsim.config.age_bound import age_bound
+from fleetsim.config.shipped import presets
+from fleetsim.report.scenario_words import ACTIONS, law_words, place_words
+
+PAGE = Path(__file__).resolve().parent / "presets.md"
+TRANSPORT = re.compile(r"^ *(?:# )?transport: (\w+)", re.MULTILINE)
+HEADER = """\
+# Presets
+
+What RL post-training systems do differently, as scenarios: one file per system and mode under `scenarios/presets`,
+each value with the file and the parameter it comes from. This page is written by
+
+    python docs/make_presets.py
+
+and CI fails when it has drifted.
+
+```sh
+fleetsim scenario ls                                       # all of them, a line each
+fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5
+fleetsim size --preset areal --len 6000 --gpu H200 --model Qwen/Qwen3-32B
+fleetsim scenario init trl-async-grpo -o job.yaml          # the file, comments and all, to change
+```
+
+Underscores do for hyphens, and the first letters for a name if they fit only one.
+
+**What is the same in all of them**, and stands as [assumed] beside the value: 512 samples a step (64 prompts of 512
+tokens, 8 responses each, lognormal with mean 1,536 and cv 1.0, at most 8,192), Qwen2.5-7B on H100 (roofline), 16 GPUs:
+8 that train and 8 rollout instances, or all 16 in turn. The trainer takes 20 microseconds a token on 8 GPUs, half of
+that on 16; a weight sync takes 1 s, and 5 s each way where GPUs change hands. So two presets differ by what the
+systems do; how fast *your* job runs needs your lengths, engine and trainer (`--set`, or a file of your own).
+
+**Age** is counted in weight versions, from the version that a group was sent, let in or first computed under, to the
+versions made when the trainer takes it. A bound stands here only if the system's own rules keep it for every group; a
+window that stragglers may overtake bounds how far generation runs ahead and not how old one response gets. Tests
+simulate every preset that has a bound on slow, failing and too few instances with a heavy tail, and check each
+trained group.
+
+**Trust**: P = read in the source at that commit; S = secondary notes only.
+
+"""
+COLUMNS = ("preset", "placement", "may start", "cap on samples in flight", "age bound", "batch rule", "weights every",
+           "in flight at a sync", "transport", "trust", "source")  # fmt: skip
+
+
+def cap_words(s: Scenario) -> str:
+    """What the client keeps in flight at most."""
+    found = []
+    if s.fleet.max_in_flight_samples is not None:
+        found.append(f"{s.fleet.max_in_flight_samples:,}")
+    if s.fleet.max_in_flight_samples_per_instance is not None:
+        found.append(f"{s.fleet.max_in_flight_samples_per_instance:,} an instance")
+    return ", ".join(found) or "-"
+
+
+def age_cell(s: Scenario) -> str:
+    """The bound, and what keeps it."""
+    bound, action = age_bound(s), s.admission.age_action
+    if bound is None:
+        return "none"
+    return f"{bound:g}, {'by the law' if action == 'train_anyway' else ACTIONS[action]}"
+
+
+def rule_words(s: Scenario) -> str:
+    """Which finished groups make a batch."""
+    b = s.buffer
+    words = b.batch_rule.replace("_", " ")
+    if b.wait_for_oldest:
+        words += ", waits for them"
+    if b.oversampling > 1:
+        words += f" of {b.oversampling:g} x"
+    if b.leftover == "defer":
+        words += ", rest deferred"
+    return words
+
+
+def trigger_words(s: Scenario) -> str:
+    """How often weights are published."""
+    sync = s.sync
+    if sync.trigger == "pulls":
+        return f"{sync.every_pulls} pulls of 1/{s.trainer.minibatches} batch"
+    if sync.trigger == "samples":
+        return f"step (>= {sync.every_samples} sample)"
+    return "step" if sync.every_steps == 1 else f"{sync.every_steps} steps"
+
+
+def row(name: str, path: Path) -> tuple[str, ...]:
+    """One preset."""
+    text, s = path.read_text(encoding="utf-8"), load_scenario(path)
+    transport = TRANSPORT.search(text)
+    flight = s.sync.in_flight.replace("_", " ") + (", engine by engine" if s.sync.scope == "rolling" else "")
+    source, _, secondary = s.source.partition("; secondary notes")
+    return (
+        f"[{name}](../scenarios/presets/{name}.yaml)",
+        place_words(s),
+        law_words(s),
+        cap_words(s),
+        age_cell(s),
+        rule_words(s),
+        trigger_words(s),
+        flight,
+        transport.group(1).replace("_", " ") if transport else "-",
+        "S" if secondary else "P",
+        source,
+    )
+
+
+def page() -> str:
+    """The whole page."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
+    lines += ["| " + " | ".join(row(name, path)) + " |" for name, path in presets().items()]
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes or checks the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page would change")
+    text = page()
+    if parser.parse_args().check:
+        if PAGE.read_text(encoding="utf-8") != text:
+            print(f"{PAGE} has drifted: run python docs/make_presets.py", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

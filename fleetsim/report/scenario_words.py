@@ -1,0 +1,59 @@
+"""What kind of system a scenario describes, in a few plain words: where it runs, what may start, how old it may get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fleetsim.config.age_bound import age_bound
+from fleetsim.config.scenario import Scenario
+
+PLACES: Mapping[str, str] = {
+    "disaggregated": "split",
+    "colocated": "colocated",
+    "colocated_lending": "split, lends",
+}
+ACTIONS: Mapping[str, str] = {
+    "train_anyway": "trained anyway",
+    "drop_on_dequeue": "dropped at the trainer",
+    "drop_and_refill": "dropped and replaced",
+    "cancel_in_flight": "cancelled in flight",
+    "wait": "waited for",
+}
+
+
+_LAWS: Mapping[str, Callable[[Scenario], str]] = {
+    "barrier": lambda s: "a batch, then the trainer",
+    "batches_ahead": lambda s: (
+        f"{s.admission.batches_ahead} {'batch' if s.admission.batches_ahead == 1 else 'batches'} ahead"
+    ),
+    "version_window": lambda s: (
+        f"{s.admission.max_staleness:g} {'version' if s.admission.max_staleness == 1 else 'versions'} ahead"
+    ),
+    "target_step": lambda s: f"target steps, {s.admission.max_staleness:g} ahead",
+    "per_sync_window": lambda s: f"sync window + {s.admission.staleness_threshold:.0%}",
+    "cumulative_ratio": lambda s: f"ratio {s.admission.async_ratio:g}, cumulative",
+    "fixed_pool": lambda s: f"pool of {s.admission.pool_samples or 0:,}",
+    "adaptive": lambda s: f"by KV use, at most {s.admission.adaptive.most_samples:,}",
+    "unbounded": lambda s: "no admission limit",
+}
+
+
+def place_words(scenario: Scenario) -> str:
+    """ "split", "colocated", or "split, lends" where the trainer's GPUs help out."""
+    return PLACES[scenario.fleet.placement]
+
+
+def law_words(scenario: Scenario) -> str:
+    """What may start: "2 versions ahead", "a batch, then the trainer"."""
+    return _LAWS[scenario.admission.law](scenario)
+
+
+def age_words(scenario: Scenario) -> str:
+    """How old a trained group may be, in weight versions: "age <= 4", or "age unbounded"."""
+    bound = age_bound(scenario)
+    return "age unbounded" if bound is None else f"age <= {bound:g}"
+
+
+def kind_words(scenario: Scenario) -> str:
+    """All of it on one line: "split; 2 versions ahead; age unbounded"."""
+    return "; ".join((place_words(scenario), law_words(scenario), age_words(scenario)))
