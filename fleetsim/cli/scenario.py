@@ -120,7 +120,8 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
         _echo_json({"schema_version": 1, "command": "scenario ls", "scenarios": listed})
         return
     width = max((len(name.rpartition("/")[2]) for name in found), default=0)
-    for folder in sorted({name.rpartition("/")[0] for name in found}, key=lambda f: (list(_FOLDERS) + [f]).index(f)):
+    folders = {name.rpartition("/")[0] for name in found}
+    for folder in (*(f for f in _FOLDERS if f in folders), *sorted(folders - _FOLDERS.keys())):
         typer.echo(_FOLDERS.get(folder, folder))
         for name, scenario in found.items():
             above, _, short = name.rpartition("/")

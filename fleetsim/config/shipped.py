@@ -57,11 +57,12 @@ def find_scenario(argument: str | os.PathLike[str]) -> Path:
     matches = [p for name, p in shipped.items() if text in (name, name.rpartition("/")[2])]
     if len(matches) == 1:
         return matches[0]
-    close = difflib.get_close_matches(text, shipped, n=1)
+    by_word = {word: name for name in shipped for word in (name.rpartition("/")[2], name)}
+    close = difflib.get_close_matches(text[:100], by_word, n=1)
     if close:
-        remedy = f'did you mean the shipped "{close[0]}"?'
+        remedy = f'did you mean the shipped "{by_word[close[0]]}"?'
     else:
-        remedy = f"give a path, or one of the shipped: {', '.join(shipped) or 'none'}"
+        remedy = "give a path, or the name of a shipped one: see `fleetsim scenario ls`"
     raise InputError([Problem("SCENARIO", text, "no such file, and no shipped scenario of this name", remedy)])
 
 
