@@ -83,6 +83,17 @@ def test_no_trained_group_is_older_than_promised(name: str, seed: int, monkeypat
         assert max(created) <= bound
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["nemo-rl-sc-windowed", "open-instruct", "prime-rl", "roll-agentic", "trl-async-grpo", "verl-v1-colocate-async"],
+)
+def test_it_is_the_age_action_that_keeps_the_promise(name: str) -> None:
+    """The stress is one: with the same law and no action, older groups than promised are trained."""
+    bound = BOUNDS[name]
+    assert bound is not None
+    assert submission_ages(simulate(stressed(name, "admission.age_action=train_anyway"))).max() > bound
+
+
 @pytest.mark.parametrize("name", ["areal", "skyrl-fully-async", "nemo-rl-sc-ready-first", "pipelinerl-max-lag"])
 def test_a_window_alone_bounds_no_age(name: str) -> None:
     """Why these promise none: under stress their own window lets groups through that are older than eta."""
