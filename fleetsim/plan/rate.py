@@ -29,6 +29,8 @@ BACKLOG_WINDOW_S = 600.0
 MOST_INSTANCES = 1_000_000
 # 13 instances that cover the demand exactly must not become 14 through the last bit of a division.
 _LAST_BIT = 1e-12
+# Supplies this close are the same: the count no longer adds to them.
+_SAME = 1e-9
 
 
 def consume_tok_s(batch_tokens: float, trainer_step_s: float) -> float:
@@ -72,6 +74,8 @@ class RateRow:
 class RateMatching:
     """The matched fleet. `rows` are the counts around it; `instance_tok_s` is the rate at the matched count.
 
+    covers: whether its derated supply covers the consumption. Where samples in flight are bounded (a barrier, a window)
+    no count may; then it is the count from which more instances supply no more.
     backlog_tokens of a row are what has piled up after BACKLOG_WINDOW_S seconds without a cap.
     """
 
@@ -82,6 +86,7 @@ class RateMatching:
     batch_tokens: float
     trainer_step_s: float
     rows: tuple[RateRow, ...]
+    covers: bool = True
 
 
 def match_rates(
@@ -90,10 +95,21 @@ def match_rates(
     """The matched fleet when an instance's rate depends on how many share the work: `instance_tok_s(instances)`.
 
     Fleet supply must not fall with the count. Rows run from 60 % of the match to two above it. Raises InputError when
-    even MOST_INSTANCES do not cover the demand.
+    even MOST_INSTANCES do not cover the demand though every one of them adds to the supply.
     """
     consumed = consume_tok_s(batch_tokens, trainer_step_s)
-    matched = _smallest_match(consumed, instance_tok_s, headroom)
+
+    def covered(n: int) -> bool:
+        return matched_instances(consumed, instance_tok_s(n), headroom) <= n
+
+    covers = covered(MOST_INSTANCES)
+    if covers:
+        matched = _smallest(covered)
+    else:
+        most = MOST_INSTANCES * instance_tok_s(MOST_INSTANCES)
+        if MOST_INSTANCES // 2 * instance_tok_s(MOST_INSTANCES // 2) < most * (1.0 - _SAME):
+            raise InputError([_beyond_any_fleet(consumed)])
+        matched = _smallest(lambda n: n * instance_tok_s(n) >= most * (1.0 - _SAME))
     fewest = max(1, math.ceil(0.6 * matched))
     counts = sorted({*range(fewest, min(fewest + 3, matched)), *range(max(fewest, matched - 5), matched + 3)})
     return RateMatching(
@@ -104,33 +120,28 @@ def match_rates(
         batch_tokens=batch_tokens,
         trainer_step_s=trainer_step_s,
         rows=tuple(_row(n, consumed, instance_tok_s(n)) for n in counts),
+        covers=covers,
     )
 
 
-def _smallest_match(consumed: float, instance_tok_s: Callable[[int], float], headroom: float) -> int:
-    """Bisection on `matched_instances(rate at n) <= n`, after doubling until it holds."""
+def _beyond_any_fleet(consumed: float) -> Problem:
+    return Problem(
+        "trainer",
+        f"{consumed:,.0f} tok/s",
+        f"the trainer consumes more than {MOST_INSTANCES:,} instances supply",
+        "check the batch, the lengths and the trainer's seconds per step",
+    )
 
-    def covers(n: int) -> bool:
-        return matched_instances(consumed, instance_tok_s(n), headroom) <= n
 
+def _smallest(holds: Callable[[int], bool]) -> int:
+    """Bisection after doubling; `holds` is true from some count on, MOST_INSTANCES at the latest."""
     high = 1
-    while not covers(high):
-        if high >= MOST_INSTANCES:
-            raise InputError(
-                [
-                    Problem(
-                        "trainer",
-                        f"{consumed:,.0f} tok/s",
-                        f"the trainer consumes more than {MOST_INSTANCES:,} instances supply",
-                        "check the batch, the lengths and the trainer's seconds per step",
-                    )
-                ]
-            )
-        high *= 2
+    while not holds(high):
+        high = min(2 * high, MOST_INSTANCES)
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if covers(middle) else (middle, high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 

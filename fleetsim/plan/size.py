@@ -25,7 +25,7 @@ from fleetsim.plan.engine_source import EngineSource, engine_source
 from fleetsim.plan.headroom import Headroom, headroom_of
 from fleetsim.plan.knee import knee
 from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
-from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates
+from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates, matched_instances
 from fleetsim.plan.search import smallest
 from fleetsim.plan.targets import Target, targets_of
 from fleetsim.plan.trials import Measure, Tell, Trial, Trials, remembered, simulated
@@ -120,7 +120,10 @@ def size(
     targets = targets_of(planned, given)
     measure = remembered(measure)
     trials = Trials(planned, measure, tell)
-    instances, largest = _recommend(trials, rate.instances, targets)
+    # Where no count covers the demand on paper, the search starts from instances that are full.
+    full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
+    guess = rate.instances if rate.covers else min(full, rate.instances)
+    instances, largest = _recommend(trials, guess, targets)
     replications = planned.run.replications
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
@@ -129,8 +132,8 @@ def size(
     headroom = headroom_of(planned, instances, consumed, rate_of(instances), measure, tell)
     queue_cap = queue_cap_of(planned, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
-    way_out = None if largest is None else way_out_of(planned, rate.instances, targets, measure, tell)
-    counts = sorted({max(1, instances - 1), instances, instances + 1, rate.instances})
+    way_out = None if largest is None else way_out_of(planned, guess, targets, measure, tell)
+    counts = sorted({max(1, instances - 1), instances, instances + 1, guess})
     profile = engine_source(planned, instances)
     return SizeResult(
         scenario=planned,

@@ -121,6 +121,12 @@ def arithmetic(result: SizeResult) -> str:
     """The runbook's rate matching in one line, as it is worked out on paper."""
     r = result.rate_matching
     consumed, rate = units.count(round(r.consume_tok_s, 1)), units.count(round(r.instance_tok_s, 1))
+    if not r.covers:
+        most = units.count(round(r.instances * r.instance_tok_s, 1))
+        return (
+            f"{consumed} tok/s consumed: no fleet covers that; the samples that may be in flight make at most {most} "
+            f"tok/s x headroom {r.headroom:g}, with {plural(r.instances, 'instance')} or more"
+        )
     each = f"({rate} tok/s per instance x headroom {r.headroom:g})"
     return f"{consumed} tok/s consumed / {each} = {plural(r.instances, 'instance')}"
 

@@ -62,6 +62,18 @@ def test_the_match_is_the_smallest_count_that_covers_the_demand(
     assert found == 1 or not (found - 1) * at(found - 1) * headroom >= consumed * (1 + 1e-9)
 
 
+def test_where_samples_in_flight_are_bounded_no_count_may_cover_the_demand() -> None:
+    """512 samples at 100 tok/s alone and up to 64 an instance: 51,200 tok/s from 512 instances on, whatever is asked."""
+
+    def rate_at(n: int) -> float:
+        return min(64.0, 512 / n) * 100.0 if n < 512 else 51_200.0 / n
+
+    found = rate.match_rates(75_000.0 * 10, 10.0, rate_at, 0.8)
+    assert not found.covers
+    assert found.instances == 8  # 8 x 64 samples: from here on supply is the same
+    assert rate.match_rates(40_000.0 * 10, 10.0, rate_at, 0.8).covers
+
+
 def test_a_demand_beyond_any_fleet_is_refused() -> None:
     with pytest.raises(InputError, match="consumes more than"):
         rate.match_rates(1e18, 1.0, lambda n: 1.0, 0.8)
