@@ -9,7 +9,7 @@ import typer
 
 def simulate(
     scenario: Annotated[
-        str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or the name of a shipped one.")
+        str | None, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")

@@ -37,6 +37,14 @@ def test_size_takes_a_preset_and_its_flags_go_on_top() -> None:
     assert scenario["admission"]["max_staleness"] == 4
 
 
+def test_size_of_a_colocated_preset_says_that_no_fleet_covers_the_demand_on_paper() -> None:
+    result = run("size", "--preset", "verl-sync", *SMALL)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "for 16 trainer GPUs: beyond that, more cost more than they save" in text
+    assert "no fleet covers that" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
