@@ -7,7 +7,6 @@ python docs/make_presets.py --check    exit 1 if the page would change
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from fleetsim.config.shipped import presets
 from fleetsim.report.scenario_words import ACTIONS, law_words, place_words
 
 PAGE = Path(__file__).resolve().parent / "presets.md"
-TRANSPORT = re.compile(r"^ *(?:# )?transport: (\w+)", re.MULTILINE)
 HEADER = """\
 # Presets
 
@@ -40,8 +38,9 @@ Underscores do for hyphens, and the first letters for a name if they fit only on
 **What is the same in all of them**, and stands as [assumed] beside the value: 512 samples a step (64 prompts of 512
 tokens, 8 responses each, lognormal with mean 1,536 and cv 1.0, at most 8,192), Qwen2.5-7B on H100 (roofline), 16 GPUs:
 8 that train and 8 rollout instances, or all 16 in turn. The trainer takes 20 microseconds a token on 8 GPUs, half of
-that on 16; a weight sync takes 1 s, and 5 s each way where GPUs change hands. So two presets differ by what the
-systems do; how fast *your* job runs needs your lengths, engine and trainer (`--set`, or a file of your own).
+that on 16; a weight sync takes what its [transport](transports.md) needs for 15 GB, and GPUs that change hands 5 s each
+way. So two presets differ by what the systems do; how fast *your* job runs needs your lengths, engine and trainer
+(`--set`, or a file of your own).
 
 **Age** is counted in weight versions, from the version that a group was sent, let in or first computed under, to the
 versions made when the trainer takes it. A bound stands here only if the system's own rules keep it for every group; a
@@ -99,8 +98,7 @@ def trigger_words(s: Scenario) -> str:
 
 def row(name: str, path: Path) -> tuple[str, ...]:
     """One preset."""
-    text, s = path.read_text(encoding="utf-8"), load_scenario(path)
-    transport = TRANSPORT.search(text)
+    s = load_scenario(path)
     flight = s.sync.in_flight.replace("_", " ") + (", engine by engine" if s.sync.scope == "rolling" else "")
     source, _, secondary = s.source.partition("; secondary notes")
     return (
@@ -112,7 +110,7 @@ def row(name: str, path: Path) -> tuple[str, ...]:
         rule_words(s),
         trigger_words(s),
         flight,
-        transport.group(1).replace("_", " ") if transport else "-",
+        (s.sync.transport or "-").replace("_", " "),
         "S" if secondary else "P",
         source,
     )
