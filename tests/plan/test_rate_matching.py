@@ -63,7 +63,7 @@ def test_the_match_is_the_smallest_count_that_covers_the_demand(
 
 
 def test_where_samples_in_flight_are_bounded_no_count_may_cover_the_demand() -> None:
-    """512 samples at 100 tok/s alone and up to 64 an instance: 51,200 tok/s from 512 instances on, whatever is asked."""
+    """512 samples of 100 tok/s each, up to 64 an instance: never more than 51,200 tok/s, whatever is asked."""
 
     def rate_at(n: int) -> float:
         return min(64.0, 512 / n) * 100.0 if n < 512 else 51_200.0 / n
