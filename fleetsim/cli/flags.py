@@ -249,7 +249,7 @@ def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) 
     budget, law_name = flags.get("max_staleness"), scenario.admission.law
     if budget is not None and law_name == "batches_ahead" and budget >= 1 and budget == int(budget):
         changes["admission.batches_ahead"] = int(budget)
-    elif budget is not None and law_name != "version_window":
+    elif budget is not None and law_name not in ("version_window", "target_step"):
         problems.append(
             Problem(
                 "--max-staleness",

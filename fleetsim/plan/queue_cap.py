@@ -18,6 +18,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.plan.search import smallest
 from fleetsim.plan.trials import Measure, Tell, flat, with_instances
+from fleetsim.sim.admission import groups_per_version
 
 EPSILON = 0.01
 # The cap is looked for in this many parts of a batch; a finer one would be precision that one run does not have.
@@ -45,10 +46,17 @@ def staleness_budget(scenario: Scenario) -> float | None:
     a = scenario.admission
     if scenario.targets.staleness_p99_steps is not None:
         return scenario.targets.staleness_p99_steps
-    if a.age_action == "drop_on_dequeue" and a.max_age is not None:
-        return a.max_age
+    per_version = groups_per_version(scenario) / scenario.groups_per_step
+    if a.age_action != "train_anyway" and a.max_age is not None:
+        return a.max_age * per_version
     # A fractional window lets part of the samples reach the next whole step.
-    promised = {"barrier": 0.0, "batches_ahead": float(a.batches_ahead), "version_window": math.ceil(a.max_staleness)}
+    promised = {
+        "barrier": 0.0,
+        "batches_ahead": float(a.batches_ahead),
+        "version_window": math.ceil(a.max_staleness) * per_version,
+        "target_step": math.ceil(a.max_staleness) * per_version,
+        "cumulative_ratio": float(math.ceil(a.async_ratio)),
+    }
     return promised.get(a.law)
 
 

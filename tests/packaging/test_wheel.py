@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetsim.config import load_scenario, shipped_scenarios
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -60,4 +62,4 @@ def test_a_wheel_finds_its_data_outside_the_tree(built: Path, tmp_path: Path) ->
     )
     where, *loaded = done.stdout.splitlines()
     assert Path(where).is_relative_to(site)
-    assert sorted(loaded) == sorted(p.stem for p in (ROOT / "scenarios").rglob("*.yaml"))
+    assert sorted(loaded) == sorted(load_scenario(path).name for path in shipped_scenarios().values())
