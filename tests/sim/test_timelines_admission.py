@@ -20,7 +20,7 @@ Row = tuple[tuple[int, ...], tuple[int, ...]]
 LAWS: dict[tuple[tuple[str, Any], ...], Row] = {
     # 0 send 0 1 | 6 batch | 10 trained | 11 published: send 2 3 | 13 batch | 17 | 18 send | 20 | 25 send | 27
     (("law", "barrier"),): ((0, 0, 11, 11, 18, 18, 25, 25), (6, 13, 20, 27)),
-    # 0 send 0 1 | 6 batch taken: send 2 3 | 10 the trainer is back, 2 and 3 are there since 8: taken, send 4 5 | 14 | 18
+    # 0 send 0 1 | 6 batch taken: send 2 3 | 10 the trainer is back, 2 and 3 ended at 8: send 4 5 | 14
     (("law", "batches_ahead"),): ((0, 0, 6, 6, 10, 10, 14, 14), (6, 10, 14, 18)),
     # 0 send 0 1 2 3 | 2 batch (0, 2): send 4 5 | 6 batch (3, 4): send 6 7 | 10 | 14: the trainer is the limit
     (("law", "batches_ahead"), ("batches_ahead", 2)): ((0, 0, 0, 0, 2, 2, 6, 6), (2, 6, 10, 14)),
@@ -93,15 +93,18 @@ def test_without_surplus_a_filtered_group_stops_a_sync_window_and_not_a_version_
     assert batches(other)[0] == 4
 
 
-# groups of 2, 6 and 3 s, then 2 s: (alpha, extra groups) -> when groups 0..5 are sent, when three batches are complete
+# groups of 2, 6 and 3 s, then 2 s: (alpha, extra groups) -> when groups 0..5 are sent, when three batches are complete.
+# Extra groups start, beside the count, while fewer than that number run, the counted ones included
+# (alibaba/ROLL 9cbbd0e, roll/distributed/scheduler/generate_scheduler.py, ReplayBuffer._check_send_new_request).
 EXTRA: dict[tuple[float, int], Row] = {
     # 2 a step | 6 batch (0, 1) | 10 step 1: send 2 3 | 13 batch | 17 step 2: send 4 5 | 19
     (0.0, 0): ((0, 0, 10, 10, 17, 17), (6, 13, 19)),
     # 3, then 2 a step | 3 batch (0, 2) | 7 step 1: send 3 4 | 9 batch (1, 3) | 13 step 2: send 5 6 | 15 batch (4, 5)
     (0.5, 0): ((0, 0, 0, 7, 7, 13), (3, 9, 15)),
-    # 2 and one extra | 3 batch (0, 2): two have ended, 1 is the extra | 6 it ends, and counts for no step: extra 3 |
-    # 7 step 1: two more, 4 5 | 8 batch (1, 3) | 12 batch (4, 5), there since 9
-    (0.0, 1): ((0, 0, 0, 6, 7, 7), (3, 8, 12)),
+    # 6 batch (0, 1), and none runs: extra 2 | 9: extra 3 | 10 step 1: send 4 5 | 11 batch (2, 3) | 15 step 2: (4, 5)
+    (0.0, 1): ((0, 0, 6, 9, 10, 10), (6, 11, 15)),
+    # 2 one runs: extra 2 | 5 batch (0, 2), one runs: extra 3 | 6, 7, 8: what ends is replaced | 9 (1, 3) | 13 (4, 5)
+    (0.0, 2): ((0, 0, 2, 5, 6, 7), (5, 9, 13)),
 }
 
 

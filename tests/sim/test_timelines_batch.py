@@ -37,7 +37,7 @@ def test_rule_by_hand(rule: str) -> None:
     assert (batches(records), trained(records)) == RULES[rule]
 
 
-# Rounds of three groups for a batch of two, barrier, 4 s of training. Groups 0 to 5 take 2, 6, 3, 4, 1 and 5 s, others 2 s.
+# Rounds of three groups for a batch of two, barrier, 4 s of training. Groups take 2, 6, 3, 4, 1 and 5 s, then 2 s.
 # leftover -> when three batches are complete, the lengths that they train
 Lengths = tuple[tuple[float, float], ...]
 LEFTOVERS: dict[str, tuple[tuple[int, int, int], Lengths]] = {
@@ -132,7 +132,7 @@ def test_long_rounds_start_neither_more_groups_nor_more_siblings() -> None:
 def test_round_ahead_is_oversampled_as_a_whole() -> None:
     """One batch ahead: what a first-finished batch leaves behind is thrown away at once, and its place is taken.
 
-    0 send 0 1 2 of 2, 6, 3 s | 3 batch (0, 2), 1 is gone: send 3 4 5 of 4, 1, 5 s | 7 batch (4, 3): 7 is the end of 3 too
+    0 send 0 1 2 of 2, 6, 3 s | 3 batch (0, 2), 1 is gone: send 3 4 5 of 4, 1, 5 s | 7 batch (4, 3): 3 ends at 7
     """
     records = play(
         (2, 6, 3, 4, 1, 5, 2),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.timelines import PREFILL, all_different, batches, done, play, sends, trained, versions, whole
+from tests.sim.timelines import PREFILL, all_different, batches, done, play, trained, versions, whole
 
 # One instance, one group a batch: group 0 takes 4 s, group 1 10 s, all others 2 s. The trainer computes 4 s.
 # 0 send 0 | 4 batch (0): send 1 | 8 trained; the engine is to stand still for 3 s; 4 s of group 1 are done

@@ -10,18 +10,18 @@ from tests.sim.timelines import FREE, PREFILL, all_different, batches, done, lim
 
 # Four groups of 2 s a batch, barrier, one in flight per instance, one instance of its own and one on the trainer's
 # GPUs, which change hands in 1 s. Prompts and what was generated prefill for nothing. 4 s of training.
-# placement, share at which the GPUs are called back -> batches, training starts, when groups 0..3 are complete
-Lent = tuple[tuple[int, int], tuple[int, int], tuple[int, ...]]
+# placement, share at which the GPUs are called back -> when training starts, when groups 0..3 are complete
+Lent = tuple[tuple[int, int], tuple[int, ...]]
 LENDING: dict[tuple[str, float], Lent] = {
     # one after the other | 8-12 | 12-20
-    ("disaggregated", 0.5): ((8, 20), (8, 20), (2, 4, 6, 8)),
+    ("disaggregated", 0.5): ((8, 20), (2, 4, 6, 8)),
     # 0 lent, 1 it serves: group 1 | 2 group 0 is a quarter: called back; group 1 has 1 s left and waits for the other
     # instance: 2-4 group 2, 4-5 group 1, 5-7 group 3 | 7-11 | 11-18
-    ("colocated_lending", 0.25): ((7, 18), (7, 18), (2, 5, 4, 7)),
+    ("colocated_lending", 0.25): ((7, 18), (2, 5, 4, 7)),
     # 1-3 group 1, 2-4 group 2 | 3 half is there: called back, the trainer has its GPUs at 4 | 4-6 group 3 | 6-10
-    ("colocated_lending", 0.5): ((6, 16), (6, 16), (2, 3, 4, 6)),
-    # 1-3 group 1, 2-4 group 2, 3-5 group 3 | 5 all are there: called back | 6-10 | 10-15
-    ("colocated_lending", 1.0): ((5, 15), (6, 16), (2, 3, 4, 5)),
+    ("colocated_lending", 0.5): ((6, 16), (2, 3, 4, 6)),
+    # 1-3 group 1, 2-4 group 2, 3-5 group 3 | 5 all are there: called back, it has its GPUs at 6 | 6-10 | 10-15-16
+    ("colocated_lending", 1.0): ((6, 16), (2, 3, 4, 5)),
 }
 
 
@@ -38,18 +38,17 @@ def test_lending_by_hand(placement: str, share: float) -> None:
         admission__law="barrier",
         run__steps=2,
     )
-    got = batches(records), whole(records.steps["train_start_s"]), done(records, 0, 1, 2, 3)
-    assert got == LENDING[placement, share]
+    assert (whole(records.steps["train_start_s"]), done(records, 0, 1, 2, 3)) == LENDING[placement, share]
 
 
-# Three groups of 10 s a batch: 0 and 2 on instance 0, 1 on instance 1. A cache holds 20 s of tokens: after 3 s instance 0
-# uses 6 / 20, instance 1 3 / 20. To prefill takes as long as to generate. Looks every 3 s.
+# Three groups of 10 s a batch: 0 and 2 on instance 0, 1 on instance 1. A cache holds 40 s of tokens: after 3 s
+# instance 0 uses 6 / 40, instance 1 3 / 40. To prefill takes as long as to generate. Looks every 3 s.
 # below, up to -> when groups 0, 1 and 2 end
 REPACK: dict[tuple[float, float], tuple[int, ...]] = {
     # 3: group 1 goes to instance 0 | 3-6 it prefills its 3 s, the others stand still | 13 all
-    (0.25, 0.9): (13, 13, 13),
-    # 3: instance 0 would be at 9 / 20 | 6: instance 1 is above 5 / 20
-    (0.25, 0.3): (10, 10, 10),
+    (0.1, 0.9): (13, 13, 13),
+    # 3: instance 0 would be at 9 / 40 | 6: instance 1 is at 6 / 40
+    (0.1, 0.2): (10, 10, 10),
 }
 
 
@@ -57,7 +56,7 @@ REPACK: dict[tuple[float, float], tuple[int, ...]] = {
 def test_repack_by_hand(below: float, up_to: float) -> None:
     records = play(
         (10,),
-        engine=limited(PREFILL, kv_blocks=200, block_size=10),
+        engine=limited(PREFILL, kv_blocks=400, block_size=10),
         trainer__batch_samples=3,
         fleet__instances=2,
         fleet__repack__every_s=3.0,
@@ -72,10 +71,10 @@ def test_repack_by_hand(below: float, up_to: float) -> None:
 def test_instance_that_gave_its_requests_away_is_idle() -> None:
     """Without the price of a prefill: 10 s for both, but instance 1 works 3 s and not 10."""
     busy = {}
-    for below in (0.25, 0.05):
+    for below in (0.1, 0.05):
         records = play(
             (10,),
-            engine=limited(FREE, kv_blocks=200, block_size=10),
+            engine=limited(FREE, kv_blocks=400, block_size=10),
             trainer__batch_samples=3,
             fleet__instances=2,
             fleet__repack__every_s=3.0,
@@ -85,18 +84,18 @@ def test_instance_that_gave_its_requests_away_is_idle() -> None:
         )
         assert batches(records) == (10,)
         busy[below] = whole(records.steps["busy_s"])[0]
-    assert busy == {0.25: 13, 0.05: 20}
+    assert busy == {0.1: 13, 0.05: 20}
 
 
 def test_requests_are_not_put_together_while_more_may_be_sent() -> None:
     """The same two instances, nearly empty, but the law has groups to send: they fill up by themselves."""
     records = play(
         (10,),
-        engine=limited(PREFILL, kv_blocks=200, block_size=10),
+        engine=limited(PREFILL, kv_blocks=400, block_size=10),
         trainer__batch_samples=3,
         fleet__instances=2,
         fleet__repack__every_s=3.0,
-        fleet__repack__below_kv_use=0.25,
+        fleet__repack__below_kv_use=0.1,
         fleet__max_in_flight_samples=3,
         admission__law="unbounded",
         run__steps=1,
