@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,17 +25,101 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
+from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+
+LAWS = [
+    "barrier",
+    "batches_ahead",
+    "version_window",
+    "fixed_pool",
+    "unbounded",
+    "per_sync_window",
+    "cumulative_ratio",
+    "target_step",
+    "adaptive",
+]
+ACTIONS = ["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait"]
+DROPS = ["drop_on_dequeue", "drop_and_refill", "cancel_in_flight"]
+STEPS = 8
+
+
+@st.composite
+def batch_rules(draw: st.DrawFn, law: str) -> dict[str, Any]:
+    """A batch rule that the law allows, with what belongs to it."""
+    rules = ["fifo", "oldest_version_first", "wait_for_oldest"]
+    if law in ("barrier", "batches_ahead"):
+        rules.append("first_finished")
+    if law == "target_step":
+        rules.append("exact_target_step")
+    rule = draw(st.sampled_from(rules))
+    leftovers = ["abort", "carry_over", "defer"] if law == "barrier" else ["abort", "carry_over"]
+    return {
+        "buffer.batch_rule": "oldest_version_first" if rule == "wait_for_oldest" else rule,
+        "buffer.wait_for_oldest": rule == "wait_for_oldest",
+        "buffer.oversampling": 1.5 if rule == "first_finished" else 1.0,
+        "buffer.leftover": draw(st.sampled_from(leftovers)) if rule == "first_finished" else "abort",
+        "buffer.group_oversampling": draw(st.sampled_from([1.0, 1.0, 1.5])),
+    }
+
+
+@st.composite
+def triggers(draw: st.DrawFn, placement: str) -> dict[str, Any]:
+    """What publishes the weights, and whether batches are streamed."""
+    trigger = draw(st.sampled_from(["steps", "steps", "pulls", "samples"]))
+    return {
+        "trainer.minibatches": 1 if placement == "colocated" else draw(st.sampled_from([1, 2, 4])),
+        "sync.trigger": trigger,
+        "sync.every_steps": draw(st.sampled_from([1, 2])),
+        "sync.every_pulls": draw(st.sampled_from([1, 3])) if trigger == "pulls" else None,
+        "sync.every_samples": draw(st.sampled_from([16, 20])) if trigger == "samples" else None,
+    }
+
+
+@st.composite
+def admissions(draw: st.DrawFn, law: str) -> dict[str, Any]:
+    """The law's parameters, and what an old group means."""
+    action = draw(st.sampled_from(ACTIONS))
+    return {
+        "admission.law": law,
+        "admission.max_staleness": draw(st.sampled_from([0.0, 0.5, 2.0])),
+        "admission.pool_samples": 24,
+        "admission.staleness_threshold": draw(st.sampled_from([0.1, 1.0])),
+        "admission.async_ratio": draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "admission.extra_groups": draw(st.sampled_from([0, 3])),
+        "admission.adaptive.start_samples": 8,
+        "admission.adaptive.interval_s": 0.3,
+        "admission.adaptive.target_kv": 0.65,
+        "admission.adaptive.trim_above_kv": draw(st.sampled_from([0.7, 0.8])),
+        "admission.age_action": action,
+        "admission.age_reference": draw(st.sampled_from(["submission", "oldest_token", "creation"])),
+        "admission.max_age": None if action == "train_anyway" else draw(st.sampled_from([1.0, 2.0])),
+    }
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> dict[str, Any]:
+    """Where the instances are, who moves requests, and how new weights reach them."""
+    placement = draw(st.sampled_from(["disaggregated", "disaggregated", "colocated", "colocated_lending"]))
+    scope = "global" if placement == "colocated" else draw(st.sampled_from(["global", "rolling"]))
+    return {
+        "fleet.instances": draw(st.integers(1, 4)),
+        "fleet.placement": placement,
+        "fleet.switch_s": draw(st.sampled_from([0.0, 0.4])),
+        "fleet.lending.instances": draw(st.integers(1, 2)),
+        "fleet.lending.return_at": draw(st.sampled_from([0.3, 1.0])),
+        "fleet.repack.every_s": draw(st.sampled_from([None, 0.5])),
+        "fleet.repack.below_kv_use": draw(st.sampled_from([0.2, 0.6])),
+        "sync.scope": scope,
+        "sync.at_once": draw(st.integers(1, 2)),
+    }
 
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     group = draw(st.sampled_from([1, 4]))
-    law = draw(st.sampled_from(["barrier", "batches_ahead", "version_window", "fixed_pool", "unbounded"]))
-    first_finished = law in ("barrier", "batches_ahead") and draw(st.booleans())
-    drop = draw(st.booleans())
-    instances = draw(st.integers(1, 4))
+    law = draw(st.sampled_from(LAWS))
     changes: dict[str, Any] = {
         "workload.group_size": group,
         "workload.prompt_tokens": {"kind": "lognormal", "mean": 60, "cv": 0.5, "max": 150},
@@ -56,8 +141,6 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "engine.max_num_batched_tokens": 256,
         "engine.kv_blocks": draw(st.sampled_from([60, 400])),
         "engine.prefix_caching": draw(st.booleans()),
-        "fleet.instances": instances,
-        "fleet.placement": draw(st.sampled_from(["disaggregated", "colocated"])),
         "fleet.group_placement": draw(st.sampled_from(["together", "spread"])),
         "fleet.routing": draw(st.sampled_from(["round_robin", "least_loaded", "prefix_affinity"])),
         "fleet.max_in_flight_samples": draw(st.sampled_from([None, 20])),
@@ -68,7 +151,6 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "fleet.straggler_slowdown": 1.5,
         "trainer.batch_samples": 16,
         "trainer.fixed_s": draw(st.sampled_from([0.2, 3.0])),
-        "sync.every_steps": draw(st.sampled_from([1, 2])),
         "sync.publish_s": draw(st.sampled_from([0.0, 0.7])),
         "sync.pause_s": draw(st.sampled_from([0.0, 0.5])),
         "sync.trainer_block_s": draw(st.sampled_from([0.0, 0.4])),
@@ -77,47 +159,68 @@ def scenarios(draw: st.DrawFn) -> Scenario:
                 ["drain", "abort_discard", "abort_resume", "keep", "keep_recompute", "finish_on_old_weights"]
             )
         ),
-        "admission.law": law,
-        "admission.max_staleness": draw(st.sampled_from([0.0, 0.5, 2.0])),
-        "admission.pool_samples": 24,
-        "admission.age_action": "drop_on_dequeue" if drop else "train_anyway",
-        "admission.max_age": 1.0 if drop else None,
         "buffer.capacity_samples": draw(st.sampled_from([None, 16, 40])),
         "buffer.on_full": draw(st.sampled_from(["block", "drop_oldest"])),
-        "buffer.batch_rule": "first_finished"
-        if first_finished
-        else draw(st.sampled_from(["fifo", "oldest_version_first"])),
-        "buffer.oversampling": 1.5 if first_finished else 1.0,
-        "buffer.leftover": draw(st.sampled_from(["abort", "carry_over"])),
-        "run.steps": 8,
+        "run.steps": STEPS,
         "run.warmup_steps": 0,
         "run.seed": draw(st.integers(0, 3)),
     }
+    fleet = draw(fleets())
+    parts = fleet, draw(triggers(fleet["fleet.placement"])), draw(admissions(law)), draw(batch_rules(law))
+    for part in parts:
+        changes |= part
     if draw(st.booleans()):
         changes["run.events"] = [{"step": 3, "instances": draw(st.integers(1, 5))}]
     return with_changes(default_scenario(), changes)
+
+
+def run(scenario: Scenario) -> tuple[Records, Fleet]:
+    """A run, and the fleet as it was at its end."""
+    fleets: list[Fleet] = []
+    original = Fleet.__init__
+
+    def remembered(self: Fleet, *args: Any) -> None:
+        original(self, *args)
+        fleets.append(self)
+
+    with mock.patch.object(Fleet, "__init__", remembered):
+        return simulate(scenario), fleets[0]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios())
 def test_invariants(scenario: Scenario) -> None:
     try:
-        records = simulate(scenario)
+        records, fleet = run(scenario)
     except StuckError as stuck:
         assert stuck.limits, "a stuck run says which limits block each other"
         return
-    steps, groups, samples = records.steps, records.groups, records.samples
-    size, batch = scenario.workload.group_size, scenario.groups_per_step
-    end = float(steps["end_s"][-1])
+    check_samples(records)
+    check_tokens(records)
+    check_clock(records)
+    check_staleness(records)
+    check_engines(records, fleet)
+    check_caps(records)
 
-    # samples conserved
+
+def check_samples(records: Records) -> None:
+    """Every group is one thing, and every step trained a batch of whole groups."""
+    scenario, groups = records.scenario, records.groups
+    size, batch = scenario.workload.group_size, scenario.groups_per_step
     counts = np.bincount(groups["status"], minlength=9)
     assert counts.sum() == len(groups)
-    assert counts[t.G_TRAINED] == 8 * batch
-    assert np.bincount(groups["trained_step"][groups["status"] == t.G_TRAINED]).tolist() == [batch] * 8
-    assert steps["samples"].tolist() == [batch * size] * 8
+    trained = groups["status"] == t.G_TRAINED
+    assert counts[t.G_TRAINED] == STEPS * batch
+    assert np.bincount(groups["trained_step"][trained]).tolist() == [batch] * STEPS
+    assert records.steps["samples"].tolist() == [batch * size] * STEPS
+    done = records.samples["status"] == t.DONE
+    of_group = np.bincount(records.samples["group"], weights=done, minlength=len(groups))
+    assert np.all(of_group[trained] == size), "a trained group has its samples, those beyond them were aborted"
 
-    # tokens conserved: aborted and lost samples are counted, everything else still has its tokens
+
+def check_tokens(records: Records) -> None:
+    """Aborted and lost tokens are counted, every other one is in a sample."""
+    steps, groups, samples = records.steps, records.groups, records.samples
     status = samples["status"]
     gone = status == t.GONE
     made = samples["made"].astype(np.int64)
@@ -131,36 +234,91 @@ def test_invariants(scenario: Scenario) -> None:
     generated = int(steps["generated_tokens"][-1])
     assert known <= generated <= known + int(samples["target"][running | gone].sum())
 
-    # clock monotonic
+
+def check_clock(records: Records) -> None:
+    """Nothing happens before its cause."""
+    steps, groups, samples, syncs = records.steps, records.groups, records.samples, records.syncs
     assert np.all(np.diff(steps["end_s"]) >= 0)
-    for early, late_column in (("start_s", "ready_s"), ("ready_s", "train_start_s"), ("train_end_s", "end_s")):
-        assert np.all(steps[early] <= steps[late_column])
-    done = samples[complete]
+    for early, late in (("start_s", "train_start_s"), ("train_start_s", "train_end_s"), ("train_end_s", "end_s")):
+        assert np.all(steps[early] <= steps[late])
+    assert np.all(steps["wait_s"] >= -1e-9)
+    whole = records.scenario.trainer.minibatches == 1
+    assert not whole or np.all((steps["start_s"] <= steps["ready_s"]) & (steps["ready_s"] <= steps["train_start_s"]))
+    done = samples[(samples["status"] == t.DONE) | (samples["status"] == t.SCORING)]
     assert np.all(done["start_s"] <= done["first_token_s"])
     assert np.all(done["first_token_s"] <= done["finish_s"])
     ready = groups["ready_s"] >= 0
     assert np.all(groups["submit_s"][ready] <= groups["ready_s"][ready])
     assert np.all(np.diff(groups["submit_s"]) >= 0)
-
-    # staleness bound
     trained = groups[groups["status"] == t.G_TRAINED]
-    age = trained["trained_step"] // scenario.sync.every_steps - trained["version"]
-    assert age.min() >= 0, "nothing is trained before its weights exist"
-    if scenario.admission.age_action == "drop_on_dequeue":
-        assert age.max() <= 1
-    if scenario.admission.law == "version_window":
+    assert np.all(trained["ready_s"] <= trained["left_s"])
+    assert np.all(np.diff(syncs["version"]) == 1), "versions are published one after the other"
+    assert np.all((syncs["trigger_s"] <= syncs["pause_start_s"]) & (syncs["pause_start_s"] <= syncs["end_s"]))
+    assert np.all(np.diff(records.updates) > 0)
+
+
+def check_staleness(records: Records) -> None:
+    """Nothing is trained before its weights exist, nor beyond max_age where old groups are dropped."""
+    scenario, groups = records.scenario, records.groups
+    admission = scenario.admission
+    trained = groups[groups["status"] == t.G_TRAINED]
+    # a run ends while its last publications are under way: those are not in the table, and made nobody older
+    made = np.searchsorted(records.syncs["trigger_s"], trained["left_s"] + 1e-9, side="right")
+    assert np.all(records.updates[trained["version"]] <= trained["trained_step"] + 1)
+    if admission.age_action in DROPS and admission.max_age is not None:
+        if admission.age_reference == "submission":
+            assert np.all(made - trained["version"] <= admission.max_age)
+        if admission.age_reference == "oldest_token" and scenario.sync.in_flight != "finish_on_old_weights":
+            done = records.samples[records.samples["status"] == t.DONE]
+            oldest = np.full(len(groups), 1 << 30)
+            np.minimum.at(oldest, done["group"], done["first_version"])
+            assert np.all(made - oldest[groups["status"] == t.G_TRAINED] <= admission.max_age)
+    if admission.law in ("version_window", "target_step"):
         rejected = np.isin(groups["status"], [t.G_FILTERED, t.G_STALE, t.G_OVERFLOW, t.G_ABORTED])
-        accepted = np.cumsum(~rejected)
-        per_version = batch * scenario.sync.every_steps
-        window = (scenario.admission.max_staleness + groups["version"] + 1) * per_version
-        assert np.all(accepted <= np.floor(window + 1e-9))
+        published = np.searchsorted(records.syncs["end_s"], groups["submit_s"] + 1e-9, side="right")
+        window = (admission.max_staleness + published + 1) * groups_per_version(scenario)
+        assert np.all(np.cumsum(~rejected) <= np.floor(window + 1e-9))
+    if scenario.buffer.batch_rule == "exact_target_step":
+        assert np.all(trained["target"] == trained["trained_step"])
 
-    # GPU time
+
+def groups_per_version(scenario: Scenario) -> int:
+    """Groups trained between two publications."""
+    sync, batch = scenario.sync, scenario.groups_per_step
+    if sync.every_pulls is not None:
+        return sync.every_pulls * batch // scenario.trainer.minibatches
+    if sync.every_samples is not None:
+        return -(-sync.every_samples // scenario.trainer.batch_samples) * batch
+    return sync.every_steps * batch
+
+
+def check_engines(records: Records, fleet: Fleet) -> None:
+    """GPU time is accounted for, and the cache of an instance is within its capacity, and free when it is empty."""
+    steps, scenario = records.steps, records.scenario
+    end = float(steps["end_s"][-1])
+    total = sum(float(steps[f"{name}_s"][-1]) for name in ("busy", "paused", "idle", "down"))
+    rows = fleet.world.instances
+    off = fleet.seconds(t.ACC_OFF, end)
+    assert total + off == pytest.approx(len(rows) * end, rel=1e-6)
     if not scenario.run.events:
-        total = sum(float(steps[f"{name}_s"][-1]) for name in ("busy", "paused", "idle", "down"))
-        assert total == pytest.approx(scenario.fleet.instances * end, rel=1e-6)
+        lent = float(steps["lent_s"][-1])
+        assert total == pytest.approx(scenario.fleet.instances * end + lent, rel=1e-6)
+        assert (lent > 0) <= (scenario.fleet.placement == "colocated_lending")
+    assert np.all((rows["free"] >= 0) & (rows["free"] <= fleet.limits.kv_blocks))
+    empty = (rows["running"] == 0) & (rows["waiting"] == 0)
+    assert np.all(rows["free"][empty] == fleet.limits.kv_blocks)
+    assert np.all(rows["kv_sum"][rows["decodes"] == 0] == 0)
+    assert np.all((steps["kv_use"] >= 0) & (steps["kv_use"] <= 1))
+    status = fleet.world.samples["status"][: fleet.get("n_samples")]
+    at = fleet.world.samples["instance"][: fleet.get("n_samples")]
+    in_flight = np.isin(status, [t.WAITING, t.RUNNING]) | ((status == t.AWAY) & (at >= 0))
+    assert fleet.get("in_flight") == np.count_nonzero(in_flight)
+    assert rows["load"].tolist() == np.bincount(at[in_flight], minlength=len(rows)).tolist()
 
-    # caps
+
+def check_caps(records: Records) -> None:
+    """The client's cap and the buffer's capacity hold."""
+    scenario, steps = records.scenario, records.steps
     if scenario.fleet.max_in_flight_samples:
         assert steps["in_flight"].max() <= 20
     if scenario.buffer.capacity_samples:
