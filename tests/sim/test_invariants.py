@@ -251,7 +251,7 @@ def check_clock(records: Records) -> None:
     assert np.all(groups["submit_s"][ready] <= groups["ready_s"][ready])
     assert np.all(np.diff(groups["submit_s"]) >= 0)
     trained = groups[groups["status"] == t.G_TRAINED]
-    assert np.all(trained["ready_s"] <= trained["left_s"])
+    assert np.all(trained["ready_s"] <= trained["left_s"] + 1e-9)
     assert np.all(np.diff(syncs["version"]) == 1), "versions are published one after the other"
     assert np.all((syncs["trigger_s"] <= syncs["pause_start_s"]) & (syncs["pause_start_s"] <= syncs["end_s"]))
     assert np.all(np.diff(records.updates) > 0)

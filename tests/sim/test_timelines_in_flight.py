@@ -61,6 +61,10 @@ SCOPES: dict[tuple[str, str], Row] = {
     ("abort_resume", "global"): ((16, 15), (16, 16), 10),
     # 8-10 instance 0, 10-14 it prefills; group 3 is through at 9, so instance 1 has nothing to lose at 10
     ("abort_resume", "rolling"): ((16, 9), (16, 16), 12),
+    # 8 both are gone | 10 send 4 5 in their place
+    ("abort_discard", "global"): ((-1, -1), (10, 10), 10),
+    # 8 group 2 is gone: send 4 in its place | group 3 is through at 9 | 13 batch (3, 4): send 5
+    ("abort_discard", "rolling"): ((-1, 9), (8, 13), 12),
     # nobody stands still
     ("finish_on_old_weights", "global"): ((10, 9), (10, 10), 10),
     ("finish_on_old_weights", "rolling"): ((10, 9), (10, 10), 12),
