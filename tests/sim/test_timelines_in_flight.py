@@ -86,6 +86,19 @@ def test_scope_by_hand(policy: str, scope: str) -> None:
     assert (done(records, 2, 3), whole(records.groups["submit_s"][[4, 5]]), *served) == SCOPES[policy, scope]
 
 
+@pytest.mark.parametrize("policy", GLOBAL)
+def test_shared_gpus_have_nothing_in_flight_at_the_sync(policy: str) -> None:
+    """2 batch, all have ended: the trainer takes the GPUs | 6 trained | 7 published, the engines go on | 9 batch."""
+    records = play(
+        (2,),
+        fleet__placement="colocated",
+        admission__law="batches_ahead",
+        sync__in_flight=policy,
+        sync__publish_s=1.0,
+    )
+    assert batches(records) == (2, 9, 16, 23)
+
+
 def test_no_two_rows_have_the_same_timeline() -> None:
     """Resuming an abort and recomputing the cache cost the same: prompt and tokens are prefilled again in either."""
     rows = dict(GLOBAL)
