@@ -27,7 +27,9 @@ class LendingConfig(Section):
         default=None, description="instances that the trainer's GPUs make; null = as many as fit on trainer.gpus"
     )
     return_at: Fraction = Field(
-        default=0.4, description="share of the batch that is ready when the trainer calls its GPUs back"
+        default=1.0,
+        description="share of the batch that is ready when the trainer calls its GPUs back; below 1 for a trainer that "
+        "streams mini-batches",
     )
 
 

@@ -138,8 +138,23 @@ class Fleet:
         return np.flatnonzero(self.world.instances["kind"] != t.DOWN)
 
     def kv_use(self) -> NDArray[np.float64]:
-        """Share of its KV blocks that each instance uses."""
-        used: NDArray[np.float64] = 1.0 - self.world.instances["free"] / self.limits.kv_blocks
+        """Share of its KV blocks that each instance uses now.
+
+        A jump takes its blocks when it lands; those of the iterations that it has done by now are counted here.
+        """
+        free = self.world.instances["free"].copy()
+        jumping = np.flatnonzero(self.world.instances["kind"] == t.JUMP)
+        rows, size = self.world.instances[jumping], self.limits.block_size
+        a, span = rows["slope_s"] / 2, np.maximum(0.0, self.now - rows["t0"])
+        b = rows["first_s"] - a
+        done = np.floor(2 * span / (b + np.sqrt(b * b + 4 * a * span)) * (1 + 1e-12))
+        done = np.minimum(done, rows["k"]).astype(np.int64)
+        # an iteration takes a block for every decode whose cache stands at a block's edge
+        edges = (-rows["count"][:, None] - np.arange(size)) % size
+        partial = np.arange(size) < (done % size)[:, None]
+        crossing = np.take_along_axis(self.world.residues[jumping], edges, axis=1)
+        free[jumping] -= done // size * rows["decodes"] + np.where(partial, crossing, 0).sum(axis=1)
+        used: NDArray[np.float64] = 1.0 - free / self.limits.kv_blocks
         return used
 
     def unfinished(self) -> NDArray[np.int64]:

@@ -133,8 +133,9 @@ def drive(job: Job) -> Process:
         elif code == OUT_OF_PATIENCE:
             raise wasting_error(job.scenario, fleet)
         else:
-            waits = job.batch is not None and job.under_way == 0
-            if math.isinf(limit) or (waits and fleet.quiet()):
+            waits = job.under_way == 0 and (job.batch is not None or job.empty is not None)
+            # what happens at this very instant may still send something
+            if math.isinf(limit) or (waits and fleet.quiet() and limit > env.now):
                 raise stuck_error(job.scenario, fleet, job.progress)
             yield env.timeout(max(0.0, limit - env.now))
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.tables import CMD_CLOSE, CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
+from fleetsim.engine.kernel.tables import CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.job import Job, Process
 
 
 def threshold_groups(job: Job) -> int:
-    """Groups that are ready when the trainer calls its GPUs back: return_at of a batch, one mini-batch at least."""
-    batch = job.scenario.groups_per_step
-    wanted = math.ceil(job.scenario.fleet.lending.return_at * batch - 1e-9)
-    return min(batch, max(wanted, batch // job.scenario.trainer.minibatches))
+    """Groups that are ready when the trainer calls its GPUs back: return_at of a batch, one at least."""
+    return max(1, math.ceil(job.scenario.fleet.lending.return_at * job.scenario.groups_per_step - 1e-9))
 
 
 def _enough(job: Job, step: int, wanted: int) -> bool:
@@ -43,12 +41,14 @@ def lend(job: Job, step: int) -> Process:
     job.begin_wait()
     while not _enough(job, step, wanted):
         yield job.batch_of(wanted) if fleet.get("n_ready") < wanted else job.next_group()
+    empty = [job.instance_empty(i) for i in lent]  # none of them takes the others' requests
     for i in lent:
-        fleet.command(CMD_CLOSE, i)
         fleet.command(CMD_MOVE, i, job.now, -1)
-        yield job.instance_empty(i)
+    for i, emptied in zip(lent, empty, strict=True):
+        if not emptied.processed:
+            yield emptied
         fleet.command(CMD_SWITCH_OFF, i, job.now)
-    job.lent_s += fleet.lent * (job.now - since)
+        job.lent_s += job.now - since
     job.under_way += 1
     yield env.timeout(scenario.fleet.switch_s)
     job.under_way -= 1

@@ -50,7 +50,8 @@ def _load(job: Job, i: int) -> Process:
     if drain:
         yield job.instance_empty(i)
     version, start = job.loadable, job.now
-    to_work_in_flight(job, _groups_on(job, i), i)
+    if to_work_in_flight(job, _groups_on(job, i), i):
+        job.top_up()
     if sync.in_flight != "finish_on_old_weights":
         fleet.hold(start, start + job.times.pause_s, i)
     job.under_way += 1

@@ -17,7 +17,7 @@ def fleet_state(job: Job) -> tuple[float, ...]:
     versions = fleet.world.groups["version"][buffered]
     oldest = len(job.steps) - job.progress.updates[versions.min()] if len(buffered) else 0.0
     up = rows["account"] != ACC_OFF
-    free = rows["free"][up] / fleet.limits.kv_blocks
+    use = fleet.kv_use()[up]
     return (
         job.progress.version,
         len(buffered) * size,
@@ -27,7 +27,7 @@ def fleet_state(job: Job) -> tuple[float, ...]:
         int(rows["running"].sum()),
         int(rows["waiting"].sum()),
         int(rows["kv_sum"].sum()),
-        float(1.0 - free.mean()) if len(free) else 0.0,
+        float(use.mean()) if len(use) else 0.0,
         fleet.get("credits"),
     )
 

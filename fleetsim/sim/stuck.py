@@ -37,6 +37,15 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
                 f"set it to {batch} or more, or to null",
             )
         )
+    elif fleet.get("n_blocked"):
+        out.append(
+            Problem(
+                "buffer.capacity_samples",
+                capacity,
+                "a full buffer stops generation while the trainer waits for samples that are not in it",
+                "raise it, or set on_full: drop_oldest",
+            )
+        )
     law = scenario.admission.law
     if law == "per_sync_window":
         out.append(

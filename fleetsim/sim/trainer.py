@@ -87,9 +87,10 @@ def _publishes(job: Job, step: int) -> bool:
 
 def _take_gpus(job: Job) -> Process:
     """Colocated: engines stop, after their last sample if work in flight is drained, and the GPUs change hands."""
-    if job.scenario.sync.in_flight == "drain" and job.fleet.get("in_flight") > 0:
+    if job.scenario.sync.in_flight == "drain":
         job.fleet.set(halted=1)
-        yield job.fleet_empty()
+        if job.fleet.get("in_flight") > 0:
+            yield job.fleet_empty()
     job.fleet.hold(job.now)
     yield job.env.timeout(job.scenario.fleet.switch_s)
 

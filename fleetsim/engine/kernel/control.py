@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
 from fleetsim.engine.kernel.dispatch import owe
 from fleetsim.engine.kernel.instance import account, set_next
@@ -150,9 +152,10 @@ def switch_off(fleet: int, i: int, t: float) -> None:
     """A closed instance that is empty, or failed, is given back: its GPUs are no longer ours."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    if instance.kind == DOWN or (instance.kind == IDLE and instance.load == 0):
+    if instance.kind == DOWN or (instance.load == 0 and (instance.kind == IDLE or instance.kind == WAKE)):
         account(fleet, i, ACC_OFF, t)
         instance.kind = DOWN
+        set_next(fleet, i, math.inf)
 
 
 @compiled
