@@ -27,6 +27,7 @@ def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
         "preemptions": 0.0,
         "binding": "trainer" if idle < 0.03 else "rollout",
         "trained_length_bias": 1.0,
+        "samples_lost": {"all": 0.0, "longest_tenth": 0.0},
         "kv_use": 0.3,
         "instance_tok_s": 3000.0,
     } | others
