@@ -27,6 +27,7 @@ from typing import Any
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
+from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
 HALF_SERIAL_GPUS = 90.0
@@ -87,19 +88,23 @@ def anchored(scenario: Scenario, given: frozenset[str]) -> Scenario:
     return with_changes(scenario, {"trainer.gpus": gpus, "trainer.fixed_s": seconds})
 
 
+def mean_step_s(scenario: Scenario) -> float:
+    """Compute seconds of a step on a mean batch, phases included."""
+    t = scenario.trainer
+    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario))
+    return t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
+
+
 def law_words(trainer: TrainerConfig) -> str:
     """The law in a line, for a report."""
-    points = trainer.scaling.points
-    share = parallel_share(trainer, trainer.gpus)
-    law = (
-        f"{100 * share:.0f} % of its {trainer.gpus}-GPU seconds divided by its GPUs"
-        if trainer.scaling.parallel_share is not None
-        else f"{100 * share:.0f} % of its {trainer.gpus}-GPU seconds divided by its GPUs (verl's published runs)"
-    )
+    points, assumed = trainer.scaling.points, trainer.scaling.parallel_share is None
+    share = 100.0 * parallel_share(trainer, trainer.gpus)
+    source = ", as verl's published runs imply" if assumed else ""
+    law = f"of the seconds on {trainer.gpus} GPUs {share:.0f} % are divided by more of them{source}"
     if not points:
         return law
     counts = ", ".join(str(gpus) for gpus, _ in points)
-    return f"as measured on {counts} GPUs, a power law between; beyond: {law}"
+    return f"measured on {counts} GPUs, a power law between; beyond, {law}"
 
 
 def _law(trainer: TrainerConfig, start: int, gpus: int) -> float:

@@ -20,20 +20,24 @@ from typing import Any
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan import nameplate
+from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.assumptions import Assumption, assumptions_of
 from fleetsim.plan.engine_source import EngineSource, engine_source
+from fleetsim.plan.explain import explanation
 from fleetsim.plan.headroom import Headroom, headroom_of
 from fleetsim.plan.knee import knee
 from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
 from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates, matched_instances
 from fleetsim.plan.search import smallest
 from fleetsim.plan.targets import Target, targets_of
-from fleetsim.plan.trials import Measure, Tell, Trial, Trials, remembered, simulated
+from fleetsim.plan.trials import Measure, Tell, Trial, Trials, remembered, simulated, with_instances
 from fleetsim.plan.warnings import warnings_of
 from fleetsim.plan.way_out import WayOut, way_out_of
 
 # Replications of the coarse pass.
 _COARSE = 1
+# Replications of each other lever: paired with the recommendation's own, so few of them are enough.
+_LEVERS = 3
 # Optimizer steps of every run unless the user said how many; fewer of them where one holds many samples, because the
 # mean over a large batch hardly varies.
 MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
@@ -46,7 +50,8 @@ class SizeResult:
     instances: the recommendation. largest: when it is only the knee, the largest fleet that was tried, else None;
     way_out: then, the staleness budget that would do, if there is one.
     missed: targets that the recommendation does not hold. candidates: the recommendation, its neighbours and the
-    rate-matching count, ascending.
+    rate-matching count, ascending. alternatives: what one more instance and every other lever would buy at the
+    recommendation, explanation: that in words.
     """
 
     scenario: Scenario
@@ -60,6 +65,8 @@ class SizeResult:
     headroom: Headroom
     queue_cap: QueueCap
     candidates: tuple[Trial, ...]
+    alternatives: Alternatives
+    explanation: str
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
     profile: EngineSource
@@ -134,6 +141,10 @@ def size(
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
     way_out = None if largest is None else way_out_of(planned, guess, targets, measure, tell)
     counts = sorted({max(1, instances - 1), instances, instances + 1, guess})
+    candidates = tuple(trials.at(n, replications) for n in counts)
+    here, grown = (with_instances(planned, n) for n in (instances, instances + 1))
+    alternatives = alternatives_of(here, grown, min(_LEVERS, replications), measure, tell=tell)
+    lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     profile = engine_source(planned, instances)
     return SizeResult(
         scenario=planned,
@@ -146,7 +157,9 @@ def size(
         rate_matching=rate,
         headroom=headroom,
         queue_cap=queue_cap,
-        candidates=tuple(trials.at(n, replications) for n in counts),
+        candidates=candidates,
+        alternatives=alternatives,
+        explanation=explanation(chosen.binding, alternatives, *lost),
         assumptions=assumptions_of(planned, given),
         warnings=(*notes, *warnings_of(planned, chosen, missed, queue_cap, profile, resized)),
         profile=profile,

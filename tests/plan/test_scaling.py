@@ -120,9 +120,10 @@ def test_points_alone_also_say_how_long_a_step_is() -> None:
 
 
 def test_the_law_in_words() -> None:
-    assert law_words(trainer()) == "92 % of its 8-GPU seconds divided by its GPUs (verl's published runs)"
+    assert law_words(trainer()).startswith("of the seconds on 8 GPUs 92 % are divided")
+    assert "verl" in law_words(trainer())
     assert "verl" not in law_words(trainer(8, 0.9))
-    assert law_words(trainer(4, None, [(4, 1.0), (8, 0.6)])).startswith("as measured on 4, 8 GPUs")
+    assert law_words(trainer(4, None, [(4, 1.0), (8, 0.6)])).startswith("measured on 4, 8 GPUs")
 
 
 @pytest.mark.parametrize(
