@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fleetsim.analysis.binding import binding_of
 from fleetsim.analysis.warmup import warmup_steps
-from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, GONE
+from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.sim.fleet import lent_instances
 from fleetsim.sim.records import Records
 
@@ -186,10 +186,10 @@ def _samples_lost(records: Records, window: Window) -> dict[str, float]:
     """Share of the samples that were thrown away: of all, and of the longest tenth.
 
     Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the
-    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended). What is
-    unfinished at the end counts on neither side, nor does what the reward filter removed: it looks at rewards, not at
-    time. Lengths are those that samples have when they are left alone; ties at the shortest of the longest tenth belong
-    to it.
+    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one that
+    is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
+    reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
+    alone; ties at the shortest of the longest tenth belong to it.
     """
     groups, status = records.groups, records.groups["status"]
     trained = _trained_in(records, window)
@@ -199,11 +199,14 @@ def _samples_lost(records: Records, window: Window) -> dict[str, float]:
         (left > window.start_s) & (left <= window.end_s),
         (sent >= window.start_s) & (sent < window.end_s),
     )
-    thrown_away = inside & ((status == G_STALE) | (status == G_OVERFLOW) | (status == G_ABORTED))
+    ends = [G_STALE, G_OVERFLOW]
+    if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
+        ends.append(G_ABORTED)
+    thrown_away = inside & np.isin(status, ends)
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.
-    lost = (thrown_away[group] | (records.samples["status"] == GONE))[counted]
+    lost = (thrown_away[group] | (records.samples["status"] != DONE))[counted]
     length = records.samples["target"][counted]
     if not lost.any():
         return {"all": 0.0, "longest_tenth": 0.0}

@@ -182,18 +182,20 @@ def _asked(scenario: str | None, sets: Sequence[str], flags: dict[str, Any]) -> 
 
 
 def _points(texts: Sequence[str]) -> tuple[list[Problem], list[list[float]]]:
-    """The --trainer-point flags as [GPUs, seconds]; whether the numbers make sense is the scenario's to say."""
+    """The --trainer-point flags as [GPUs, seconds]."""
+    from fleetsim.config.base import MAX_COUNT, MAX_SECONDS
     from fleetsim.errors import Problem
 
     problems, points = [], []
     for text in texts:
-        gpus, colon, seconds = text.partition(":")
+        before, colon, after = text.partition(":")
         try:
-            if not colon:
-                raise ValueError
-            points.append([int(gpus), float(seconds)])
+            gpus, seconds = int(before), float(after)
         except ValueError:
-            problems.append(
-                Problem("--trainer-point", text, "must read GPUS:SECONDS", "for example --trainer-point 16:23.5")
-            )
+            gpus, seconds = 0, 0.0
+        if colon and 1 <= gpus <= MAX_COUNT and 0.0 < seconds <= MAX_SECONDS:
+            points.append([gpus, seconds])
+        else:
+            rule = "must read GPUS:SECONDS, a whole count and a positive time"
+            problems.append(Problem("--trainer-point", text, rule, "for example --trainer-point 16:23.5"))
     return problems, points

@@ -4,7 +4,8 @@
   at the switch). On-policy: staleness 0.
 - colocated async: the same GPUs in turn, but a batch is complete as soon as enough groups are; what is unfinished is
   stopped for the training, keeps its tokens and is prefilled again (in_flight abort_resume). The tail of the responses
-  no longer holds every GPU; samples are as old as the scenario's staleness budget allows.
+  no longer holds every GPU; samples are as old as the scenario's staleness budget allows, which counts publications
+  as often as the scenario's, in whole steps.
 - split r + t: r GPUs generate all the time, t train all the time.
 
 Colocated engines keep their whole KV cache: the trainer's states are offloaded while they generate, which is what
@@ -145,6 +146,7 @@ def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
         "admission.age_action": "train_anyway",
         "admission.max_age": None,
         "sync.in_flight": "drain",
+        "sync.every_steps": 1,
     }
     if scenario.buffer.batch_rule != "first_finished":
         changes |= {"buffer.batch_rule": "fifo", "buffer.wait_for_oldest": False}
@@ -164,8 +166,18 @@ def _sized(scenario: Scenario, instances: int, trainer_gpus: int) -> dict[str, A
     return changes
 
 
+def steps_per_version(scenario: Scenario) -> int:
+    """Optimizer steps between two publications, rounded up to whole ones."""
+    sync, trainer = scenario.sync, scenario.trainer
+    if sync.trigger == "pulls":
+        return math.ceil((sync.every_pulls or 1) / trainer.minibatches)
+    if sync.trigger == "samples":
+        return math.ceil((sync.every_samples or 1) / trainer.batch_samples)
+    return sync.every_steps
+
+
 def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
-    """What both colocated ways share: every GPU in both pools, one sync a step, no batch in parts."""
+    """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
     return {
         **_sized(scenario, gpus // gpus_per_instance(scenario), gpus),
         "fleet.placement": "colocated",
@@ -173,7 +185,7 @@ def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
         "sync.pause_s": 0.0,
         "sync.scope": "global",
         "sync.trigger": "steps",
-        "sync.every_steps": 1,
+        "sync.every_steps": steps_per_version(scenario),
         "sync.every_pulls": None,
         "sync.every_samples": None,
         "trainer.minibatches": 1,

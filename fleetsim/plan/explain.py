@@ -13,6 +13,21 @@ from fleetsim.plan.alternatives import Alternative, Alternatives
 from fleetsim.plan.binding import binding_words
 from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
 
+# Levers that a scenario need not have, and what is said then.
+_NOT_THERE = (
+    ((CAP, NO_CAP), "there is no in-flight cap to raise"),
+    ((STALENESS,), "the admission law has no staleness budget"),
+    ((LENGTH,), "the lengths leave no cap to lower"),
+)
+_STUCK = {
+    ONE_MORE: "one more instance",
+    CAP: "a higher in-flight cap",
+    NO_CAP: "no in-flight cap",
+    STALENESS: "more staleness",
+    CADENCE: "syncing less often",
+    LENGTH: "a lower length cap",
+}
+
 
 def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate) -> str:
     """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away."""
@@ -65,21 +80,16 @@ def _others(alternatives: Alternatives) -> list[str]:
         found.append(f"What else would shorten it: {'; '.join(_change(a, alternatives) for a in helpful)}.")
     idle = [a.text for a in others if not a.shortens and not a.lengthens]
     if idle:
-        verb = "buys" if len(idle) == 1 else "buy"
-        found.append(f"{_capital(_listed(idle))} {verb} nothing measurable.")
+        found.append(f"{_capital(_listed(idle))} would buy nothing measurable.")
     worse = [_change(a, alternatives) for a in others if a.lengthens]
     if worse:
         found.append(f"What would lengthen it: {'; '.join(worse)}.")
     missing = [
         words
-        for names, words in (
-            ((CAP, NO_CAP), "there is no in-flight cap to raise"),
-            ((STALENESS,), "the admission law has no staleness budget"),
-            ((CADENCE,), "syncing less often would block the run"),
-            ((LENGTH,), "the lengths leave no cap to lower"),
-        )
+        for names, words in _NOT_THERE
         if not any(name in alternatives.stuck or alternatives.named(name) for name in names)
     ]
+    missing += [f"{_STUCK[name]} would block the run" for name in alternatives.stuck]
     if missing:
         found.append(f"{_capital(_listed(missing))}.")
     return found

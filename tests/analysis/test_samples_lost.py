@@ -104,3 +104,27 @@ def test_taking_the_first_finished_loses_the_long_ones() -> None:
     )
     assert share["all"] == pytest.approx(1 / 3, abs=0.01)
     assert share["longest_tenth"] > 0.95
+
+
+def test_siblings_started_beyond_the_group_are_lost_and_they_are_the_long_ones() -> None:
+    """Of 4 samples started for 2 kept, the slowest 2 are lost: half of all."""
+    share = lost(simulate(scenario(buffer__group_oversampling=2.0)))
+    assert share["all"] == pytest.approx(0.5, abs=0.01)
+    assert share["longest_tenth"] > 0.85
+
+
+def test_what_is_put_off_to_a_long_round_is_not_lost() -> None:
+    """Tail batching trains every prompt; only groups aborted for good count."""
+    rounds = {"admission__law": "barrier", "buffer__batch_rule": "first_finished", "buffer__oversampling": 1.5}
+    assert lost(simulate(scenario(**rounds, buffer__leftover="abort")))["all"] > 0.3
+    assert lost(simulate(scenario(**rounds, buffer__leftover="defer"))) == {"all": 0.0, "longest_tenth": 0.0}
+
+
+@pytest.mark.parametrize("action", ["drop_on_dequeue", "drop_and_refill", "cancel_in_flight"])
+def test_every_way_to_drop_old_samples_loses_long_ones(action: str) -> None:
+    share = lost(
+        simulate(
+            scenario(admission__age_action=action, admission__max_age=1.0, admission__max_staleness=2.0, run__steps=40)
+        )
+    )
+    assert 0.0 < share["all"] < share["longest_tenth"]
