@@ -15,7 +15,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.plan.levers import Lever, levers_of, risk_words
+from fleetsim.plan.levers import ONE_MORE, Lever, levers_of, risk_words
 from fleetsim.plan.paired import Runs, differs, ratio_of
 from fleetsim.plan.trials import Measure, Tell, flat
 
@@ -32,6 +32,7 @@ class Alternative:
     name: str
     text: str
     flag: str
+    replications: int
     step_ratio: Estimate
     cost_ratio: Estimate
     gain_s: float
@@ -61,7 +62,6 @@ class Alternatives:
     cheapest: str | None
     cheapest_without_risk: str | None
     stuck: tuple[str, ...]
-    replications: int
 
     def named(self, name: str) -> Alternative | None:
         """The alternative of a lever, None where the scenario does not have it."""
@@ -74,29 +74,32 @@ def alternatives_of(
     replications: int,
     measure: Measure,
     *,
+    of_grown: int | None = None,
     more: str = "one more instance",
     tell: Tell | None = None,
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
 
-    grown: the scenario with one more instance, `more` in words. measure should remember runs: the scenario's own and
-    often the grown one's have been made before.
+    grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. measure should remember
+    runs: the scenario's own and often the grown one's have been made before.
     """
     if tell is not None:
         tell("trying what else would help")
     levers = levers_of(scenario, grown, more)
-    jobs = [(s, r) for s in (scenario, *(lever.scenario for lever in levers)) for r in range(replications)]
-    runs = list(side_by_side(lambda job: _measured(measure, *job), jobs))
-    each = [runs[i : i + replications] for i in range(0, len(runs), replications)]
+    more_runs = of_grown or replications
+    ways = [(scenario, max(replications, more_runs))]
+    ways += [(lever.scenario, more_runs if lever.name == ONE_MORE else replications) for lever in levers]
+    jobs = [(way, r) for way, n in ways for r in range(n)]
+    runs = side_by_side(lambda job: _measured(measure, *job), jobs)
+    each = [[next(runs) for _ in range(n)] for _, n in ways]
     base, tried, stuck = _complete(each[0]), [], []
     for lever, found in zip(levers, each[1:], strict=True):
         if any(run is None for run in found):
             stuck.append(lever.name)
         else:
-            tried.append(compared(lever, _complete(found), base))
-    return Alternatives(
-        tuple(tried), _cheapest(tried), _cheapest([a for a in tried if a.risk is None]), tuple(stuck), replications
-    )
+            tried.append(compared(lever, _complete(found), base[: len(found)]))
+    safe = _cheapest([a for a in tried if a.risk is None])
+    return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:
@@ -128,6 +131,7 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
         name=lever.name,
         text=lever.text,
         flag=lever.flag,
+        replications=n,
         step_ratio=step,
         cost_ratio=cost,
         gain_s=gain,

@@ -34,7 +34,7 @@ def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longes
     sentences = [binds(binding)]
     more = alternatives.named(ONE_MORE)
     if more is not None:
-        sentences.append(_sentence(more, alternatives.replications))
+        sentences.append(_sentence(more))
     sentences += _others(alternatives)
     sentences.append(_cheapest(alternatives))
     sentences.append(lost_words(lost, longest_lost))
@@ -77,11 +77,11 @@ def _others(alternatives: Alternatives) -> list[str]:
     others = [a for a in alternatives.tried if a.name != ONE_MORE]
     helpful = sorted((a for a in others if a.shortens), key=lambda a: -a.gain_s)
     if helpful:
-        found.append(f"What else would shorten it: {'; '.join(_change(a, alternatives) for a in helpful)}.")
+        found.append(f"What else would shorten it: {'; '.join(_change(a) for a in helpful)}.")
     idle = [a.text for a in others if not a.shortens and not a.lengthens]
     if idle:
         found.append(f"{_capital(_listed(idle))} would buy nothing measurable.")
-    worse = [_change(a, alternatives) for a in others if a.lengthens]
+    worse = [_change(a) for a in others if a.lengthens]
     if worse:
         found.append(f"What would lengthen it: {'; '.join(worse)}.")
     missing = [
@@ -95,13 +95,13 @@ def _others(alternatives: Alternatives) -> list[str]:
     return found
 
 
-def _change(a: Alternative, alternatives: Alternatives) -> str:
+def _change(a: Alternative) -> str:
     """A lever and what it does to the step, with what it asks of the algorithm."""
     risk = f" ({a.risk})" if a.risk is not None else ""
-    return f"{a.text}, by {change_words(a.step_ratio, alternatives.replications)}{risk}"
+    return f"{a.text}, by {change_words(a.step_ratio, a.replications)}{risk}"
 
 
-def _sentence(more: Alternative, replications: int) -> str:
+def _sentence(more: Alternative) -> str:
     """What one more instance buys, and what it costs."""
     if not more.shortens:
         what = "lengthens the step" if more.lengthens else "buys nothing measurable"
@@ -112,7 +112,7 @@ def _sentence(more: Alternative, replications: int) -> str:
         if abs(cost) < 0.0005
         else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
     )
-    return f"{_capital(more.text)} shortens the step by {change_words(more.step_ratio, replications)} {price}."
+    return f"{_capital(more.text)} shortens the step by {change_words(more.step_ratio, more.replications)} {price}."
 
 
 def _cheapest(alternatives: Alternatives) -> str:

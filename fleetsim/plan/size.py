@@ -143,7 +143,7 @@ def size(
     counts = sorted({max(1, instances - 1), instances, instances + 1, guess})
     candidates = tuple(trials.at(n, replications) for n in counts)
     here, grown = (with_instances(planned, n) for n in (instances, instances + 1))
-    alternatives = alternatives_of(here, grown, min(_LEVERS, replications), measure, tell=tell)
+    alternatives = alternatives_of(here, grown, min(_LEVERS, replications), measure, of_grown=replications, tell=tell)
     lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     profile = engine_source(planned, instances)
     return SizeResult(

@@ -141,7 +141,7 @@ def split(
         raise next(iter(ways.stuck.values()))
     outcomes = _ranked(ways.runs, by)
     best_split = next((o for o in outcomes if o.arrangement.kind == "split"), None)
-    best_colocated = next((o for o in outcomes if o.arrangement.kind != "split"), None)
+    best_colocated = _fresher([o for o in outcomes if o.arrangement.kind != "split"], by)
     verdict, ratio = _verdict(best_split, best_colocated, by)
     chosen = best_split if verdict == "split" else best_colocated
     assert chosen is not None  # _verdict answers for what there is
@@ -285,6 +285,16 @@ def _ranked(runs: Simulated, by: By) -> tuple[Outcome, ...]:
         ties = not differs(ratio, len(runs[way]))
         found.append(Outcome(way, trial.estimates, tuple(runs[way]), trial.binding, ratio, ties, ranks[way]))
     return tuple(found)
+
+
+def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:
+    """The better colocated way; the on-policy one where the other is not better by more than chance."""
+    if len(colocated) < 2:
+        return next(iter(colocated), None)
+    first, second = colocated
+    ratio = ratio_of(second.runs, first.runs, by)
+    fresh = second.arrangement.kind == "colocated_sync" and not differs(ratio, first.replications)
+    return second if fresh else first
 
 
 def _verdict(

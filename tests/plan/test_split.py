@@ -161,6 +161,12 @@ def test_ties_with_the_first_are_marked_and_nothing_else_is() -> None:
     assert ties == {"2 + 2": True, "colocated async": False, "3 + 1": False, "colocated sync": False}
 
 
+def test_of_two_equal_colocated_ways_the_on_policy_one_is_advised() -> None:
+    times = {"2 + 2": (30.0,), "colocated sync": (10.1, 9.9, 10.0), "colocated async": (9.9, 10.1, 9.9)}
+    assert advised(times).chosen.arrangement.kind == "colocated_sync"
+    assert advised(times | {"colocated async": (9.0,)}).chosen.arrangement.kind == "colocated_async"
+
+
 def test_each_measure_has_its_own_order() -> None:
     times = {"1 + 3": (10.0,), "2 + 2": (9.0,), "3 + 1": (8.0,), "colocated sync": (30.0,), "colocated async": (9.5,)}
     price = {"3 + 1": 3.0, "2 + 2": 2.0, "1 + 3": 0.5, "colocated async": 1.0}
