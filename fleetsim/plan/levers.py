@@ -136,7 +136,7 @@ def _length(scenario: Scenario) -> Iterator[Lever]:
     changed = with_changes(scenario, {"workload.output_tokens": {**law.model_dump(exclude_none=True), "max": cap}})
     truncated = max(0.0, share_above(law, cap))
     text = f"responses cut at {cap:,} tokens{from_to}"
-    yield Lever(LENGTH, text, f"--max-len {cap}", changed, truncated)
+    yield Lever(LENGTH, text, f"--set workload.output_tokens.max={cap}", changed, truncated)
 
 
 def _round(tokens: float) -> int:

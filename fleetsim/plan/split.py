@@ -8,45 +8,32 @@ more than chance, because sharing the GPUs is simpler and fresher.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import StuckError
 from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.arrangements import (
     SWITCH_S,
     Arrangement,
     Rules,
-    colocated_async,
-    colocated_sync,
     gpus_per_instance,
     least_trainer_gpus,
     split_counts,
 )
-from fleetsim.plan.arrangements import split as split_of
 from fleetsim.plan.assumptions import Assumption, is_given
 from fleetsim.plan.engine_source import EngineSource, engine_source
 from fleetsim.plan.explain import explanation
 from fleetsim.plan.paired import differs, ratio_of
 from fleetsim.plan.scaling import anchored, scaled
 from fleetsim.plan.split_notes import assumed, warnings_of
-from fleetsim.plan.trials import Measure, Tell, flat, remembered, simulated, trial_of, with_instances
+from fleetsim.plan.trials import Measure, Tell, planned, remembered, simulated, trial_of, with_instances
+from fleetsim.plan.ways import MEASURES, By, Simulated, Ways, badness, worth_replicating
 
-By = Literal["step_s", "goodput", "cost_per_step"]
-MEASURES: tuple[By, ...] = ("step_s", "goodput", "cost_per_step")
-# Optimizer steps of a run unless the user said how many, as in `size`.
-_MOST_STEPS, _FEWEST_STEPS, _SAMPLES_PER_RUN = 16, 8, 250_000
-# Samples simulated over all replications, and the best few by each measure that are replicated whatever they cost.
-_BUDGET, _CONTENDERS = 1_200_000, 4
 _ANY_TRAINER = Rules()
-# Where there are more splits than this, some of them are tried and then those around the best.
-_MOST_SPLITS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +120,10 @@ def split(
         rules = replace(rules, trainer_least=least_trainer_gpus(job))
     counts = split_counts(job, gpus, rules)
     measure = remembered(measure)
-    ways = _Ways(job, gpus, measure, tell)
+    ways = Ways(job, gpus, measure, tell)
     ways.explore(counts)
     if ways.runs:
-        ways.replicate(_worth_replicating(ways.runs, job, by))
+        ways.replicate(worth_replicating(ways.runs, job, by))
     if not ways.runs:
         raise next(iter(ways.stuck.values()))
     outcomes = _ranked(ways.runs, by)
@@ -178,88 +165,11 @@ def split(
 
 
 def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:
-    """The scenario as it will be arranged: affordable steps, no resizes, a switch that takes time."""
-    changes: dict[str, Any] = {}
-    events = [e.model_copy(update={"instances": None}) for e in scenario.run.events if e.trainer_slowdown is not None]
-    if any(e.instances is not None for e in scenario.run.events):
-        changes["run.events"] = [e.model_dump() for e in events]
-    if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
-        affordable = _SAMPLES_PER_RUN // scenario.trainer.batch_samples
-        changes["run.steps"] = min(scenario.run.steps, max(_FEWEST_STEPS, min(_MOST_STEPS, affordable)))
-    if not is_given("fleet.switch_s", given) and scenario.fleet.switch_s == 0:
-        changes["fleet.switch_s"] = SWITCH_S
-    return anchored(with_changes(scenario, changes) if changes else scenario, given)
-
-
-Simulated = dict[Arrangement, list[dict[str, Any]]]
-
-
-class _Ways:
-    """Ways to use the GPUs, simulated once each and then replicated; those that get stuck are set aside."""
-
-    def __init__(self, job: Scenario, gpus: int, measure: Measure, tell: Tell | None) -> None:
-        self.job, self.gpus = job, gpus
-        self.runs: Simulated = {}
-        self.stuck: dict[str, StuckError] = {}
-        self._measure, self._tell = measure, tell or (lambda text: None)
-
-    def explore(self, counts: Sequence[int]) -> None:
-        """The colocated ways, and the splits of `counts` instances: all, or of many those closest at the best."""
-        self.add([colocated_sync(self.job, self.gpus), colocated_async(self.job, self.gpus)])
-        stride = math.ceil(len(counts) / _MOST_SPLITS)
-        wanted = {*range(0, len(counts), stride), len(counts) - 1}
-        at: dict[int, Arrangement] = {}
-        while wanted:
-            new = {i: split_of(self.job, counts[i], self.gpus) for i in sorted(wanted)}
-            self.add(list(new.values()))
-            at |= {i: way for i, way in new.items() if way in self.runs}
-            if stride == 1 or not at:
-                return
-            finer = max(1, stride // 4)
-            best = {min(at, key=lambda i: _badness(self.runs[at[i]][0], m)) for m in MEASURES}
-            near = {j for i in best for j in range(i - stride, i + stride + 1, finer)}
-            wanted, stride = {j for j in near if 0 <= j < len(counts)} - at.keys(), finer
-
-    def add(self, ways: Sequence[Arrangement]) -> None:
-        """Runs each once."""
-        self._tell(f"simulating {len(ways):,} ways to use the GPUs")
-        for way, run in zip(ways, side_by_side(lambda way: self._one(way, 0), ways), strict=True):
-            if run is not None:
-                self.runs[way] = [run]
-
-    def replicate(self, ways: Sequence[Arrangement]) -> None:
-        """The other replications of these."""
-        jobs = [(way, r) for way in ways for r in range(1, self.job.run.replications)]
-        if jobs:
-            self._tell(f"replicating the best {len(ways):,}")
-        for (way, _), run in zip(jobs, side_by_side(lambda j: self._one(*j), jobs), strict=True):
-            if run is None:
-                self.runs.pop(way, None)
-            elif way in self.runs:
-                self.runs[way].append(run)
-
-    def _one(self, way: Arrangement, replication: int) -> dict[str, Any] | None:
-        try:
-            return flat(self._measure(way.scenario, replication))
-        except StuckError as error:
-            self.stuck[way.label] = error
-            return None
-
-
-def _badness(run: Mapping[str, Any], measure: By) -> float:
-    value = float(run[measure])
-    return -value if measure == "goodput" else value
-
-
-def _worth_replicating(runs: Simulated, job: Scenario, by: By) -> list[Arrangement]:
-    """Best first, as many as the budget allows; the colocated ones and the best few by each measure in any case."""
-    affordable = _BUDGET // max(1, job.trainer.batch_samples * job.run.steps * (job.run.replications - 1))
-
-    def order(measure: By) -> list[Arrangement]:
-        return sorted(runs, key=lambda way: _badness(runs[way][0], measure))
-
-    must = {way for way in runs if way.kind != "split"} | {way for m in MEASURES for way in order(m)[:_CONTENDERS]}
-    return [way for i, way in enumerate(order(by)) if way in must or i < affordable]
+    """The scenario as it will be arranged: a switch that takes time, and seconds that its points measured."""
+    job = planned(scenario, given)
+    if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
+        job = with_changes(job, {"fleet.switch_s": SWITCH_S})
+    return anchored(job, given)
 
 
 def _ranked(runs: Simulated, by: By) -> tuple[Outcome, ...]:
@@ -269,7 +179,7 @@ def _ranked(runs: Simulated, by: By) -> tuple[Outcome, ...]:
     def order(measure: By) -> list[Arrangement]:
         def place(way: Arrangement) -> tuple[bool, float]:
             found = runs[way]
-            return len(found) < most, sum(_badness(run, measure) for run in found) / len(found)
+            return len(found) < most, sum(badness(run, measure) for run in found) / len(found)
 
         return sorted(runs, key=place)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.analysis.intervals import estimate
-from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.plan.alternatives import Alternatives, alternatives_of
@@ -100,6 +100,25 @@ def test_the_share_above_a_cap() -> None:
     law = Gamma(mean=1000.0, cv=1.0)  # exponential: P(L > 2000) = e^-2
     assert share_above(law, 2000.0) == pytest.approx(0.1353, abs=2e-4)
     assert share_above(law, quantile_length(law, 0.95)) == pytest.approx(0.05, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"admission__law": "barrier", "sync__in_flight": "drain"},
+        {"fleet__max_in_flight_samples": 64, "fleet__max_in_flight_samples_per_instance": 16},
+        {"admission__age_action": "wait", "admission__max_age": 2.0},
+    ],
+)
+def test_the_flag_of_a_lever_pulls_it(changes: dict[str, Any]) -> None:
+    s = job(**changes)
+    for found in levers_of(s, with_instances(s, 9), "one more instance"):
+        words = found.flag.split()
+        overrides = [text for text in words if text != "--set"]
+        assert len(words) == 2 * len(overrides)
+        typed = scenario_from_mapping(s.model_dump(exclude_none=True), overrides=overrides)
+        assert typed == found.scenario, found.name
 
 
 def fleet(change: Callable[[Scenario], Mapping[str, Any]]) -> Any:

@@ -90,6 +90,19 @@ def test_handing_the_gpus_over_counts_twice_a_step() -> None:
     assert result.verdict == "split"
 
 
+def test_one_more_instance_of_shared_gpus_serves_both_pools() -> None:
+    """A fifth GPU, as an instance and as a trainer: (240 + 80) / 5 = 64 s, or 0.8 of 80 s, at 5 / 4 of the price."""
+    result = advice(4, admission__max_staleness=2.0)
+    more = result.alternatives.named("one_more_instance")
+    assert more is not None
+    assert more.text == "one more instance (1 GPU more)"
+    assert more.step_ratio.mean == pytest.approx(0.8, rel=1e-9)
+    assert more.cost_ratio.mean == pytest.approx(1.0, rel=1e-9)
+    assert "One more instance (1 GPU more) shortens the step by 20.0 % [20.0, 20.0] at the same cost" in (
+        result.explanation
+    )
+
+
 def test_cost_and_goodput_by_hand() -> None:
     """4 GPUs at $3 an hour: 80 s cost $0.2667; 240 samples of 1,001 tokens / (4 GPUs * 80 s) = 750.75 tok/GPU-s."""
     way = next(o for o in advice(4).outcomes if o.arrangement.label == "3 + 1")
