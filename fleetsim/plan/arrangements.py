@@ -10,7 +10,7 @@
 
 Colocated engines keep their whole KV cache: the trainer's states are offloaded while they generate, which is what
 fleet.switch_s pays for, twice a step. Their weights never cross a network: sync.publish_s and sync.pause_s are left
-out, sync.trainer_block_s (resharding) stays.
+out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.sync import SyncConfig
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.shapes import model_shape
 from fleetsim.errors import InputError, Problem
@@ -130,11 +129,9 @@ def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
     changes = {
         **_sized(scenario, instances, gpus - rollout),
         **_ahead(scenario),
+        **_over_the_network(scenario),
         "fleet.placement": "disaggregated",
     }
-    if scenario.fleet.placement == "colocated" and scenario.sync.pause_s == 0:
-        # written for engines that stand still anyway
-        changes["sync.pause_s"] = SyncConfig().pause_s
     return Arrangement("split", rollout, gpus - rollout, with_changes(scenario, changes))
 
 
@@ -156,6 +153,10 @@ def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
 def colocated_async(scenario: Scenario, gpus: int) -> Arrangement:
     """All GPUs in turn, unfinished samples carried over."""
     changes = {**_in_turn(scenario, gpus), **_ahead(scenario), "sync.in_flight": "abort_resume"}
+    if changes.get("admission.law", scenario.admission.law) == "batches_ahead":
+        # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
+        ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)
+        changes["admission.batches_ahead"] = ahead + 1
     return Arrangement("colocated_async", gpus, gpus, with_changes(scenario, changes))
 
 
@@ -164,6 +165,28 @@ def _sized(scenario: Scenario, instances: int, trainer_gpus: int) -> dict[str, A
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
     return changes
+
+
+def _over_the_network(scenario: Scenario) -> dict[str, Any]:
+    """The sync of a split. One that was written for shared GPUs knows no pause and no network: the defaults then."""
+    sync = scenario.sync
+    changes: dict[str, Any] = {}
+    if scenario.fleet.placement == "colocated":
+        if sync.pause_s == 0:  # its engines stand still anyway
+            changes["sync.pause_s"] = None
+        if sync.transport == "cuda_ipc":
+            changes["sync.transport"] = "collective_broadcast"
+    return changes
+
+
+def _in_place(scenario: Scenario) -> dict[str, Any]:
+    """The sync of shared GPUs: a colocated scenario's own, else no network; from handle to handle by transport."""
+    sync = scenario.sync
+    if scenario.fleet.placement == "colocated":
+        return {}
+    if sync.transport is None:
+        return {"sync.publish_s": 0.0, "sync.pause_s": 0.0}
+    return {"sync.transport": "cuda_ipc", "sync.publish_s": 0.0, "sync.pause_s": None}
 
 
 def steps_per_version(scenario: Scenario) -> int:
@@ -181,8 +204,7 @@ def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
     return {
         **_sized(scenario, gpus // gpus_per_instance(scenario), gpus),
         "fleet.placement": "colocated",
-        "sync.publish_s": 0.0,
-        "sync.pause_s": 0.0,
+        **_in_place(scenario),
         "sync.scope": "global",
         "sync.trigger": "steps",
         "sync.every_steps": steps_per_version(scenario),

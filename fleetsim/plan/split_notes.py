@@ -33,7 +33,7 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         text = "the law by which they scale (above)"
         yield Assumption(share, trainer.scaling.parallel_share, "--trainer-point --parallel-share", text)
     if not is_given("fleet.switch_s", given):
-        text = f"colocated: {job.fleet.switch_s:g} s to hand the GPUs over, each way"
+        text = f"colocated: the trainer offloads its states, {job.fleet.switch_s:g} s to hand the GPUs over, each way"
         yield Assumption("fleet.switch_s", job.fleet.switch_s, "--switch-s", text)
     if least is not None and least > 1:
         text = f"a split's trainer has at least {least} GPUs ({STATE_BYTES} bytes per parameter)"

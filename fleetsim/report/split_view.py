@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fleetsim.plan.split import Outcome, SplitResult
 from fleetsim.report import split_words, words
-from fleetsim.report.blocks import assumption_table, grid, number, section
+from fleetsim.report.blocks import assumption_table, grid, section
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14
@@ -91,10 +93,11 @@ def _row(table: Table, result: SplitResult, outcome: Outcome, place: int) -> Non
 
 
 def _interval(outcome: Outcome, metric: str) -> Text:
-    """ "35.0 ±0.3"; a way that ran once has no interval."""
+    """ "35.0 ±0.3", both to three figures of the mean; no interval where it is narrower or there is none."""
     e = outcome.estimates[metric]
-    text = Text(f"{e.mean:,.1f}" if metric == "step_s" else number(e.mean))
-    half = (e.ci_high - e.ci_low) / 2.0
-    if half > 1e-6 * abs(e.mean):
-        text.append(f" ±{half:.1g}" if half < 10 else f" ±{half:,.0f}", style="dim")
+    decimals = max(0, 2 - math.floor(math.log10(abs(e.mean)))) if e.mean else 0
+    text = Text(f"{e.mean:,.{decimals}f}")
+    half = f"{(e.ci_high - e.ci_low) / 2.0:,.{decimals}f}"
+    if float(half.replace(",", "")) > 0:
+        text.append(f" ±{half}", style="dim")
     return text

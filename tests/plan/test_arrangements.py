@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import default_scenario, load_scenario, with_changes
+from fleetsim.engine.transport import sync_times
 from fleetsim.plan.arrangements import (
     STATE_BYTES,
     Rules,
@@ -65,15 +67,37 @@ def test_all_gpus_are_used_in_every_way() -> None:
     assert colocated_sync(job, 8).instances == 4
 
 
-def test_a_split_of_a_colocated_scenario_pays_for_its_weights_network() -> None:
+def test_weights_cross_a_network_only_between_pools() -> None:
     job = load_scenario("sync-colocated")
     assert job.sync.pause_s == 0.0
-    assert split(job, 4, 8).scenario.sync.pause_s == 1.0
-    assert colocated_sync(job, 8).scenario.sync.pause_s == 0.0
+    assert sync_times(split(job, 4, 8).scenario).pause_s == 1.0, "the default of engines that do not stand still anyway"
+    assert sync_times(colocated_sync(job, 8).scenario).pause_s == 0.0
     own = with_changes(job, {"fleet.placement": "disaggregated", "sync.publish_s": 7.0})
-    assert split(own, 4, 8).scenario.sync.pause_s == 0.0
-    assert split(own, 4, 8).scenario.sync.publish_s == 7.0
-    assert colocated_async(own, 8).scenario.sync.publish_s == 0.0
+    assert split(own, 4, 8).scenario.sync == own.sync
+    assert sync_times(colocated_async(own, 8).scenario).publish_s == 0.0
+
+
+def test_a_transport_gives_each_way_its_times() -> None:
+    job = with_changes(default_scenario(), {"sync.transport": "collective_broadcast"})
+    times = {way.kind: sync_times(way.scenario) for way in (split(job, 4, 8), colocated_async(job, 8))}
+    assert "collective_broadcast" in times["split"].text
+    assert "cuda_ipc" in times["colocated_async"].text
+    assert times["colocated_async"].complete_s < times["split"].complete_s
+    shared = with_changes(job, {"fleet.placement": "colocated", "sync.transport": "cuda_ipc"})
+    assert split(shared, 4, 8).scenario.sync.transport == "collective_broadcast"
+    assert colocated_sync(shared, 8).scenario.sync.transport == "cuda_ipc"
+
+
+def test_one_batch_ahead_on_shared_gpus_is_no_barrier() -> None:
+    """The batch in training has nothing beside it, so two batches are in flight when the next is generated."""
+    job = with_changes(default_scenario(), {"admission.law": "batches_ahead"})
+    assert colocated_async(job, 8).scenario.admission.batches_ahead == 2
+    assert split(job, 4, 8).scenario.admission.batches_ahead == 1
+    means = {
+        way.kind: metrics_of(simulate(way.scenario))["step_s"]
+        for way in (colocated_sync(job, 8), colocated_async(job, 8))
+    }
+    assert means["colocated_async"] < 0.8 * means["colocated_sync"]
 
 
 def test_the_trainer_s_seconds_go_with_its_gpus() -> None:
