@@ -36,6 +36,9 @@ def split(
         str | None,
         typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Start from a framework: verl-fully-async, areal...", rich_help_panel=JOB)
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
@@ -118,6 +121,8 @@ def split(
 
     [bold]fleetsim split --gpus 32 --trainer-point 8:41 --trainer-point 16:23 --by cost_per_step[/bold]
 
+    [bold]fleetsim split --gpus 32 --preset verl-fully-async --len 3000[/bold]
+
     [bold]fleetsim split --gpus 16 --scenario job.yaml --json[/bold]
 
     The trainer's seconds are those on --trainer-gpus; on other counts they follow a law, or measured points.
@@ -128,11 +133,12 @@ def split(
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import spinner
+    from fleetsim.cli.start import scenario_or_preset
 
     place = None if save is None else new_file("--save", save)
     conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
-    job, rules = _asked(scenario, set_ or (), flags)
+    job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
     with spinner("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.split import split as plan_split

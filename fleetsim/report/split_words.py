@@ -40,12 +40,12 @@ def verdict(result: SplitResult) -> str:
     change = comparison(result.ratio, result.by, best.replications)
     what = "the better of the two colocated ways" if result.of("colocated_sync") else "the colocated way"
     if result.verdict == "split":
-        return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_value(other, result.by)})."
+        return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_beside(other, result.by)})."
     if result.verdict == "do_not_split":
-        return f"{chosen} The best split, {best.arrangement.label}, is {change} ({_value(best, result.by)})."
+        return f"{chosen} The best split, {best.arrangement.label}, is {change} ({_beside(best, result.by)})."
     return (
         f"{chosen} The best split, {best.arrangement.label}, is not significantly different "
-        f"({_value(best, result.by)}; {_ends(result.ratio)} of it), and sharing the GPUs is simpler."
+        f"({_beside(best, result.by)}; {_ends(result.ratio)} of it), and sharing the GPUs is simpler."
     )
 
 
@@ -119,6 +119,11 @@ def _value(outcome: Outcome, by: str) -> str:
     if by == "step_s":
         return units.seconds(value)
     return units.money(value) if by == "cost_per_step" else f"{value:,.0f} trained tok per GPU-second"
+
+
+def _beside(outcome: Outcome, by: str) -> str:
+    """A way's own figure and how old its samples are."""
+    return f"{_value(outcome, by)}, staleness p99 {outcome.mean('staleness_steps.p99'):.3g}"
 
 
 def _ends(ratio: Estimate) -> str:

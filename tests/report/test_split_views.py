@@ -42,7 +42,7 @@ def test_a_split_that_wins() -> None:
     )
     text = split_words.verdict(result)
     assert (
-        "That is 20.3 % [19.5, 21.0] shorter than colocated async, the better of the two colocated ways (10.0 s)"
+        "That is 20.3 % [19.5, 21.0] shorter than colocated async, the better of the two colocated ways (10.0 s, staleness p99 1)"
         in text
     )
     assert "Only colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_words.on_policy(result))
@@ -52,7 +52,9 @@ def test_a_split_that_wins() -> None:
 def test_a_split_that_loses_says_do_not_split() -> None:
     result = advised(LOSE)
     assert split_words.headline(result).startswith("Do not split: colocated async on all 4 GPUs, 4 instances")
-    assert "The best split, 2 + 2, is 19.9 % [19.2, 20.7] longer (12.0 s)" in split_words.verdict(result)
+    assert "The best split, 2 + 2, is 19.9 % [19.2, 20.7] longer (12.0 s, staleness p99 1)" in split_words.verdict(
+        result
+    )
 
 
 def test_a_draw_is_no_reason_to_split() -> None:
