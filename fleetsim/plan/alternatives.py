@@ -15,7 +15,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.plan.levers import ONE_MORE, Lever, levers_of, risk_words
+from fleetsim.plan.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, risk_words
 from fleetsim.plan.paired import Runs, differs, ratio_of
 from fleetsim.plan.trials import Measure, Tell, flat
 
@@ -55,7 +55,7 @@ class Alternative:
 class Alternatives:
     """All levers that run, in the order of levers_of. cheapest: name of one of them, None where none shortens a step.
 
-    cheapest_without_risk: the same among those that ask nothing of the algorithm. stuck: levers that block the run.
+    cheapest_without_risk: the same among those that leave the algorithm alone. stuck: levers that block the run.
     """
 
     tried: tuple[Alternative, ...]
@@ -98,7 +98,7 @@ def alternatives_of(
             stuck.append(lever.name)
         else:
             tried.append(compared(lever, _complete(found), base[: len(found)]))
-    safe = _cheapest([a for a in tried if a.risk is None])
+    safe = _cheapest([a for a in tried if a.risk is None and a.name in OUTSIDE_THE_ALGORITHM])
     return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
 
 
@@ -124,8 +124,9 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
     gain = mean(base, "step_s") - mean(runs, "step_s")
     change = mean(runs, "cost_per_step") - mean(base, "cost_per_step")
     significant = differs(step, n)
-    stale, lost = (
-        (mean(base, metric), mean(runs, metric)) for metric in ("staleness_steps.p99", "samples_lost.longest_tenth")
+    stale, stale_mean, lost = (
+        (mean(base, metric), mean(runs, metric))
+        for metric in ("staleness_steps.p99", "staleness_steps.mean", "samples_lost.longest_tenth")
     )
     return Alternative(
         name=lever.name,
@@ -142,7 +143,7 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
         shortens=significant and gain > 0,
         lengthens=significant and gain < 0,
         price_usd_per_s=change / gain if significant and gain > 0 else None,
-        risk=risk_words(lever, stale, lost),
+        risk=risk_words(lever, stale, stale_mean, lost),
     )
 
 

@@ -27,14 +27,17 @@ ONE_MORE, CAP, NO_CAP, STALENESS, CADENCE, LENGTH = (
 _CAP_FACTOR = 1.5
 # A new length cap cuts about this share of the samples.
 CUT_SHARE = 0.05
-_MORE_LOST = 0.005
+# What is called a risk: this much older on average, in steps; this much more of the long samples lost.
+_OLDER, _MORE_LOST = 0.02, 0.005
+# Levers that change no part of the recipe, whatever else they do.
+OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP)
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
     """One change: its name, what it is in words (fits after "try"), the scenario with it.
 
-    flag: what to type. truncated: share of the samples that a length cap cuts, beyond those cut before.
+    flag: what to type. truncated: share of the samples that a new length cap cuts.
     """
 
     name: str
@@ -92,6 +95,7 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
         text = f"{a.batches_ahead + 1} batches ahead instead of {a.batches_ahead}"
     elif a.law == "per_sync_window":
         changes = {"admission.staleness_threshold": a.staleness_threshold + 0.5}
+        changes |= _queue_of_the_window(scenario, (1.5 + a.staleness_threshold) / (1.0 + a.staleness_threshold))
         text = f"a staleness threshold of {a.staleness_threshold + 0.5:g} instead of {a.staleness_threshold:g}"
     elif a.law == "cumulative_ratio":
         changes = {"admission.async_ratio": a.async_ratio + 1.0}
@@ -115,7 +119,16 @@ def _cadence(scenario: Scenario) -> Iterator[Lever]:
         "samples": ("sync.every_samples", s.every_samples or 1),
     }[s.trigger]
     what = "2nd step" if (s.trigger, count) == ("steps", 1) else f"{2 * count:,} {s.trigger}"
-    yield _pulled(scenario, CADENCE, f"a weight sync every {what}", {path: 2 * count})
+    changes = {path: 2 * count, **_queue_of_the_window(scenario, 2.0)}
+    yield _pulled(scenario, CADENCE, f"a weight sync every {what}", changes)
+
+
+def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
+    """verl's queue holds what a sync window may start: it grows with the window, or would throw the rest away."""
+    capacity = scenario.buffer.capacity_samples
+    if capacity is None or scenario.admission.law != "per_sync_window":
+        return {}
+    return {"buffer.capacity_samples": math.ceil(factor * capacity)}
 
 
 def _length(scenario: Scenario) -> Iterator[Lever]:
@@ -155,16 +168,20 @@ def share_above(law: LengthSpec, cap: float) -> float:
     return 1.0 - low
 
 
-def risk_words(lever: Lever, stale: tuple[float, float], lost: tuple[float, float]) -> str | None:
+def risk_words(
+    lever: Lever, stale: tuple[float, float], stale_mean: tuple[float, float], lost: tuple[float, float]
+) -> str | None:
     """What a lever asks of the algorithm, in words; None where it asks nothing.
 
-    stale: staleness p99 in steps without and with it. lost: share of the long samples lost, likewise.
+    stale, stale_mean: staleness in steps, p99 and mean, without and with it. lost: share of the long samples lost.
     """
     risks = []
     if lever.truncated > 0:
         risks.append(f"{units.share(lever.truncated)} of them truncated")
     if stale[1] > stale[0]:
         risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
+    elif stale_mean[1] > stale_mean[0] + _OLDER:
+        risks.append(f"mean staleness {stale_mean[1]:.2g} instead of {stale_mean[0]:.2g} steps")
     if lost[1] > lost[0] + _MORE_LOST:
         risks.append(f"{units.share(lost[1])} instead of {units.share(lost[0])} of the longest tenth lost")
     return ", ".join(risks) or None

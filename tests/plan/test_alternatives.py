@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -64,6 +65,13 @@ def changed(scenario: Scenario | None, path: str) -> Any:
 )
 def test_a_lever_is_one_change(changes: dict[str, Any], name: str, path: str, value: Any) -> None:
     assert changed(lever(job(**changes), name), path) == value
+
+
+def test_the_queue_of_a_sync_window_grows_with_it() -> None:
+    window = job(admission__law="per_sync_window", buffer__capacity_samples=600)
+    assert changed(lever(window, CADENCE), "buffer.capacity_samples") == 1200
+    assert changed(lever(window, STALENESS), "buffer.capacity_samples") == math.ceil(600 * 1.6 / 1.1)
+    assert changed(lever(job(buffer__capacity_samples=600), CADENCE), "buffer.capacity_samples") == 600
 
 
 @pytest.mark.parametrize(
