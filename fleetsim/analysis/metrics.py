@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from fleetsim.analysis.binding import binding_of
 from fleetsim.analysis.warmup import warmup_steps
-from fleetsim.engine.kernel.tables import DONE, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
+from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.sim.fleet import lent_instances
 from fleetsim.sim.records import Records
 
@@ -63,7 +64,8 @@ def metrics_of(records: Records) -> dict[str, Any]:
     generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
     goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
     kv_use: mean share of KV blocks in use when a batch completes. trained_length_bias: mean length of trained samples
-    / mean length of all samples sent in the window (below 1: long samples are lost). binding: see `binding_of`.
+    / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
+    samples that were generated for nothing, see `_samples_lost`. binding: see `binding_of`.
     """
     window = window_of(records)
     scenario, steps = records.scenario, window.steps
@@ -93,6 +95,7 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "preemptions": window.total("preemptions") / n,
         "kv_use": float(steps["kv_use"].mean()),
         "trained_length_bias": _length_bias(records, window),
+        "samples_lost": _samples_lost(records, window),
         "binding": binding_of(scenario, records.engine[0], steps, span),
     }
 
@@ -177,3 +180,36 @@ def _length_bias(records: Records, window: Window) -> float:
     submitted = records.groups["submit_s"]
     sent = _of_samples(records, "target", (submitted >= window.start_s) & (submitted <= window.end_s))
     return float(trained.mean() / sent.mean()) if len(sent) else 1.0
+
+
+def _samples_lost(records: Records, window: Window) -> dict[str, float]:
+    """Share of the samples that were thrown away: of all, and of the longest tenth.
+
+    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the
+    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one that
+    is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
+    reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
+    alone; ties at the shortest of the longest tenth belong to it.
+    """
+    groups, status = records.groups, records.groups["status"]
+    trained = _trained_in(records, window)
+    left, sent = groups["left_s"], groups["submit_s"]
+    inside = np.where(
+        left >= 0,
+        (left > window.start_s) & (left <= window.end_s),
+        (sent >= window.start_s) & (sent < window.end_s),
+    )
+    ends = [G_STALE, G_OVERFLOW]
+    if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
+        ends.append(G_ABORTED)
+    thrown_away = inside & np.isin(status, ends)
+    group = records.samples["group"]
+    counted = (trained | thrown_away)[group]
+    # Of a group that was trained, the samples that were started beyond its size are lost too.
+    lost = (thrown_away[group] | (records.samples["status"] != DONE))[counted]
+    length = records.samples["target"][counted]
+    if not lost.any():
+        return {"all": 0.0, "longest_tenth": 0.0}
+    rest = len(length) - math.ceil(len(length) / 10)
+    longest = length >= np.partition(length, rest)[rest]
+    return {"all": float(lost.mean()), "longest_tenth": float(lost[longest].mean())}

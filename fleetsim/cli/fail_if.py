@@ -37,6 +37,8 @@ METRICS = (
     "cost_per_step",
     "preemptions",
     "trained_length_bias",
+    "samples_lost.all",
+    "samples_lost.longest_tenth",
     "kv_use",
     "instance_tok_s",
 )

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import calibrate, profile, scenario, simulate, size
+from fleetsim.cli import calibrate, profile, scenario, simulate, size, split
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -77,6 +77,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("size")(size.size)
+app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(profile.app, name="profile")
@@ -99,6 +100,7 @@ def fleetsim_command(
 
     \b
     fleetsim size --batch 512 --len 1536    the smallest fleet that keeps the trainer busy
+    fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
     fleetsim calibrate --model NAME         measure your engine on your GPU

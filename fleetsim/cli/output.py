@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fleetsim.analysis.replicate import Replicated
     from fleetsim.plan.engine_source import EngineSource
     from fleetsim.plan.size import SizeResult
+    from fleetsim.plan.split import SplitResult
 
 OUTSIDE_RANGE = 12
 
@@ -62,6 +63,19 @@ def show_size(result: SizeResult, as_json: bool) -> None:
         from fleetsim.report.terminal import size_report
 
         show(size_report(result))
+    warn(result.warnings)
+
+
+def show_split(result: SplitResult, as_json: bool) -> None:
+    """A split advice, in either form, and its warnings."""
+    if as_json:
+        from fleetsim.report.json import split_document
+
+        show_json(split_document(result))
+    else:
+        from fleetsim.report.split_view import split_report
+
+        show(split_report(result))
     warn(result.warnings)
 
 

@@ -17,7 +17,7 @@ class Binding:
 BINDINGS: dict[str, Binding] = {
     "trainer": Binding(
         "the trainer",
-        "samples are ready when the trainer asks, so more rollout instances make no step faster",
+        "samples are nearly always ready when the trainer asks for them",
         "a faster trainer, or a larger batch per step",
     ),
     "rollout": Binding(

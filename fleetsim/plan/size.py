@@ -15,28 +15,27 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan import nameplate
+from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.assumptions import Assumption, assumptions_of
 from fleetsim.plan.engine_source import EngineSource, engine_source
+from fleetsim.plan.explain import explanation
 from fleetsim.plan.headroom import Headroom, headroom_of
 from fleetsim.plan.knee import knee
 from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
 from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates, matched_instances
 from fleetsim.plan.search import smallest
 from fleetsim.plan.targets import Target, targets_of
-from fleetsim.plan.trials import Measure, Tell, Trial, Trials, remembered, simulated
+from fleetsim.plan.trials import Measure, Tell, Trial, Trials, planned, remembered, simulated, with_instances
 from fleetsim.plan.warnings import warnings_of
 from fleetsim.plan.way_out import WayOut, way_out_of
 
 # Replications of the coarse pass.
 _COARSE = 1
-# Optimizer steps of every run unless the user said how many; fewer of them where one holds many samples, because the
-# mean over a large batch hardly varies.
-MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
+# Replications of each other lever: paired with the recommendation's own, so few of them are enough.
+_LEVERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ class SizeResult:
     instances: the recommendation. largest: when it is only the knee, the largest fleet that was tried, else None;
     way_out: then, the staleness budget that would do, if there is one.
     missed: targets that the recommendation does not hold. candidates: the recommendation, its neighbours and the
-    rate-matching count, ascending.
+    rate-matching count, ascending. alternatives: what one more instance and every other lever would buy at the
+    recommendation, explanation: that in words.
     """
 
     scenario: Scenario
@@ -60,6 +60,8 @@ class SizeResult:
     headroom: Headroom
     queue_cap: QueueCap
     candidates: tuple[Trial, ...]
+    alternatives: Alternatives
+    explanation: str
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
     profile: EngineSource
@@ -101,42 +103,40 @@ def size(
 
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other.
     """
-    # A resize event would undo the count that is being tried; trainer slowdowns stay.
-    events = [e.model_copy(update={"instances": None}) for e in scenario.run.events if e.trainer_slowdown is not None]
     resized = any(e.instances is not None for e in scenario.run.events)
-    changes: dict[str, Any] = {"run.events": [e.model_dump() for e in events]} if resized else {}
-    if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
-        affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples
-        changes["run.steps"] = min(scenario.run.steps, max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
-    planned = with_changes(scenario, changes) if changes else scenario
+    job = planned(scenario, given)
 
-    rate_of = nameplate.nameplate_rate(planned)
+    rate_of = nameplate.nameplate_rate(job)
     rate = match_rates(
-        planned.trainer.batch_samples * nameplate.mean_output_tokens(planned),
-        nameplate.trainer_step_s(planned),
+        job.trainer.batch_samples * nameplate.mean_output_tokens(job),
+        nameplate.trainer_step_s(job),
         rate_of,
-        planned.targets.headroom,
+        job.targets.headroom,
     )
-    targets = targets_of(planned, given)
+    targets = targets_of(job, given)
     measure = remembered(measure)
-    trials = Trials(planned, measure, tell)
+    trials = Trials(job, measure, tell)
     # Where no count covers the demand on paper, the search starts from instances that are full.
     full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
     guess = rate.instances if rate.covers else min(full, rate.instances)
     instances, largest = _recommend(trials, guess, targets)
-    replications = planned.run.replications
+    replications = job.run.replications
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     # At the knee the trainer takes what it gets; elsewhere what it can.
     consumed = rate.consume_tok_s if largest is None else rate.batch_tokens / chosen.mean("step_s")
-    headroom = headroom_of(planned, instances, consumed, rate_of(instances), measure, tell)
-    queue_cap = queue_cap_of(planned, instances, measure, tell)
+    headroom = headroom_of(job, instances, consumed, rate_of(instances), measure, tell)
+    queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
-    way_out = None if largest is None else way_out_of(planned, guess, targets, measure, tell)
+    way_out = None if largest is None else way_out_of(job, guess, targets, measure, tell)
     counts = sorted({max(1, instances - 1), instances, instances + 1, guess})
-    profile = engine_source(planned, instances)
+    candidates = tuple(trials.at(n, replications) for n in counts)
+    here, grown = (with_instances(job, n) for n in (instances, instances + 1))
+    alternatives = alternatives_of(here, grown, min(_LEVERS, replications), measure, of_grown=replications, tell=tell)
+    lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
+    profile = engine_source(job, instances)
     return SizeResult(
-        scenario=planned,
+        scenario=job,
         instances=instances,
         binding=chosen.binding,
         largest=largest,
@@ -146,9 +146,11 @@ def size(
         rate_matching=rate,
         headroom=headroom,
         queue_cap=queue_cap,
-        candidates=tuple(trials.at(n, replications) for n in counts),
-        assumptions=assumptions_of(planned, given),
-        warnings=(*notes, *warnings_of(planned, chosen, missed, queue_cap, profile, resized)),
+        candidates=candidates,
+        alternatives=alternatives,
+        explanation=explanation(chosen.binding, alternatives, *lost),
+        assumptions=assumptions_of(job, given),
+        warnings=(*notes, *warnings_of(job, chosen, missed, queue_cap, profile, resized)),
         profile=profile,
         simulations=trials.runs,
     )

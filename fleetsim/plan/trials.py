@@ -6,7 +6,7 @@ between two counts is the difference of the fleets, not of their luck.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,10 @@ from fleetsim.config.scenario import Scenario
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
 Tell = Callable[[str], None]
+
+# Optimizer steps of every run unless the user said how many; fewer of them where one holds many samples, because the
+# mean over a large batch hardly varies.
+MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -50,6 +54,22 @@ def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             result[f"{prefix}{name}"] = value
     return result
+
+
+def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
+    """The scenario as a plan runs it: no resize events, and no more steps than its samples make worth while.
+
+    given: dotted paths that the user wrote; steps that are among them stay.
+    """
+    # A resize event would undo the count that is being tried; trainer slowdowns stay.
+    events = [e.model_copy(update={"instances": None}) for e in scenario.run.events if e.trainer_slowdown is not None]
+    changes: dict[str, Any] = {}
+    if any(e.instances is not None for e in scenario.run.events):
+        changes["run.events"] = [e.model_dump() for e in events]
+    if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
+        affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples
+        changes["run.steps"] = min(scenario.run.steps, max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
+    return with_changes(scenario, changes) if changes else scenario
 
 
 def with_instances(scenario: Scenario, instances: int) -> Scenario:

@@ -25,11 +25,7 @@ def warnings_of(
     """The warnings of a plan, in the order of their weight."""
     found = [_missed(t, chosen) for t in missed if t.given]
     found += range_warnings(profile)
-    if profile.error_worst is not None and profile.error_worst > _POOR:
-        found.append(
-            f"the {profile.kind} engine speed is itself off by up to {profile.error_worst:.0%} ({profile.error_what}): "
-            "measure it again on a quiet machine before acting on the answer"
-        )
+    found += error_warnings(profile)
     if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
         found.append(
             f"99 % of the trained samples are at most {queue_cap.staleness_p99_steps:g} steps old, the budget is "
@@ -59,6 +55,16 @@ def range_warnings(profile: EngineSource) -> tuple[str, ...]:
     return tuple(
         f"outside the range that the profile measured: {text}; measure there before trusting the answer"
         for text in profile.extrapolations or ()
+    )
+
+
+def error_warnings(profile: EngineSource) -> tuple[str, ...]:
+    """An engine speed whose own error is large."""
+    if profile.error_worst is None or profile.error_worst <= _POOR:
+        return ()
+    return (
+        f"the {profile.kind} engine speed is itself off by up to {profile.error_worst:.0%} ({profile.error_what}): "
+        "measure it again on a quiet machine before acting on the answer",
     )
 
 

@@ -5,7 +5,7 @@ They fit 80 columns, read well without colour, and use colour for weight only: b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from fleetsim import units
 
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
+    from fleetsim.plan.assumptions import Assumption
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -85,6 +86,24 @@ def sparkline(values: Sequence[float], width: int) -> str:
     if top <= 0:
         return _LEVELS[0] * len(values)
     return "".join(_LEVELS[min(len(_LEVELS) - 1, int(v / top * len(_LEVELS)))] for v in values)
+
+
+def assumption_table(assumptions: Iterable[Assumption], themes: Mapping[str, str]) -> Table:
+    """What was assumed, a line for each part of the system, with the flags that change it.
+
+    themes: section of a scenario -> what that part is called.
+    """
+    table = grid("", "", align=("left", "left"))
+    parts: dict[str, list[Assumption]] = {}
+    for a in assumptions:
+        parts.setdefault(themes[a.path.partition(".")[0]], []).append(a)
+    for theme, assumed in parts.items():
+        line = Text(", ".join(a.text for a in assumed))
+        flags = [a.flag for a in assumed if not a.flag.startswith("--set")]
+        if flags:
+            line.append(f"  {' '.join(flags)}", style="dim")
+        table.add_row(Text(theme, style="dim"), line)
+    return table
 
 
 def warning_lines(warnings: Iterable[str]) -> Group:

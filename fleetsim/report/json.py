@@ -14,8 +14,10 @@ from fleetsim.engine.transport import sync_times
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
     from fleetsim.config.scenario import Scenario
+    from fleetsim.plan.alternatives import Alternatives
     from fleetsim.plan.engine_source import EngineSource
     from fleetsim.plan.size import SizeResult
+    from fleetsim.plan.split import Outcome, SplitResult
     from fleetsim.plan.trials import Trial
 
 SCHEMA_VERSION = 1
@@ -28,6 +30,8 @@ CANDIDATE_METRICS = {
     "staleness_p99_steps": "staleness_steps.p99",
     "goodput": "goodput",
     "cost_per_step": "cost_per_step",
+    "samples_lost": "samples_lost.all",
+    "long_samples_lost": "samples_lost.longest_tenth",
 }
 
 
@@ -87,6 +91,8 @@ def size_document(result: SizeResult) -> dict[str, Any]:
         "headroom": asdict(result.headroom),
         "queue_cap": asdict(result.queue_cap),
         "candidates": [_candidate(c) for c in result.candidates],
+        "alternatives": _alternatives(result.alternatives),
+        "explanation": result.explanation,
         "assumptions": [asdict(a) for a in result.assumptions],
         "warnings": list(result.warnings),
         "profile": asdict(result.profile),
@@ -100,6 +106,55 @@ def _candidate(trial: Trial) -> dict[str, Any]:
         "replications": trial.replications,
         "binding": trial.binding,
         **{field: estimate(trial.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
+    }
+
+
+def _alternatives(found: Alternatives) -> dict[str, Any]:
+    return {**asdict(found), "tried": [{**asdict(a), "free": a.free} for a in found.tried]}
+
+
+def split_document(result: SplitResult) -> dict[str, Any]:
+    """The document of `fleetsim split --json`."""
+    ratio = result.ratio
+    return {
+        **head("split", result.scenario),
+        "gpus": result.gpus,
+        "by": result.by,
+        "trainer_rules": asdict(result.rules),
+        "recommendation": {
+            "verdict": result.verdict,
+            "best_split_over_best_colocated": None if ratio is None else estimate(ratio),
+            "best_split": None if result.best_split is None else result.best_split.arrangement.label,
+            "best_colocated": None if result.best_colocated is None else result.best_colocated.arrangement.label,
+            **_outcome(result.chosen),
+        },
+        "arrangements": [_outcome(o) for o in result.outcomes],
+        "splits": result.splits,
+        "stuck": [{"arrangement": label, "reason": reason} for label, reason in result.stuck],
+        "alternatives": _alternatives(result.alternatives),
+        "explanation": result.explanation,
+        "assumptions": [asdict(a) for a in result.assumptions],
+        "warnings": list(result.warnings),
+        "profile": asdict(result.profile),
+        "simulations": result.simulations,
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    way = outcome.arrangement
+    return {
+        "arrangement": way.label,
+        "kind": way.kind,
+        "instances": way.instances,
+        "rollout_gpus": way.rollout_gpus,
+        "trainer_gpus": way.trainer_gpus,
+        "trainer_fixed_s": way.scenario.trainer.fixed_s,
+        "replications": outcome.replications,
+        "binding": outcome.binding,
+        "ranks": dict(outcome.ranks),
+        "ratio_to_first": estimate(outcome.ratio),
+        "ties_with_first": outcome.ties,
+        **{field: estimate(outcome.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
     }
 
 

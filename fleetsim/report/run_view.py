@@ -17,6 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.plan.engine_source import EngineSource
+from fleetsim.plan.explain import lost_words
 from fleetsim.report import words
 from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
 from fleetsim.sim.records import Records
@@ -193,10 +194,11 @@ def queue(view: RunView) -> RenderableType:
 
 
 def waste(view: RunView) -> RenderableType:
-    """Tokens generated for each one that was trained, and where the others went."""
+    """Tokens generated for each one that was trained, where the others went, and how many long samples were lost."""
     table = grid("", "", align=("left", "left"))
     table.add_row("all", with_interval(view.metrics["tokens_per_trained_token"], "number"))
     for name, label in _WASTE:
         if name in view.metrics and view.metrics[name].mean > 0:
             table.add_row(label, with_interval(view.metrics[name], "number"))
-    return table
+    lost, longest = (view.metrics[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
+    return Group(table, Text(lost_words(lost, longest)))

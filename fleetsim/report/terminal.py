@@ -11,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
-from fleetsim.plan.assumptions import Assumption
 from fleetsim.plan.size import SizeResult
 from fleetsim.report import words
-from fleetsim.report.blocks import grid, number, section, with_interval
+from fleetsim.report.blocks import assumption_table, grid, number, section, with_interval
 
 
 def size_report(result: SizeResult) -> Group:
@@ -31,16 +30,18 @@ def size_report(result: SizeResult) -> Group:
     blocks.append(section("where the headroom goes", headroom(result)))
     blocks.append(section("queue", Text(words.queue(result))))
     if result.assumptions:
-        blocks.append(section("assumed (and the flags that change it)", assumptions(result)))
+        blocks.append(
+            section("assumed (and the flags that change it)", assumption_table(result.assumptions, words.THEMES))
+        )
     blocks.append(section("accuracy", Text(words.profile(result.profile))))
     blocks.append(section("next", next_commands(result)))
     return Group(*blocks)
 
 
 def answer(result: SizeResult) -> RenderableType:
-    """The answer, its numbers, and what binds."""
+    """The answer, its numbers, and in plain words what binds and what else would help."""
     lines = [Text(words.headline(result), style="bold"), Text(words.verdict(result))]
-    lines += [Text(line) for line in (words.reach(result), words.binds(result.binding), words.way_out(result)) if line]
+    lines += [Text(line) for line in (words.reach(result), result.explanation, words.way_out(result)) if line]
     return Group(*lines)
 
 
@@ -88,21 +89,6 @@ def headroom(result: SizeResult) -> Group:
         if abs(part) >= 0.0005:
             table.add_row(units.share(part), words.PARTS.get(name, name))
     return Group(Text(words.headroom(result)), table)
-
-
-def assumptions(result: SizeResult) -> Table:
-    """What was assumed, a line for each part of the system, with the flags that change it."""
-    table = grid("", "", align=("left", "left"))
-    themes: dict[str, list[Assumption]] = {}
-    for a in result.assumptions:
-        themes.setdefault(words.THEMES[a.path.partition(".")[0]], []).append(a)
-    for theme, assumed in themes.items():
-        line = Text(", ".join(a.text for a in assumed))
-        flags = [a.flag for a in assumed if not a.flag.startswith("--set")]
-        if flags:
-            line.append(f"  {' '.join(flags)}", style="dim")
-        table.add_row(Text(theme, style="dim"), line)
-    return table
 
 
 def next_commands(result: SizeResult) -> Group:

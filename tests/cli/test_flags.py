@@ -23,6 +23,8 @@ EXAMPLES: dict[str, Any] = {
     "prompt_len": 300,
     "trainer_step_s": 12.5,
     "trainer_gpus": 16,
+    "parallel_share": 0.8,
+    "switch_s": 7.0,
     "gpu": "H200-SXM",
     "model": "Qwen/Qwen3-8B",
     "tp": 2,
@@ -49,7 +51,7 @@ def test_every_flag_is_a_path_of_the_scenario_and_no_longer_assumed(name: str) -
 
 
 def test_no_flag_is_forgotten_here() -> None:
-    assert set(EXAMPLES) | {"profile"} == set(PATHS)
+    assert set(EXAMPLES) | {"profile", "trainer_point"} == set(PATHS)  # the points of `split` have tests of their own
 
 
 def test_nothing_given_is_the_default_scenario() -> None:

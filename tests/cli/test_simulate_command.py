@@ -39,7 +39,14 @@ def test_the_view_says_where_the_seconds_go(job: str) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("small: 2 instances (H100-SXM x 1), 8 trainer GPUs, 32 samples per step")
     text = " ".join(result.stdout.split())
-    for told in ("What binds:", "trainer idle", "where the seconds go", "queue depth", "tokens generated per trained"):
+    for told in (
+        "What binds:",
+        "trainer idle",
+        "where the seconds go",
+        "queue depth",
+        "tokens generated per trained",
+        "no long one is lost",
+    ):
         assert told in text
     assert "invented for this test" in text
     assert all(len(line) <= 80 for line in result.stdout.splitlines())

@@ -63,6 +63,12 @@ def test_the_document_has_what_it_promises_and_the_same_bytes_every_time() -> No
         for metric in CANDIDATE_METRICS:
             assert candidate[metric].keys() == {"mean", "ci_low", "ci_high"}
             assert candidate[metric]["ci_low"] <= candidate[metric]["mean"] <= candidate[metric]["ci_high"]
+    levers = document["alternatives"]["tried"]
+    assert [a["name"] for a in levers] == ["one_more_instance", "staleness_budget", "sync_cadence", "length_cap"]
+    for lever in levers:
+        assert lever["step_ratio"]["ci_low"] <= lever["step_ratio"]["mean"] <= lever["step_ratio"]["ci_high"]
+    assert document["explanation"].startswith("What binds: ")
+    assert document["candidates"][0]["long_samples_lost"]["mean"] == 0.0
     assert document["assumptions"]
     assert isinstance(document["warnings"], list)
     assert document["profile"]["kind"] == "roofline"

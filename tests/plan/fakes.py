@@ -16,6 +16,8 @@ def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
         "trainer_idle_fraction": idle,
         "rollout_idle_fraction": 0.1,
         "sync_fraction": 0.02,
+        "switch_fraction": 0.0,
+        "lent_fraction": 0.0,
         "queue_depth": 600.0,
         "oldest_sample_age_steps": 1.0,
         "staleness_steps": {"mean": 0.5, "p50": 0.0, "p99": others.pop("staleness_p99", 1.0), "max": 2.0},
@@ -27,6 +29,7 @@ def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
         "preemptions": 0.0,
         "binding": "trainer" if idle < 0.03 else "rollout",
         "trained_length_bias": 1.0,
+        "samples_lost": {"all": 0.0, "longest_tenth": 0.0},
         "kv_use": 0.3,
         "instance_tok_s": 3000.0,
     } | others

@@ -1,0 +1,207 @@
+"""`fleetsim split`: one set of GPUs, shared by rollout and trainer or split between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fleetsim.cli.flags import Job
+    from fleetsim.errors import Problem
+    from fleetsim.plan.arrangements import Rules
+
+JOB, ENGINE, TRAINER, RULES, RUN = "The job", "The engine", "Trainer and sync", "Ranking and prices", "Run and output"
+MEASURES = ("step_s", "goodput", "cost_per_step")
+
+
+def split(
+    context: typer.Context,
+    gpus: Annotated[int, typer.Option(help="GPUs of both pools together.", rich_help_panel=JOB)],
+    batch: Annotated[int | None, typer.Option(help="Samples per optimizer step.", rich_help_panel=JOB)] = None,
+    len_: Annotated[
+        float | None, typer.Option("--len", help="Mean generated tokens per sample.", rich_help_panel=JOB)
+    ] = None,
+    max_len: Annotated[
+        float | None, typer.Option(help="Longest response, tokens (max_tokens).", rich_help_panel=JOB)
+    ] = None,
+    len_cv: Annotated[
+        float | None,
+        typer.Option(help="Spread of the lengths: deviation / mean; 0 = all equal.", rich_help_panel=JOB),
+    ] = None,
+    group_size: Annotated[int | None, typer.Option(help="Samples per prompt (G).", rich_help_panel=JOB)] = None,
+    prompt_len: Annotated[int | None, typer.Option(help="Tokens per prompt.", rich_help_panel=JOB)] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Start from a framework: verl-fully-async, areal...", rich_help_panel=JOB)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="The GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Hugging Face id, or a config.json.", rich_help_panel=ENGINE)
+    ] = None,
+    tp: Annotated[int | None, typer.Option(help="GPUs per instance.", rich_help_panel=ENGINE)] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="A measured engine: profile name or file.", rich_help_panel=ENGINE)
+    ] = None,
+    instance_tok_s: Annotated[
+        float | None,
+        typer.Option(help="Output tok/s of one instance, as measured; prompts free.", rich_help_panel=ENGINE),
+    ] = None,
+    trainer_step_s: Annotated[
+        float | None, typer.Option(help="Trainer compute seconds per step...", rich_help_panel=TRAINER)
+    ] = None,
+    trainer_gpus: Annotated[
+        int | None, typer.Option(help="...on so many GPUs; they scale from there.", rich_help_panel=TRAINER)
+    ] = None,
+    trainer_point: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GPUS:SECONDS", help="A measured step, instead of the law. Repeatable.", rich_help_panel=TRAINER
+        ),
+    ] = None,
+    parallel_share: Annotated[
+        float | None, typer.Option(help="Share of those seconds that more GPUs divide.", rich_help_panel=TRAINER)
+    ] = None,
+    trainer_min_gpus: Annotated[
+        int | None, typer.Option(help="Fewest trainer GPUs; else what Adam's states need.", rich_help_panel=TRAINER)
+    ] = None,
+    trainer_unit: Annotated[
+        int | None, typer.Option(help="Trainer GPUs come in multiples of this.", rich_help_panel=TRAINER)
+    ] = None,
+    switch_s: Annotated[
+        float | None, typer.Option(help="Colocated: seconds to switch, each way.", rich_help_panel=TRAINER)
+    ] = None,
+    max_staleness: Annotated[
+        float | None, typer.Option(help="Weight versions a sample may lag.", rich_help_panel=TRAINER)
+    ] = None,
+    sync_pause_s: Annotated[
+        float | None, typer.Option(help="Seconds engines pause per weight sync.", rich_help_panel=TRAINER)
+    ] = None,
+    by: Annotated[
+        str, typer.Option(metavar="MEASURE", help="step_s, goodput or cost_per_step.", rich_help_panel=RULES)
+    ] = "step_s",
+    instance_price: Annotated[
+        float | None, typer.Option(help="USD per rollout GPU-hour.", rich_help_panel=RULES)
+    ] = None,
+    trainer_price: Annotated[
+        float | None, typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=RULES)
+    ] = None,
+    replications: Annotated[
+        int | None, typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the advised way as a scenario file.", rich_help_panel=RUN),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help='Exit 10 if true: "step_s>30". Repeatable.', rich_help_panel=RUN),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 12 outside the measured range.", rich_help_panel=RUN)
+    ] = False,
+) -> None:
+    """Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.
+
+    Examples:
+
+    [bold]fleetsim split --gpus 16 --batch 512 --len 1536[/bold]
+
+    [bold]fleetsim split --gpus 64 --model Qwen/Qwen3-32B --tp 4 --trainer-step-s 90 --trainer-gpus 32[/bold]
+
+    [bold]fleetsim split --gpus 32 --trainer-point 8:41 --trainer-point 16:23 --by cost_per_step[/bold]
+
+    [bold]fleetsim split --gpus 32 --preset verl-fully-async --len 3000[/bold]
+
+    [bold]fleetsim split --gpus 16 --scenario job.yaml --json[/bold]
+
+    The trainer's seconds are those on --trainer-gpus; on other counts they follow a law, or measured points.
+
+    Whatever is not given is assumed, and the answer lists it.
+    """
+    from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.start import scenario_or_preset
+
+    place = None if save is None else new_file("--save", save)
+    conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
+    flags = {name.rstrip("_"): value for name, value in context.params.items()}
+    job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
+    with spinner("loading the simulator") as tell:
+        from fleetsim.config.load import dump_scenario
+        from fleetsim.plan.split import split as plan_split
+
+        result = plan_split(
+            job.scenario,
+            gpus,
+            by=by,  # type: ignore[arg-type]  # one of MEASURES
+            rules=rules,
+            given=job.given,
+            notes=job.notes,
+            tell=tell,
+        )
+    if place is not None:
+        write_text(place, dump_scenario(result.chosen.arrangement.scenario))
+    show_split(result, json_)
+    stop_if_unmeasured(result.profile, strict)
+    way = result.chosen.arrangement
+    values = {name: e.mean for name, e in result.chosen.estimates.items()}
+    counts = {"rollout_gpus": float(way.rollout_gpus), "trainer_gpus": float(way.trainer_gpus)}
+    stop_if_tripped(conditions, {**values, **counts})
+
+
+def _asked(scenario: str | None, sets: Sequence[str], flags: dict[str, Any]) -> tuple[Job, Rules]:
+    """The job and the trainer's rules of a command line. Raises InputError with the problems of all flags."""
+    from fleetsim.cli.flags import job_from_flags
+    from fleetsim.config.tree import did_you_mean
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.plan.arrangements import MOST_GPUS, Rules
+
+    problems: list[Problem] = []
+    if flags["by"] not in MEASURES:
+        problems.append(Problem("--by", flags["by"], "is no measure to rank by", did_you_mean(flags["by"], MEASURES)))
+    for name, least in (("gpus", 1), ("trainer_min_gpus", 1), ("trainer_unit", 1)):
+        value = flags[name]
+        if value is not None and not least <= value <= MOST_GPUS:
+            flag = f"--{name.replace('_', '-')}"
+            problems.append(Problem(flag, value, f"must be between {least} and {MOST_GPUS:,}", f"for example {flag} 8"))
+    found, points = _points(flags["trainer_point"] or ())
+    try:
+        job = job_from_flags(scenario, sets, {**flags, "trainer_point": points or None})
+    except InputError as error:
+        raise InputError([*problems, *found, *error.problems]) from None
+    if problems or found:
+        raise InputError([*problems, *found])
+    return job, Rules(flags["trainer_min_gpus"], flags["trainer_unit"] or 1)
+
+
+def _points(texts: Sequence[str]) -> tuple[list[Problem], list[list[float]]]:
+    """The --trainer-point flags as [GPUs, seconds]."""
+    from fleetsim.config.base import MAX_COUNT, MAX_SECONDS
+    from fleetsim.errors import Problem
+
+    problems, points = [], []
+    for text in texts:
+        before, colon, after = text.partition(":")
+        try:
+            gpus, seconds = int(before), float(after)
+        except ValueError:
+            gpus, seconds = 0, 0.0
+        if colon and 1 <= gpus <= MAX_COUNT and 0.0 < seconds <= MAX_SECONDS:
+            points.append([gpus, seconds])
+        else:
+            rule = "must read GPUS:SECONDS, a whole count and a positive time"
+            problems.append(Problem("--trainer-point", text, rule, "for example --trainer-point 16:23.5"))
+    return problems, points

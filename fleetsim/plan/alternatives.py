@@ -1,0 +1,156 @@
+"""What each lever buys: simulated beside the plan under the same draws, and which one is cheapest.
+
+The price of a lever is the change of cost per optimizer step for each second that a step becomes shorter. A lever that
+takes no GPU shortens the step at no cost at all (a step of fewer seconds on the same GPUs is even cheaper): it is free
+in money, and its price is what it asks of the algorithm, which is named beside it. Free levers come first, the largest
+gain of them; then the least price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.plan.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, risk_words
+from fleetsim.plan.paired import Runs, differs, ratio_of
+from fleetsim.plan.trials import Measure, Tell, flat
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What pulling one lever comes to.
+
+    step_ratio, cost_ratio: with / without it, paired. gain_s: seconds that a step becomes shorter (negative: longer).
+    cost_change: US dollars per step. shortens: whether the gain is larger than chance. price_usd_per_s: dollars per
+    step for each second gained, None without a gain. risk: what it asks of the algorithm, in words.
+    """
+
+    name: str
+    text: str
+    flag: str
+    replications: int
+    step_ratio: Estimate
+    cost_ratio: Estimate
+    gain_s: float
+    cost_change: float
+    staleness_p99_steps: float
+    long_samples_lost: float
+    truncated: float
+    shortens: bool
+    lengthens: bool
+    price_usd_per_s: float | None
+    risk: str | None
+
+    @property
+    def free(self) -> bool:
+        """Whether the step does not become dearer."""
+        return self.cost_change <= 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """All levers that run, in the order of levers_of. cheapest: name of one of them, None where none shortens a step.
+
+    cheapest_without_risk: the same among those that leave the algorithm alone. stuck: levers that block the run.
+    """
+
+    tried: tuple[Alternative, ...]
+    cheapest: str | None
+    cheapest_without_risk: str | None
+    stuck: tuple[str, ...]
+
+    def named(self, name: str) -> Alternative | None:
+        """The alternative of a lever, None where the scenario does not have it."""
+        return next((a for a in self.tried if a.name == name), None)
+
+
+def alternatives_of(
+    scenario: Scenario,
+    grown: Scenario,
+    replications: int,
+    measure: Measure,
+    *,
+    of_grown: int | None = None,
+    more: str = "one more instance",
+    tell: Tell | None = None,
+) -> Alternatives:
+    """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
+
+    grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. measure should remember
+    runs: the scenario's own and often the grown one's have been made before.
+    """
+    if tell is not None:
+        tell("trying what else would help")
+    levers = levers_of(scenario, grown, more)
+    more_runs = of_grown or replications
+    ways = [(scenario, max(replications, more_runs))]
+    ways += [(lever.scenario, more_runs if lever.name == ONE_MORE else replications) for lever in levers]
+    jobs = [(way, r) for way, n in ways for r in range(n)]
+    runs = side_by_side(lambda job: _measured(measure, *job), jobs)
+    each = [[next(runs) for _ in range(n)] for _, n in ways]
+    base, tried, stuck = _complete(each[0]), [], []
+    for lever, found in zip(levers, each[1:], strict=True):
+        if any(run is None for run in found):
+            stuck.append(lever.name)
+        else:
+            tried.append(compared(lever, _complete(found), base[: len(found)]))
+    safe = _cheapest([a for a in tried if a.risk is None and a.name in OUTSIDE_THE_ALGORITHM])
+    return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
+
+
+def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:
+    try:
+        return flat(measure(scenario, replication))
+    except StuckError:
+        return None
+
+
+def _complete(runs: Sequence[dict[str, object] | None]) -> Runs:
+    return [run for run in runs if run is not None]
+
+
+def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
+    """One lever's runs beside those without it."""
+    n = len(runs)
+
+    def mean(of: Runs, metric: str) -> float:
+        return sum(float(run[metric]) for run in of) / n
+
+    step, cost = ratio_of(runs, base, "step_s"), ratio_of(runs, base, "cost_per_step")
+    gain = mean(base, "step_s") - mean(runs, "step_s")
+    change = mean(runs, "cost_per_step") - mean(base, "cost_per_step")
+    significant = differs(step, n)
+    stale, stale_mean, lost = (
+        (mean(base, metric), mean(runs, metric))
+        for metric in ("staleness_steps.p99", "staleness_steps.mean", "samples_lost.longest_tenth")
+    )
+    return Alternative(
+        name=lever.name,
+        text=lever.text,
+        flag=lever.flag,
+        replications=n,
+        step_ratio=step,
+        cost_ratio=cost,
+        gain_s=gain,
+        cost_change=change,
+        staleness_p99_steps=stale[1],
+        long_samples_lost=lost[1],
+        truncated=lever.truncated,
+        shortens=significant and gain > 0,
+        lengthens=significant and gain < 0,
+        price_usd_per_s=change / gain if significant and gain > 0 else None,
+        risk=risk_words(lever, stale, stale_mean, lost),
+    )
+
+
+def _cheapest(tried: Sequence[Alternative]) -> str | None:
+    """See the module's docstring."""
+    useful = [a for a in tried if a.shortens]
+    free = [a for a in useful if a.free]
+    if free:
+        return max(free, key=lambda a: a.gain_s).name
+    return min(useful, key=lambda a: a.price_usd_per_s or 0.0).name if useful else None

@@ -1,0 +1,141 @@
+"""A plan in one paragraph of plain words: what binds, what one more instance buys, what else would, which is cheapest.
+
+Every sentence follows from the numbers of the simulated alternatives; what buys nothing is said to buy nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.plan.alternatives import Alternative, Alternatives
+from fleetsim.plan.binding import binding_words
+from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
+
+# Levers that a scenario need not have, and what is said then.
+_NOT_THERE = (
+    ((CAP, NO_CAP), "there is no in-flight cap to raise"),
+    ((STALENESS,), "the admission law has no staleness budget"),
+    ((LENGTH,), "the lengths leave no cap to lower"),
+)
+_STUCK = {
+    ONE_MORE: "one more instance",
+    CAP: "a higher in-flight cap",
+    NO_CAP: "no in-flight cap",
+    STALENESS: "more staleness",
+    CADENCE: "syncing less often",
+    LENGTH: "a lower length cap",
+}
+
+
+def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate) -> str:
+    """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away."""
+    sentences = [binds(binding)]
+    more = alternatives.named(ONE_MORE)
+    if more is not None:
+        sentences.append(_sentence(more))
+    sentences += _others(alternatives)
+    sentences.append(_cheapest(alternatives))
+    sentences.append(lost_words(lost, longest_lost))
+    return " ".join(sentences)
+
+
+def binds(binding: str) -> str:
+    """What binds and how one sees it."""
+    words = binding_words(binding)
+    return f"What binds: {words.name}." + (f" {_capital(words.meaning)}." if words.meaning else "")
+
+
+def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
+    """How many samples are thrown away, and whether that favours short ones."""
+    if lost.mean <= 0.0 and longest_lost.mean <= 0.0:
+        return "No sample is dropped or aborted, so no long one is lost."
+    bias = (
+        ": training leans toward short responses"
+        if longest_lost.mean > lost.mean and max(longest_lost.ci_low, longest_lost.mean / 2.0) > lost.mean
+        else ""
+    )
+    return (
+        f"Of the longest tenth of the samples {units.share(longest_lost.mean)} are dropped or aborted, of all samples "
+        f"{units.share(lost.mean)}{bias}."
+    )
+
+
+def change_words(ratio: Estimate, replications: int) -> str:
+    """A paired ratio that differs from 1, as a change: "2.7 % [2.5, 2.9]", positive whichever way it goes."""
+    change = units.share(abs(1.0 - ratio.mean))
+    if replications < 2:
+        return change
+    low, high = sorted((abs(1.0 - ratio.ci_low), abs(1.0 - ratio.ci_high)))
+    return f"{change} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _others(alternatives: Alternatives) -> list[str]:
+    """Everything but the instance: what shortens the step in one sentence, what does nothing or harm in another."""
+    found: list[str] = []
+    others = [a for a in alternatives.tried if a.name != ONE_MORE]
+    helpful = sorted((a for a in others if a.shortens), key=lambda a: -a.gain_s)
+    if helpful:
+        found.append(f"What else would shorten it: {'; '.join(_change(a) for a in helpful)}.")
+    idle = [a.text for a in others if not a.shortens and not a.lengthens]
+    if idle:
+        found.append(f"{_capital(_listed(idle))} would buy nothing measurable.")
+    worse = [_change(a) for a in others if a.lengthens]
+    if worse:
+        found.append(f"What would lengthen it: {'; '.join(worse)}.")
+    missing = [
+        words
+        for names, words in _NOT_THERE
+        if not any(name in alternatives.stuck or alternatives.named(name) for name in names)
+    ]
+    missing += [f"{_STUCK[name]} would block the run" for name in alternatives.stuck]
+    if missing:
+        found.append(f"{_capital(_listed(missing))}.")
+    return found
+
+
+def _change(a: Alternative) -> str:
+    """A lever and what it does to the step, with what it asks of the algorithm."""
+    risk = f" ({a.risk})" if a.risk is not None else ""
+    return f"{a.text}, by {change_words(a.step_ratio, a.replications)}{risk}"
+
+
+def _sentence(more: Alternative) -> str:
+    """What one more instance buys, and what it costs."""
+    if not more.shortens:
+        what = "lengthens the step" if more.lengthens else "buys nothing measurable"
+        return f"{_capital(more.text)} {what}."
+    cost = more.cost_ratio.mean - 1.0
+    price = (
+        "at the same cost per step"
+        if abs(cost) < 0.0005
+        else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
+    )
+    return f"{_capital(more.text)} shortens the step by {change_words(more.step_ratio, more.replications)} {price}."
+
+
+def _cheapest(alternatives: Alternatives) -> str:
+    """The cheapest second, with what it risks; and the cheapest that risks nothing, where that is another."""
+    best = alternatives.named(alternatives.cheapest or "")
+    if best is None:
+        return "None of these makes a step measurably shorter."
+    text = f"Cheapest: {best.text}, {units.seconds(best.gain_s)} off each step {_price(best)}"
+    safe = alternatives.named(alternatives.cheapest_without_risk or "")
+    if safe is not None and safe is not best:
+        text += f"; without touching the algorithm {safe.text}, {units.seconds(safe.gain_s)} {_price(safe)}"
+    return text + "."
+
+
+def _price(a: Alternative) -> str:
+    if a.free or a.price_usd_per_s is None:
+        return "for no money" if a.cost_change > -1e-12 else f"and {units.money(-a.cost_change)} less per step"
+    return f"for {units.money(a.cost_change)} more per step"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,187 @@
+"""What else could be changed to make a step shorter: each lever as a changed scenario, and what it risks.
+
+A lever is pulled alone. Which ones a scenario has depends on its admission law: a barrier has no staleness budget to
+raise but can be given one batch ahead; a fleet without an in-flight cap has none to lift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.lengths import ConstantTokens, LengthSpec
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+
+ONE_MORE, CAP, NO_CAP, STALENESS, CADENCE, LENGTH = (
+    "one_more_instance",
+    "in_flight_cap",
+    "no_in_flight_cap",
+    "staleness_budget",
+    "sync_cadence",
+    "length_cap",
+)
+_CAP_FACTOR = 1.5
+# A new length cap cuts about this share of the samples.
+CUT_SHARE = 0.05
+# What is called a risk: this much older on average, in steps; this much more of the long samples lost.
+_OLDER, _MORE_LOST = 0.02, 0.005
+# Levers that change no part of the recipe, whatever else they do.
+OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP)
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change: its name, what it is in words (fits after "try"), the scenario with it.
+
+    flag: what to type. truncated: share of the samples that a new length cap cuts.
+    """
+
+    name: str
+    text: str
+    flag: str
+    scenario: Scenario
+    truncated: float = 0.0
+
+
+def levers_of(scenario: Scenario, grown: Scenario, more: str) -> tuple[Lever, ...]:
+    """All levers of a scenario. grown: the same with one more instance; more: that in words."""
+    found = [Lever(ONE_MORE, more, f"--set fleet.instances={grown.fleet.instances}", grown)]
+    for lever in (_caps, _staleness, _cadence, _length):
+        found += lever(scenario)
+    return tuple(found)
+
+
+def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:
+    flag = " ".join(f"--set {path}={'null' if value is None else value}" for path, value in changes.items())
+    return Lever(name, text, flag, with_changes(scenario, changes))
+
+
+def _caps(scenario: Scenario) -> Iterator[Lever]:
+    """The client's caps by half as much again, and none; a pool is a cap that cannot be none."""
+    fleet, a = scenario.fleet, scenario.admission
+    caps = {
+        "fleet.max_in_flight_samples": fleet.max_in_flight_samples,
+        "fleet.max_in_flight_samples_per_instance": fleet.max_in_flight_samples_per_instance,
+    }
+    if a.law == "fixed_pool":
+        caps["admission.pool_samples"] = a.pool_samples
+    if a.law == "adaptive":
+        caps["admission.adaptive.most_samples"] = a.adaptive.most_samples
+    held = {path: cap for path, cap in caps.items() if cap is not None}
+    if not held:
+        return
+    group = scenario.workload.group_size
+    raised = {path: math.ceil(_CAP_FACTOR * cap / group) * group for path, cap in held.items()}
+    each = " and ".join(f"{raised[path]:,} instead of {cap:,}" for path, cap in held.items())
+    yield _pulled(scenario, CAP, f"an in-flight cap of {each} samples", raised)
+    off = {path: None for path in held if path.startswith("fleet.")}
+    if off:
+        yield _pulled(scenario, NO_CAP, "no in-flight cap at all", off)
+
+
+def _staleness(scenario: Scenario) -> Iterator[Lever]:
+    """One version, batch or window more ahead of the trainer."""
+    a = scenario.admission
+    older = {} if a.max_age is None else {"admission.max_age": a.max_age + 1.0}
+    if a.law in ("version_window", "target_step"):
+        changes: dict[str, Any] = {"admission.max_staleness": a.max_staleness + 1.0}
+        text = f"a staleness budget of {a.max_staleness + 1:g} instead of {a.max_staleness:g}"
+    elif a.law == "batches_ahead":
+        changes = {"admission.batches_ahead": a.batches_ahead + 1}
+        text = f"{a.batches_ahead + 1} batches ahead instead of {a.batches_ahead}"
+    elif a.law == "per_sync_window":
+        changes = {"admission.staleness_threshold": a.staleness_threshold + 0.5}
+        changes |= _queue_of_the_window(scenario, (1.5 + a.staleness_threshold) / (1.0 + a.staleness_threshold))
+        text = f"a staleness threshold of {a.staleness_threshold + 0.5:g} instead of {a.staleness_threshold:g}"
+    elif a.law == "cumulative_ratio":
+        changes = {"admission.async_ratio": a.async_ratio + 1.0}
+        text = f"an async ratio of {a.async_ratio + 1:g} instead of {a.async_ratio:g}"
+    elif a.law == "barrier" and scenario.buffer.leftover != "defer":
+        changes = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
+        if scenario.sync.in_flight == "drain":
+            changes["sync.in_flight"] = "abort_resume"
+        text = "one batch ahead instead of a barrier"
+    else:
+        return
+    yield _pulled(scenario, STALENESS, text, changes | older)
+
+
+def _cadence(scenario: Scenario) -> Iterator[Lever]:
+    """Half as many publications."""
+    s = scenario.sync
+    path, count = {
+        "steps": ("sync.every_steps", s.every_steps),
+        "pulls": ("sync.every_pulls", s.every_pulls or 1),
+        "samples": ("sync.every_samples", s.every_samples or 1),
+    }[s.trigger]
+    what = "2nd step" if (s.trigger, count) == ("steps", 1) else f"{2 * count:,} {s.trigger}"
+    changes = {path: 2 * count, **_queue_of_the_window(scenario, 2.0)}
+    yield _pulled(scenario, CADENCE, f"a weight sync every {what}", changes)
+
+
+def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
+    """verl's queue holds what a sync window may start: it grows with the window, or would throw the rest away."""
+    capacity = scenario.buffer.capacity_samples
+    if capacity is None or scenario.admission.law != "per_sync_window":
+        return {}
+    return {"buffer.capacity_samples": math.ceil(factor * capacity)}
+
+
+def _length(scenario: Scenario) -> Iterator[Lever]:
+    """A cap on the responses at about their 95th percentile, or below where the cap already sits there."""
+    from fleetsim.workload.lengths import quantile_length
+
+    law = scenario.workload.output_tokens
+    if isinstance(law, ConstantTokens):
+        return
+    now = law.max
+    for share in (CUT_SHARE, 2 * CUT_SHARE, 4 * CUT_SHARE):
+        cap = _round(quantile_length(law, 1.0 - share))
+        if now is None or cap < 0.95 * now:
+            break
+    else:
+        return
+    from_to = f" instead of {now:,.0f}" if now is not None else ""
+    changed = with_changes(scenario, {"workload.output_tokens": {**law.model_dump(exclude_none=True), "max": cap}})
+    truncated = max(0.0, share_above(law, cap))
+    text = f"responses cut at {cap:,} tokens{from_to}"
+    yield Lever(LENGTH, text, f"--set workload.output_tokens.max={cap}", changed, truncated)
+
+
+def _round(tokens: float) -> int:
+    """To a multiple of 64 as people write caps, at least a token."""
+    return max(1, round(tokens / 64) * 64) if tokens >= 256 else max(1, round(tokens))
+
+
+def share_above(law: LengthSpec, cap: float) -> float:
+    """P(L > cap) of a law, to a thousandth, by bisection on its quantiles."""
+    from fleetsim.workload.lengths import quantile_length
+
+    low, high = 0.0, 1.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if quantile_length(law, middle) <= cap else (low, middle)
+    return 1.0 - low
+
+
+def risk_words(
+    lever: Lever, stale: tuple[float, float], stale_mean: tuple[float, float], lost: tuple[float, float]
+) -> str | None:
+    """What a lever asks of the algorithm, in words; None where it asks nothing.
+
+    stale, stale_mean: staleness in steps, p99 and mean, without and with it. lost: share of the long samples lost.
+    """
+    risks = []
+    if lever.truncated > 0:
+        risks.append(f"{units.share(lever.truncated)} of them truncated")
+    if stale[1] > stale[0]:
+        risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
+    elif stale_mean[1] > stale_mean[0] + _OLDER:
+        risks.append(f"mean staleness {stale_mean[1]:.2g} instead of {stale_mean[0]:.2g} steps")
+    if lost[1] > lost[0] + _MORE_LOST:
+        risks.append(f"{units.share(lost[1])} instead of {units.share(lost[0])} of the longest tenth lost")
+    return ", ".join(risks) or None

@@ -1,0 +1,67 @@
+"""What a split advice took for granted, and what one should know before acting on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.plan.arrangements import STATE_BYTES, Arrangement, Rules
+from fleetsim.plan.assumptions import Assumption, assumptions_of, is_given
+from fleetsim.plan.engine_source import EngineSource
+from fleetsim.plan.scaling import mean_step_s, time_factor
+from fleetsim.plan.warnings import error_warnings, range_warnings
+
+# A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
+_FAR = 2.0
+_NOT_OF_A_SPLIT = ("targets.", "trainer.gpus", "trainer.fixed_s", "fleet.placement")
+
+
+def assumed(job: Scenario, asked: Rules, rules: Rules, given: frozenset[str]) -> tuple[Assumption, ...]:
+    """The defaults of a plan without its targets, and those that only a split has. asked: the rules before theirs."""
+    found = [a for a in assumptions_of(job, given) if not a.path.startswith(_NOT_OF_A_SPLIT)]
+    return (*found, *_own(job, rules.trainer_least if asked.trainer_least is None else None, given))
+
+
+def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[Assumption]:
+    trainer, share = job.trainer, "trainer.scaling.parallel_share"
+    seconds = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
+    if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | _gpus_of(job)):
+        text = f"{trainer.fixed_s:g} s of compute per step on {trainer.gpus} GPUs"
+        yield Assumption("trainer.fixed_s", trainer.fixed_s, "--trainer-step-s --trainer-gpus", text)
+    if not trainer.scaling.points and not is_given(share, given):
+        text = "the law by which they scale (above)"
+        yield Assumption(share, trainer.scaling.parallel_share, "--trainer-point --parallel-share", text)
+    if not is_given("fleet.switch_s", given):
+        text = f"colocated: the trainer offloads its states, {job.fleet.switch_s:g} s to hand the GPUs over, each way"
+        yield Assumption("fleet.switch_s", job.fleet.switch_s, "--switch-s", text)
+    if least is not None and least > 1:
+        text = f"a split's trainer has at least {least} GPUs ({STATE_BYTES} bytes per parameter)"
+        yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
+    if job.admission.law == "barrier":
+        text = "async ways may run one version ahead of the trainer, the scenario's barrier is for colocated sync"
+        yield Assumption("admission.law", "version_window", "--set admission.law=version_window", text)
+
+
+def _gpus_of(job: Scenario) -> frozenset[str]:
+    """Points say at how many GPUs they were measured."""
+    return frozenset({"trainer.gpus"}) if job.trainer.scaling.points else frozenset()
+
+
+def warnings_of(
+    job: Scenario, chosen: Arrangement, stuck: Mapping[str, StuckError], profile: EngineSource
+) -> tuple[str, ...]:
+    """In the order of their weight."""
+    found = [*range_warnings(profile), *error_warnings(profile)]
+    trainer, gpus = job.trainer, chosen.trainer_gpus
+    counts = [count for count, _ in trainer.scaling.points] or [trainer.gpus]
+    if gpus > _FAR * max(counts) or gpus < min(counts) / _FAR:
+        known = mean_step_s(job)
+        found.append(
+            f"the trainer's {known:.3g} s on {trainer.gpus} GPUs are taken to be "
+            f"{known * time_factor(trainer, gpus):.3g} s on {gpus}, by the law alone: measure a step there "
+            f"(--trainer-point {gpus}:SECONDS) before moving GPUs"
+        )
+    for label, error in stuck.items():
+        found.append(f"{label} cannot run: {error.what}")
+    return tuple(found)

@@ -1,0 +1,259 @@
+"""Levers and what they buy: each by hand on a fake fleet, the wording by what the numbers say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetsim.analysis.intervals import estimate
+from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
+from fleetsim.config.lengths import Gamma, Lognormal
+from fleetsim.errors import StuckError
+from fleetsim.plan.alternatives import Alternatives, alternatives_of
+from fleetsim.plan.binding import BINDINGS
+from fleetsim.plan.explain import explanation, lost_words
+from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
+from fleetsim.plan.paired import differs, ratio_of
+from fleetsim.plan.trials import with_instances
+from fleetsim.workload.lengths import quantile_length
+from tests.plan.fakes import metrics
+
+NOTHING = estimate([0.0])
+
+
+def job(**changes: Any) -> Scenario:
+    return with_changes(default_scenario(), {k.replace("__", "."): v for k, v in changes.items()})
+
+
+def lever(scenario: Scenario, name: str) -> Scenario | None:
+    found = {x.name: x.scenario for x in levers_of(scenario, with_instances(scenario, 9), "one more instance")}
+    return found.get(name)
+
+
+def changed(scenario: Scenario | None, path: str) -> Any:
+    value: Any = scenario
+    for key in path.split("."):
+        value = getattr(value, key)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "path", "value"),
+    [
+        ({}, STALENESS, "admission.max_staleness", 2.0),
+        ({"admission__law": "target_step"}, STALENESS, "admission.max_staleness", 2.0),
+        ({"admission__law": "batches_ahead"}, STALENESS, "admission.batches_ahead", 2),
+        ({"admission__law": "per_sync_window"}, STALENESS, "admission.staleness_threshold", 0.6),
+        ({"admission__law": "cumulative_ratio"}, STALENESS, "admission.async_ratio", 1.0),
+        ({"admission__law": "barrier"}, STALENESS, "admission.law", "batches_ahead"),
+        ({"admission__age_action": "wait", "admission__max_age": 2.0}, STALENESS, "admission.max_age", 3.0),
+        ({"fleet__max_in_flight_samples": 100}, CAP, "fleet.max_in_flight_samples", 152),
+        ({"fleet__max_in_flight_samples_per_instance": 64}, CAP, "fleet.max_in_flight_samples_per_instance", 96),
+        ({"fleet__max_in_flight_samples": 100}, NO_CAP, "fleet.max_in_flight_samples", None),
+        ({"admission__law": "fixed_pool", "admission__pool_samples": 80}, CAP, "admission.pool_samples", 120),
+        ({"admission__law": "adaptive"}, CAP, "admission.adaptive.most_samples", 1536),
+        ({}, CADENCE, "sync.every_steps", 2),
+        ({"sync__trigger": "pulls", "sync__every_pulls": 3}, CADENCE, "sync.every_pulls", 6),
+        ({"sync__trigger": "samples", "sync__every_samples": 512}, CADENCE, "sync.every_samples", 1024),
+        ({}, ONE_MORE, "fleet.instances", 9),
+    ],
+)
+def test_a_lever_is_one_change(changes: dict[str, Any], name: str, path: str, value: Any) -> None:
+    assert changed(lever(job(**changes), name), path) == value
+
+
+def test_the_queue_of_a_sync_window_grows_with_it() -> None:
+    window = job(admission__law="per_sync_window", buffer__capacity_samples=600)
+    assert changed(lever(window, CADENCE), "buffer.capacity_samples") == 1200
+    assert changed(lever(window, STALENESS), "buffer.capacity_samples") == math.ceil(600 * 1.6 / 1.1)
+    assert changed(lever(job(buffer__capacity_samples=600), CADENCE), "buffer.capacity_samples") == 600
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({}, CAP),
+        ({"admission__law": "unbounded"}, STALENESS),
+        ({"admission__law": "adaptive"}, STALENESS),
+        ({"admission__law": "adaptive"}, NO_CAP),
+        ({"workload__output_tokens": 512}, LENGTH),
+    ],
+)
+def test_a_lever_that_the_law_does_not_have_is_not_pulled(changes: dict[str, Any], missing: str) -> None:
+    assert lever(job(**changes), missing) is None
+
+
+@given(mean=st.floats(100, 20_000), cv=st.floats(0.1, 3), cap=st.none() | st.floats(500, 40_000))
+def test_the_length_cap_cuts_what_it_says(mean: float, cv: float, cap: float | None) -> None:
+    law = Lognormal(mean=mean, cv=cv, max=cap)
+    s = job(workload__output_tokens=law.model_dump(exclude_none=True))
+    found = {x.name: x for x in levers_of(s, s, "")}.get(LENGTH)
+    if found is None:
+        assert cap is not None
+        assert quantile_length(law, 0.8) >= 0.85 * cap, "the cap already cuts a fifth of the samples, or nearly"
+        return
+    new = changed(found.scenario, "workload.output_tokens.max")
+    assert cap is None or new < cap
+    assert found.truncated == pytest.approx(share_above(law, new))
+    assert 0.0 <= found.truncated <= 0.35
+    assert quantile_length(law, max(0.0, 1 - found.truncated - 0.01)) <= new * (1 + 1e-9)
+
+
+def test_the_share_above_a_cap() -> None:
+    law = Gamma(mean=1000.0, cv=1.0)  # exponential: P(L > 2000) = e^-2
+    assert share_above(law, 2000.0) == pytest.approx(0.1353, abs=2e-4)
+    assert share_above(law, quantile_length(law, 0.95)) == pytest.approx(0.05, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"admission__law": "barrier", "sync__in_flight": "drain"},
+        {"fleet__max_in_flight_samples": 64, "fleet__max_in_flight_samples_per_instance": 16},
+        {"admission__age_action": "wait", "admission__max_age": 2.0},
+    ],
+)
+def test_the_flag_of_a_lever_pulls_it(changes: dict[str, Any]) -> None:
+    s = job(**changes)
+    for found in levers_of(s, with_instances(s, 9), "one more instance"):
+        words = found.flag.split()
+        overrides = [text for text in words if text != "--set"]
+        assert len(words) == 2 * len(overrides)
+        typed = scenario_from_mapping(s.model_dump(exclude_none=True), overrides=overrides)
+        assert typed == found.scenario, found.name
+
+
+def fleet(change: Callable[[Scenario], Mapping[str, Any]]) -> Any:
+    """100 s a step and $1, scattered by replication alone; `change` says what differs."""
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        luck = (0.8, 1.0, 1.2)[replication % 3]
+        values = {"step_s": 100.0, "cost_per_step": 1.0} | change(s)
+        others = {k: v for k, v in values.items() if k not in ("step_s", "cost_per_step")}
+        return metrics(values["step_s"] * luck, 0.5, cost_per_step=values["cost_per_step"] * luck, **others)
+
+    return measure
+
+
+def tried(change: Callable[[Scenario], Mapping[str, Any]], replications: int = 3, **changes: Any) -> Alternatives:
+    s = job(**changes)
+    return alternatives_of(s, with_instances(s, s.fleet.instances + 1), replications, fleet(change))
+
+
+def test_gain_price_and_the_cheapest_by_hand() -> None:
+    """One more instance: 10 s for $0.05, half a cent a second. A cap: 5 s for $0.01, a fifth of a cent: cheapest."""
+
+    def change(s: Scenario) -> dict[str, float]:
+        if s.fleet.instances == 9:
+            return {"step_s": 90.0, "cost_per_step": 1.05}
+        if s.fleet.max_in_flight_samples == 96:
+            return {"step_s": 95.0, "cost_per_step": 1.01}
+        return {}
+
+    found = tried(change, fleet__max_in_flight_samples=64)
+    more, cap = found.named(ONE_MORE), found.named(CAP)
+    assert more is not None
+    assert cap is not None
+    assert (more.gain_s, more.cost_change) == (pytest.approx(10.0), pytest.approx(0.05))
+    assert more.step_ratio.mean == pytest.approx(0.9)
+    assert more.step_ratio.ci_high - more.step_ratio.ci_low == pytest.approx(0.0, abs=1e-9), "luck is common to both"
+    assert more.price_usd_per_s == pytest.approx(0.005)
+    assert cap.price_usd_per_s == pytest.approx(0.002)
+    assert (found.cheapest, found.cheapest_without_risk) == (CAP, CAP)
+
+
+def test_what_is_free_comes_first_and_its_risk_is_named() -> None:
+    def change(s: Scenario) -> dict[str, Any]:
+        if s.fleet.instances == 9:
+            return {"step_s": 90.0, "cost_per_step": 1.0001}
+        if s.admission.max_staleness == 2.0:
+            return {"step_s": 97.0, "cost_per_step": 0.97, "staleness_p99": 2.0}
+        if s.sync.every_steps == 2:
+            return {"step_s": 98.0, "cost_per_step": 0.98, "samples_lost": {"all": 0.02, "longest_tenth": 0.1}}
+        return {}
+
+    found = tried(change)
+    assert (found.cheapest, found.cheapest_without_risk) == (STALENESS, ONE_MORE)
+    risks = {a.name: a.risk for a in found.tried}
+    assert risks[STALENESS] == "staleness p99 2 instead of 1 steps"
+    assert risks[CADENCE] == "10.0 % instead of 0.0 % of the longest tenth lost"
+    assert risks[LENGTH] == "5.0 % of them truncated"
+    assert risks[ONE_MORE] is None
+    text = explanation("rollout", found, NOTHING, NOTHING)
+    assert "Cheapest: a staleness budget of 2 instead of 1, 3.0 s off each step and $0.03 less per step" in text
+    assert "without touching the algorithm one more instance, 10.0 s for $0.0001 more per step" in text
+
+
+def test_where_nothing_helps_it_says_so() -> None:
+    text = explanation("trainer", tried(lambda s: {}), NOTHING, NOTHING)
+    assert "One more instance buys nothing measurable." in text
+    assert "A staleness budget of 2 instead of 1, a weight sync every 2nd step and responses cut at" in text
+    assert "would buy nothing measurable" in text
+    assert "None of these makes a step measurably shorter." in text
+    assert "There is no in-flight cap to raise." in text
+    assert "Cheapest" not in text
+
+
+def test_what_harms_is_said_to_harm() -> None:
+    found = tried(lambda s: {"step_s": 110.0} if s.sync.every_steps == 2 or s.fleet.instances == 9 else {})
+    text = explanation("rollout", found, NOTHING, NOTHING)
+    assert "One more instance lengthens the step." in text
+    assert "What would lengthen it: a weight sync every 2nd step, by 10.0 % [10.0, 10.0]." in text
+    assert found.cheapest is None
+
+
+def test_a_lever_that_blocks_the_run_is_told_apart_from_one_that_is_not_there() -> None:
+    def change(s: Scenario) -> dict[str, float]:
+        if s.sync.every_steps == 2:
+            raise StuckError("nothing moves", [])
+        return {}
+
+    found = tried(change)
+    assert found.stuck == (CADENCE,)
+    assert found.named(CADENCE) is None
+    assert "syncing less often would block the run" in explanation("trainer", found, NOTHING, NOTHING)
+
+
+def test_one_replication_has_no_interval_and_needs_a_clear_difference() -> None:
+    found = tried(lambda s: {"step_s": 99.0} if s.sync.every_steps == 2 else {}, replications=1)
+    assert not any(a.shortens for a in found.tried)
+    clear = tried(lambda s: {"step_s": 90.0} if s.sync.every_steps == 2 else {}, replications=1)
+    assert "a weight sync every 2nd step, by 10.0 %." in explanation("sync", clear, NOTHING, NOTHING)
+
+
+@pytest.mark.parametrize("binding", [*BINDINGS, "something_new"])
+def test_every_binding_begins_the_paragraph(binding: str) -> None:
+    assert explanation(binding, tried(lambda s: {}), NOTHING, NOTHING).startswith("What binds: ")
+
+
+def test_lost_samples_in_words() -> None:
+    assert lost_words(NOTHING, NOTHING) == "No sample is dropped or aborted, so no long one is lost."
+    biased = lost_words(estimate([0.1, 0.1]), estimate([0.3, 0.32]))
+    assert biased == (
+        "Of the longest tenth of the samples 31.0 % are dropped or aborted, of all samples 10.0 %: training leans "
+        "toward short responses."
+    )
+    assert "leans" not in lost_words(estimate([0.1, 0.1]), estimate([0.05, 0.16])), "within chance"
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0.5, 2.0)), min_size=2, max_size=8))
+def test_a_paired_ratio_of_equal_factors_is_that_factor(runs: list[tuple[float, float]]) -> None:
+    """Whatever the runs, a scenario that takes `factor` of another's time in each of them is found to do so."""
+    factor = runs[0][1]
+    those = [{"step_s": value} for value, _ in runs]
+    these = [{"step_s": factor * value} for value, _ in runs]
+    ratio = ratio_of(these, those, "step_s")
+    assert ratio.mean == pytest.approx(factor)
+    assert ratio.ci_high - ratio.ci_low <= 1e-9
+    assert differs(ratio, len(runs)) == (abs(factor - 1.0) > 0.0005)
+
+
+def test_zero_on_both_sides_is_no_change() -> None:
+    assert ratio_of([{"x": 0.0}], [{"x": 0.0}], "x").mean == 1.0
+    assert ratio_of([{"x": 1.0}], [{"x": 0.0}], "x").mean == float("inf")

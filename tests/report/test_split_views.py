@@ -1,0 +1,96 @@
+"""The words of a split advice say what the numbers say."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from fleetsim.config import with_changes
+from fleetsim.plan.split import SplitResult, split
+from fleetsim.report import split_words
+from fleetsim.report.json import dumps, split_document
+from fleetsim.report.split_view import split_report
+from tests.plan.test_split import JOB, fake
+
+WIN = {
+    "2 + 2": (8.0, 8.1, 7.9),
+    "1 + 3": (20.0, 20.2, 19.8),
+    "3 + 1": (8.01, 8.0, 8.1),
+    "colocated async": (10.0, 10.2, 9.9),
+    "colocated sync": (14.0, 14.0, 14.0),
+}
+LOSE = WIN | {"2 + 2": (12.0, 12.2, 11.9), "3 + 1": (13.0,)}
+DRAW = WIN | {"2 + 2": (10.1, 9.9, 10.0), "3 + 1": (13.0,)}
+
+
+def advised(times: dict[str, tuple[float, ...]], replications: int = 3, **more: object) -> SplitResult:
+    return split(with_changes(JOB, {"run.replications": replications}), 4, measure=fake(times), **more)  # type: ignore[arg-type]
+
+
+def rendered(result: SplitResult, width: int = 80) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, highlight=False).print(split_report(result))
+    return stream.getvalue()
+
+
+def test_a_split_that_wins() -> None:
+    result = advised(WIN)
+    assert split_words.headline(result) == (
+        "Split 2 + 2: 2 rollout instances (1,000 tok/s each) beside 2 trainer GPUs."
+    )
+    text = split_words.verdict(result)
+    told = "That is 20.3 % [19.5, 21.0] shorter than colocated async, the better of the two colocated ways (10.0 s, "
+    assert told + "staleness p99 1)" in text
+    assert "Only colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_words.on_policy(result))
+    assert "Not significantly different from it (=): 3 + 1." in split_words.orders(result)
+
+
+def test_a_split_that_loses_says_do_not_split() -> None:
+    result = advised(LOSE)
+    assert split_words.headline(result).startswith("Do not split: colocated async on all 4 GPUs, 4 instances")
+    assert "The best split, 2 + 2, is 19.9 % [19.2, 20.7] longer (12.0 s, staleness p99 1)" in split_words.verdict(
+        result
+    )
+
+
+def test_a_draw_is_no_reason_to_split() -> None:
+    text = split_words.verdict(advised(DRAW))
+    assert "The best split, 2 + 2, is not significantly different" in text
+    assert "sharing the GPUs is simpler" in text
+    assert split_words.headline(advised(DRAW)).startswith("Do not split")
+
+
+def test_colocated_sync_needs_no_word_on_staleness() -> None:
+    result = advised({name: (5.0 if name == "colocated sync" else 9.0,) for name in WIN})
+    assert result.chosen.arrangement.kind == "colocated_sync"
+    assert split_words.on_policy(result) is None
+
+
+def test_by_goodput_more_is_better() -> None:
+    text = split_words.verdict(advised(WIN, by="goodput"))
+    assert "more than colocated async" in text
+    assert "trained tok per GPU-second" in text
+
+
+def test_one_replication_has_no_intervals() -> None:
+    text = rendered(advised(WIN, replications=1))
+    assert "±" not in text.split("%)", 1)[-1].split("every way", 1)[-1].split("interval)", 1)[-1]
+
+
+def test_long_rankings_are_shortened_and_every_colocated_way_is_shown() -> None:
+    times = {f"{k} + {40 - k}": (10.0 + abs(k - 20),) for k in range(1, 40)}
+    measure = fake(times | {"colocated sync": (90.0,), "colocated async": (12.5,)}, gpus=40)
+    text = rendered(split(with_changes(JOB, {"run.replications": 2}), 40, measure=measure))
+    assert "more)" in text
+    assert "colocated sync" in text
+    assert "colocated async" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_document_is_plain_json() -> None:
+    document = json.loads(dumps(split_document(advised(WIN))))
+    assert document["recommendation"]["verdict"] == "split"
+    assert document["recommendation"]["arrangement"] == "2 + 2"
+    assert len(document["arrangements"]) == 5
