@@ -125,9 +125,13 @@ def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None
         draft.note(str(read), "no rollout engine that is simulated: vLLM's scheduler stands in")
 
 
-def whole_instances(draft: Draft, gpus: Read[int], per_instance: Read[int]) -> None:
-    """fleet.instances from the rollout GPUs and the GPUs of one engine."""
-    draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+def weights_type(draft: Draft, *keys: str) -> None:
+    """fp8 weights, where a setting says that the engine has them."""
+    read = draft.maybe_text(*keys)
+    if read is not None and "fp8" in read.value.lower():
+        draft.put("engine.dtype", "fp8", read)
+    elif read is not None and any(word in read.value.lower() for word in ("int", "awq", "gptq", "fp4")):
+        draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 
 
 def _short(seconds: float) -> float:

@@ -149,7 +149,7 @@ def _validated(draft: Draft, head: dict[str, Any], sets: Sequence[str]) -> dict[
         unsupported = [p for p in error.problems if p.path == "engine.name" and NOT_SUPPORTED in p.rule]
         if not unsupported or "engine.name" in draft.given:
             raise InputError([_told(p, draft) for p in error.problems]) from None
-    draft.note(draft.comments["engine.name"], "this engine's scheduler: vLLM's stands in")
+    draft.note(f"engine.name = {draft.values['engine.name']}", "this engine's scheduler: vLLM's stands in")
     draft.values["engine.name"] = "vllm"
     draft.comments["engine.name"] = f"stands in for {draft.comments['engine.name']}"
     return _validated(draft, head, sets)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _MOST = 1_000_000_000
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
 # Values with which a setting asks for nothing, or for what every scenario has.
-_SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", [])
+_SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
 
 
@@ -191,7 +191,7 @@ class Draft:
         """Report the settings of a table (key -> why it cannot be held) that are there and switched on."""
         for key, why in table.items():
             found = self.settings.get(key)
-            if found is not None and found[1] not in _SWITCHED_OFF:
+            if found is not None and (found[1] is True or found[1] not in _SWITCHED_OFF):
                 self.not_modelled.append(NotModelled(f"{found[0].key} = {one_line(found[1])}", why))
 
     def note(self, setting: str, why: str) -> None:

@@ -7,7 +7,15 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, engine_name, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    engine_name,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    weights_type,
+)
 from fleetsim.frameworks.draft import Draft, Read, times
 
 GENERATION = "policy.generation"
@@ -18,8 +26,6 @@ NOT_MODELLED = {
     "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
     f"{GENERATION}.vllm_cfg.expert_parallel_size": "expert parallelism inside an instance",
     f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    f"{GENERATION}.vllm_cfg.kv_cache_dtype": "the type of the KV cache: --set engine.dtype=fp8 if it is that",
-    f"{GENERATION}.vllm_cfg.precision": "the type of the rollout's weights: --set engine.dtype=fp8 if it is that",
     f"{GENERATION}.refit_transport": "how weights travel: --set sync.pause_s=SECONDS",
     "policy.draft.enabled": "speculative decoding with a draft model",
     "grpo.val_period": "validation between steps",
@@ -117,6 +123,7 @@ def _gpus(draft: Draft) -> None:
     draft.put("fleet.instances", draft.divided("the number of instances", gpus, each), gpus, each)
     backend = draft.text(f"{GENERATION}.backend", default="vllm")
     engine_name(draft, backend, {"vllm": "vllm", "sglang": "sglang"})
+    weights_type(draft, f"{GENERATION}.vllm_cfg.precision")
     share = draft.number(f"{GENERATION}.vllm_cfg.gpu_memory_utilization", default=0.6, most=1.0)
     draft.put("engine.gpu_memory_utilization", share.value, share)
 

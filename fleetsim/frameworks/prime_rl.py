@@ -7,7 +7,7 @@ trainer_gpu_ids, inference.parallel) are read as well.
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import TrainerSpeed, filtering, hardware_and_times, lengths, model, weights_type
 from fleetsim.frameworks.draft import Draft, Read, times
 
 NOT_MODELLED = {
@@ -17,7 +17,6 @@ NOT_MODELLED = {
     "weight_broadcast.type": "how weights travel: --set sync.publish_s=SECONDS --set sync.pause_s=SECONDS",
     "trainer.weight_broadcast.type": "how weights travel: --set sync.publish_s=SECONDS --set sync.pause_s=SECONDS",
     "inference.vllm.enable_expert_parallel": "expert parallelism inside an instance",
-    "inference.vllm.quantization": "quantized weights: --set engine.dtype=fp8 if they are",
     "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "inference.vllm.max_model_len": "only the length caps are kept",
     "inference.kv_cache_offload.type": "KV cache in host memory",
@@ -105,6 +104,7 @@ def _gpus(draft: Draft) -> int:
     dp = draft.maybe_count("inference.vllm.data_parallel_size", "inference.parallel.dp")
     if dp is not None and dp.value > instances:
         draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
+    weights_type(draft, "inference.vllm.quantization")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
     share = draft.number(
         "inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization", default=0.9, most=1.0

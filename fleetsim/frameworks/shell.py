@@ -140,7 +140,7 @@ class _Shell:
             if not split:
                 text += " ".join(t for t, _ in parts)
                 known = known and all(sure for _, sure in parts)
-                open_word = open_word or bool(text) or piece.quoted
+                open_word = open_word or bool(text) or piece.quoted or not known
                 continue
             if not piece.quoted:
                 parts = [(t, sure) for whole, sure in parts for t in (whole.split() or [""] * (not sure))]

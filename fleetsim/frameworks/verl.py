@@ -10,7 +10,15 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.frameworks.common import TrainerSpeed, engine_name, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    engine_name,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    weights_type,
+)
 from fleetsim.frameworks.draft import Draft, Read, times
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -22,7 +30,6 @@ NOT_MODELLED = {
     "--set workload.turns.tool_latency_s=SECONDS",
     f"{ROLLOUT}.mtp.enable": "speculative decoding with multi-token prediction",
     f"{ROLLOUT}.disaggregation.enabled": "prefill and decode on different instances",
-    f"{ROLLOUT}.quantization": "weights quantized for rollout: --set engine.dtype=fp8 if they are",
     f"{ROLLOUT}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
     f"{ROLLOUT}.max_model_len": "only the length caps are kept",
@@ -101,6 +108,7 @@ def _engine(draft: Draft) -> None:
     draft.put("engine.max_num_seqs", seqs.value, seqs)
     tokens = draft.count(f"{ROLLOUT}.max_num_batched_tokens", default=8192)
     draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
+    weights_type(draft, f"{ROLLOUT}.quantization")
     prefix = draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
 
