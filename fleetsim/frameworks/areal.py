@@ -9,7 +9,13 @@ from __future__ import annotations
 import math
 import re
 
-from fleetsim.frameworks.common import TrainerSpeed, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
 from fleetsim.frameworks.draft import Draft, Read, one_line
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
@@ -20,8 +26,6 @@ NOT_MODELLED = {
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
     "dynamic_bs": "batches of varying size",
     "actor.ppo_n_minibatches": "the updates of one batch count as one optimizer step",
-    "actor.weight_update_mode": "how weights travel: --set sync.pause_s=SECONDS",
-    "weight_update_mode": "how weights travel: --set sync.pause_s=SECONDS",
     "actor.use_lora": "an adapter: --set sync.pause_s=SECONDS",
     "rollout.use_lora": "an adapter: --set sync.pause_s=SECONDS",
     "sglang.enable_mixed_chunk": "how prefill and decode share an iteration",
@@ -61,6 +65,9 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.semantics("buffer.batch_rule", "oldest_version_first", "finished rollouts, the oldest first")
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "servers in turn")
+    way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
+    words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
+    transport(draft, way, words)
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
     hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})

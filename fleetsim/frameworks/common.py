@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from fleetsim.frameworks.draft import Draft, Read
+from fleetsim.frameworks.draft import Assumed, Draft, Read
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -95,12 +95,14 @@ def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping
         phases = [{"name": n, "per_token_s": _short(found[1])} for n, made in passes.items() if made]
         if phases:
             draft.assume("trainer.phases", phases, "forward passes at half of the peak", measured)
-    still = "seconds of one weight publication; from your own logs"
-    if draft.values.get("fleet.placement") == "colocated":
-        draft.assume("sync.pause_s", 0.0, "the engines stand still anyway while the trainer has the GPUs")
-    else:
-        draft.assume("sync.pause_s", 1.0, f"the engines stand still: {still}")
-    draft.assume("sync.trainer_block_s", 1.0, f"the trainer waits: {still}")
+    draft.assumed.append(
+        Assumed(
+            "sync.pause_s",
+            "by transport",
+            "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link",
+            "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS",
+        )
+    )
     if draft.values.get("fleet.placement") in ("colocated", "colocated_lending"):
         draft.assume("fleet.switch_s", 5.0, "seconds to hand the GPUs over, each way")
 
@@ -123,6 +125,25 @@ def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None
         draft.put("engine.name", known[word], read)
     else:
         draft.note(str(read), "no rollout engine that is simulated: vLLM's scheduler stands in")
+
+
+def barrier(draft: Draft, why: str) -> None:
+    """Whole batches, one after the other: at a sync nothing is in flight."""
+    draft.semantics("admission.law", "barrier", why)
+    draft.semantics("sync.in_flight", "drain", "nothing is in flight once the batch is complete")
+    draft.semantics("buffer.batch_rule", "fifo", "a batch is all there is")
+
+
+def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) -> None:
+    """How weights travel. words: the framework's word -> the scenario's, for engines with GPUs of their own."""
+    if draft.values.get("fleet.placement") == "colocated":
+        draft.semantics("sync.transport", "cuda_ipc", "weights change hands on the GPU that both use")
+    elif read is not None and read.value.lower() in words:
+        draft.put("sync.transport", words[read.value.lower()], read)
+    else:
+        draft.semantics("sync.transport", "collective_broadcast", "one rank sends to all engines")
+        if read is not None and read.given:
+            draft.note(str(read), "this transport: a collective broadcast stands in")
 
 
 def weights_type(draft: Draft, *keys: str) -> None:

@@ -9,24 +9,30 @@ from __future__ import annotations
 
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    barrier,
     engine_name,
     filtering,
     hardware_and_times,
     lengths,
     model,
+    transport,
     weights_type,
 )
 from fleetsim.frameworks.draft import Draft, Read, times
 
 GENERATION = "policy.generation"
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
+TRANSPORTS = {
+    "nccl_reshard": "collective_broadcast",
+    "nixl": "rdma_p2p",
+    **dict.fromkeys(("vllm_s3_sparse", "vllm_zmq_sparse"), "sparse_delta"),
+}
 
 NOT_MODELLED = {
     "policy.sequence_packing.enabled": "packing: the trainer's seconds per token say how well it works",
     "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
     f"{GENERATION}.vllm_cfg.expert_parallel_size": "expert parallelism inside an instance",
     f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    f"{GENERATION}.refit_transport": "how weights travel: --set sync.pause_s=SECONDS",
     "policy.draft.enabled": "speculative decoding with a draft model",
     "grpo.val_period": "validation between steps",
     "policy.dtensor_cfg.lora_cfg.enabled": "an adapter: --set sync.pause_s=SECONDS",
@@ -65,10 +71,11 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         _async(draft, prompts, n)
     else:
         draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
-        draft.semantics("admission.law", "barrier", "the whole batch is generated before it is trained")
+        barrier(draft, "the whole batch is generated before it is trained")
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
     filtering(draft, draft.flag("grpo.use_dynamic_sampling", default=False))
+    transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": penalty.value > 0})
     draft.leave_out(NOT_MODELLED)

@@ -6,7 +6,14 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
 from fleetsim.frameworks.draft import Draft, Read
 
 NOT_MODELLED = {
@@ -14,7 +21,6 @@ NOT_MODELLED = {
     "num_mini_batches": "several updates of one batch count as one optimizer step",
     "num_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
     "vllm_enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "vllm_sync_backend": "how weights travel: --set sync.pause_s=SECONDS",
     "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
     "tools": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
     "max_tool_calls": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
@@ -61,6 +67,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     filtering(draft, active)
     if not active.value and draft.flag("filter_zero_std_samples", default=True).value:
         draft.note("filter_zero_std_samples without active_sampling", "filtered groups make a batch smaller")
+    transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
     reference = draft.flag("load_ref_policy", default=True)
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
     passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}

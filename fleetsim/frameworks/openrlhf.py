@@ -6,7 +6,15 @@ openrlhf/trainer/ppo_trainer_async.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    barrier,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
 from fleetsim.frameworks.draft import Draft, Read, times
 
 NOT_MODELLED = {
@@ -22,8 +30,6 @@ NOT_MODELLED = {
     "remote_rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
     "vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "vllm.sync_backend": "how weights travel: --set sync.pause_s=SECONDS",
-    "vllm_sync_backend": "how weights travel: --set sync.pause_s=SECONDS",
     "ds.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
     "lora_rank": "an adapter: --set sync.pause_s=SECONDS",
     "eval.steps": "evaluation between steps",
@@ -58,12 +64,14 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if is_async.value:
         _async(draft, batch, partial)
     else:
-        draft.semantics("admission.law", "barrier", "the whole batch is generated before it is trained")
+        barrier(draft, "the whole batch is generated before it is trained")
         if partial.value:
             draft.refuse(partial.key, True, "needs asynchronous training", "add --train.async_enable, or drop it")
     draft.semantics("fleet.group_placement", "together", "a prompt's samples go to one engine")
     draft.semantics("fleet.routing", "least_loaded", "the engine with the least load takes the next prompt")
     filtering(draft, draft.flag("algo.dynamic_filtering_enable", "dynamic_filtering", default=False))
+    backend = draft.text("vllm.sync_backend", "vllm_sync_backend", default="nccl")
+    transport(draft, backend, {"nccl": "collective_broadcast"})
     kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
     hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": kl.value > 0})
     draft.leave_out(NOT_MODELLED)

@@ -7,15 +7,21 @@ trainer_gpu_ids, inference.parallel) are read as well.
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, filtering, hardware_and_times, lengths, model, weights_type
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+    weights_type,
+)
 from fleetsim.frameworks.draft import Draft, Read, times
 
 NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
     "orchestrator.max_concurrent": "a limit on concurrent rollouts: --set fleet.max_in_flight_samples=N",
     "orchestrator.oversampling_factor": "rollouts beyond the batch: --set fleet.max_in_flight_samples=N",
-    "weight_broadcast.type": "how weights travel: --set sync.publish_s=SECONDS --set sync.pause_s=SECONDS",
-    "trainer.weight_broadcast.type": "how weights travel: --set sync.publish_s=SECONDS --set sync.pause_s=SECONDS",
     "inference.vllm.enable_expert_parallel": "expert parallelism inside an instance",
     "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "inference.vllm.max_model_len": "only the length caps are kept",
@@ -63,6 +69,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     lengths(draft, answer or whole, None)
     instances = _gpus(draft)
     _admission(draft, group, batch, instances)
+    sections = ("", "orchestrator.", "trainer.")
+    way = draft.text(*(f"{section}weight_broadcast.type" for section in sections), default="filesystem")
+    words = {"filesystem": "checkpoint_shuttle", "nccl": "collective_broadcast", "nixl": "rdma_p2p"}
+    transport(draft, way, words)
     draft.semantics("sync.in_flight", "keep", "engines pause, load and go on with their cache")
     draft.semantics("sync.reset_prefix_cache", False, "the cache is not cleared")
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")

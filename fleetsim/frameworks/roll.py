@@ -12,7 +12,15 @@ import math
 import re
 from typing import Any
 
-from fleetsim.frameworks.common import TrainerSpeed, engine_name, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    engine_name,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
 from fleetsim.frameworks.draft import Draft, Read, one_line
 
 _RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
@@ -28,7 +36,6 @@ NOT_MODELLED = {
     "ppo_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
     "critic.device_mapping": "the critic's own GPUs and passes",
     "use_opd": "the teacher's passes of on-policy distillation",
-    "transfer_backend.backend_name": "how weights travel: --set sync.pause_s=SECONDS",
     "user_defined_rollout_loop_cls": "a rollout loop of your own",
     "train_env_manager.group_size_redundancy": "environments beyond the group: --set buffer.group_oversampling=RATIO "
     "with buffer.batch_rule=first_finished",
@@ -46,6 +53,12 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     group = _batch(draft, agentic)
     _lengths(draft)
     _gpus(draft)
+    draft.semantics("admission.law", "cumulative_ratio", "all prompts ever begun stay below the cap")
+    draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
+    extra_prompts = draft.flag("is_use_additional_prompts", default=False)
+    most = draft.count("max_additional_running_prompts", default=16, least=0)
+    if extra_prompts.value:
+        draft.put("admission.extra_groups", most.value, extra_prompts, most)
     if ratio.value:
         _async(draft, ratio, agentic)
     else:
@@ -62,6 +75,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if filters:
         filtering(draft, Read(filters[0], True, True))
         settings.looked_at.update(filters)
+    transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
     reference = draft.flag("enable_reference", default=settings.has("reference.device_mapping"))
     hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": reference.value})
     draft.leave_out(NOT_MODELLED)
@@ -171,23 +185,13 @@ def _gpu_list(value: Any) -> set[int] | None:
 
 
 def _sync(draft: Draft) -> None:
-    draft.semantics("admission.law", "barrier", "a step starts its batch, and trains when it is complete")
+    draft.semantics("admission.async_ratio", 0.0, "no batch is started ahead")
     draft.semantics("sync.in_flight", "abort_discard", "what is unfinished at a sync is dropped")
-    extra = draft.flag("is_use_additional_prompts", default=False)
-    if extra.value:
-        draft.note(
-            str(extra), "prompts beyond the batch in the synchronous pipeline, of which the first finished count"
-        )
+    draft.semantics("buffer.wait_for_oldest", True, "the step's prompts are waited for")
 
 
 def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
-    draft.semantics("admission.law", "cumulative_ratio", "all prompts ever begun stay below the cap")
     draft.put("admission.async_ratio", ratio.value, ratio)
-    extra = draft.flag("is_use_additional_prompts", default=False)
-    most = draft.count("max_additional_running_prompts", default=16, least=0)
-    if extra.value:
-        draft.put("admission.extra_groups", most.value, extra, most)
-    draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
     if not agentic:
         draft.semantics("buffer.wait_for_oldest", True, "their unfinished ones are waited for")
     draft.semantics("admission.age_reference", "creation", "age counts from the step at which a prompt began")

@@ -6,14 +6,19 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, filtering, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
 from fleetsim.frameworks.draft import Draft, Read, times
 
 NOT_MODELLED = {
     "use_dynamic_batch_size": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "max_tokens_per_gpu": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "update_weight_mode": "how weights travel: --set sync.pause_s=SECONDS",
-    "update_weight_transport": "how weights travel: --set sync.pause_s=SECONDS",
     "sglang_speculative_algorithm": "speculative decoding",
     "enable_mtp_training": "speculative decoding with multi-token prediction",
     "sglang_enable_dp_attention": "attention with data parallelism",
@@ -51,6 +56,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if ahead or fully:
         draft.put("sync.every_steps", every.value, every)
     _admission(draft, batch, n, instances, fully=fully, ahead=ahead)
+    way = draft.text("update_weight_transport", default="nccl")
+    weights = draft.text("update_weight_mode", default="full")
+    words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
+    transport(draft, weights if weights.value == "delta" else way, words)
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
     sampling = draft.maybe_text("dynamic_sampling_filter_path")
@@ -124,6 +133,7 @@ def _admission(draft: Draft, batch: Read[int], n: Read[int], instances: int, *, 
         draft.semantics("sync.in_flight", "drain", "the running rollout is waited for before the update")
     else:
         draft.semantics("admission.law", "barrier", "a rollout is generated, then trained")
+        draft.semantics("sync.in_flight", "drain", "nothing is in flight once the batch is complete")
     draft.semantics("buffer.batch_rule", "first_finished", "the first groups to finish make the batch")
     over = draft.maybe_count("over_sampling_batch_size")
     if over is not None and over.value < batch.value:

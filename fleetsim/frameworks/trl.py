@@ -6,7 +6,14 @@ async_grpo_trainer.py. TRL leaves the number of processes to the launcher: `num_
 
 from __future__ import annotations
 
-from fleetsim.frameworks.common import TrainerSpeed, hardware_and_times, lengths, model
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    barrier,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
 from fleetsim.frameworks.draft import Draft, Read, times
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
@@ -50,7 +57,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         _async(draft, samples)
     else:
         _grpo(draft, processes)
-    draft.semantics("fleet.group_placement", "spread", "each completion is a request of its own")
+    transport(draft, None, {})
     beta = draft.number("beta", default=0.0)
     hardware_and_times(draft, speed, {"old log-probs": not is_async, "reference log-probs": beta.value > 0})
     draft.leave_out(NOT_MODELLED)
@@ -100,7 +107,8 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
     if not used.value:
         draft.note(str(used), "generation by transformers: vLLM stands in, which is several times faster")
     mode = draft.choice("vllm_mode", default="colocate", known=("colocate", "server"))
-    draft.semantics("admission.law", "barrier", "the whole batch is generated before it is trained")
+    barrier(draft, "the whole batch is generated before it is trained")
+    draft.semantics("fleet.group_placement", "together", "a prompt's completions are asked for at once")
     if mode.value == "server":
         _server(draft)
     else:
@@ -128,6 +136,7 @@ def _server(draft: Draft) -> None:
 
 def _async(draft: Draft, samples: Read[int]) -> None:
     _server(draft)
+    draft.semantics("fleet.group_placement", "spread", "each completion is a request of its own")
     staleness = draft.count("max_staleness", default=4, least=0)
     every = draft.count("weight_sync_steps", default=1)
     queue = draft.count("queue_maxsize", default=1024)

@@ -12,17 +12,24 @@ import math
 
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    barrier,
     engine_name,
     filtering,
     hardware_and_times,
     lengths,
     model,
+    transport,
     weights_type,
 )
 from fleetsim.frameworks.draft import Draft, Read, times
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 
+TRANSPORTS = {
+    **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
+    **dict.fromkeys(("nixl", "mooncake", "kimi_ckpt_engine"), "rdma_p2p"),
+    "delta_sharded": "sparse_delta",
+}
 NOT_MODELLED = {
     f"{ACTOR}.use_dynamic_bsz": "micro-batches do not change what is counted: the trainer's seconds per token do",
     f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
@@ -69,6 +76,8 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     )
     draft.semantics("fleet.group_placement", "spread", "each response is a request of its own")
     draft.semantics("fleet.routing", "least_loaded", "the load balancer takes the replica with the fewest requests")
+    backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
+    transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
     filtering(draft, draft.flag("algorithm.filter_groups.enable", default=False))
     if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
@@ -148,7 +157,7 @@ def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
     draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
     _batch(draft, n)
-    draft.semantics("admission.law", "barrier", "the whole batch is generated, the longest response is waited for")
+    barrier(draft, "the whole batch is generated, the longest response is waited for")
 
 
 def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -158,6 +167,7 @@ def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
     draft.semantics("admission.batches_ahead", 1, "exactly one batch ahead")
     draft.semantics("sync.in_flight", "drain", "weights change between two batches, when nothing is in flight")
+    draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
 
 
 def _rollout_gpus(draft: Draft, per_instance: Read[int], section: str) -> None:
