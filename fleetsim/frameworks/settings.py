@@ -53,6 +53,7 @@ class Settings:
     remarks: list[str] = field(default_factory=list)
     looked_at: set[str] = field(default_factory=set)
     pointers_left: int = 0
+    drops_left: int = 100
 
     def add(self, key: str, value: Any, where: str) -> None:
         """One setting; mappings become dotted keys. An empty mapping stays a value."""
@@ -67,7 +68,10 @@ class Settings:
                 self.found[normal(name)] = Setting(name, "a very large number" if large else here, where)
 
     def drop(self, key: str) -> None:
-        """Take a key back, and all below it (Hydra's `~key`)."""
+        """Take a key back, and all below it (Hydra's `~key`). Nobody takes back more than a few."""
+        self.drops_left -= 1
+        if self.drops_left < 0:
+            return
         gone = normal(key)
         for name in [n for n in self.found if n == gone or n.startswith(f"{gone}.")]:
             del self.found[name]

@@ -115,9 +115,13 @@ class _Shell:
         value = (Piece("text", match[3], False), *word[1:])
         text, known = "", True
         for piece in value:
-            for i, (part, sure) in enumerate(self._piece(piece, 0)):
-                text, known = text + " " * (i > 0) + part, known and sure
+            parts = self._piece(piece, 0)
+            text, known = text + " ".join(t for t, _ in parts), known and _known(parts)
+            if len(text) + self.characters > _MOST_CHARACTERS:
+                known = False
+                break
         before = self.variables.get(match[1]) if match[2] else None
+        self.characters += len(text)
         self._assign(match[1], [(before[0][0] + text if before else text, known)])
         return True
 
@@ -127,7 +131,6 @@ class _Shell:
             return
         if self.depth and not _known(words):
             self.maybe.add(name)
-        self.characters += sum(len(t) for t, _ in words)
         self.variables[name] = words
 
     def _expand(self, word: Word, depth: int = 0) -> Words:
@@ -135,6 +138,9 @@ class _Shell:
         done: Words = []
         text, known, open_word = "", True, False
         for piece in word:
+            if len(text) + len(done) + self.characters > _MOST_CHARACTERS:
+                self.characters = _MOST_CHARACTERS + 1
+                return []
             parts = self._piece(piece, depth)
             split = piece.kind == "variable" and not (piece.quoted and "[@]" not in piece.text)
             if not split:
@@ -151,8 +157,8 @@ class _Shell:
                 text, known, open_word = text + part, known and sure, True
         if open_word:
             done.append((text, known))
-        self.characters += sum(len(t) for t, _ in done)
-        return done if self.characters <= _MOST_CHARACTERS else []
+        self.characters += sum(len(t) + 1 for t, _ in done)
+        return done
 
     def _piece(self, piece: Piece, depth: int) -> Words:
         if piece.kind == "text":

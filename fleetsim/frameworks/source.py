@@ -24,9 +24,12 @@ MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
 _TREES = {".yaml": tree_of_yaml, ".yml": tree_of_yaml, ".toml": tree_of_toml, ".json": tree_of_json}
 _SCRIPTS = frozenset({".sh", ".bash", ".txt", ".args", ".flags", ".slurm", ".sbatch"})
-_LOOKS_LIKE_SHELL = re.compile(r"\A#!|\\\n|(?m:^\s*--[a-zA-Z])|(?m:^\s*(?:export\s+)?[A-Z_]+=)|\bpython3?\s")
-_LOOKS_LIKE_TOML = re.compile(r"(?m)^\s*\[\[?[\w.-]+\]\]?\s*(?:#.*)?$|^\s*[\w.-]+\s+=\s")
-_LOOKS_LIKE_PYTHON = re.compile(r"(?m)^\s*(?:from\s+\w[\w.]*\s+import\s|import\s+\w)")
+# Blanks within a line only: \s would make a file of empty lines take quadratic time.
+_LOOKS_LIKE_SHELL = re.compile(
+    r"\A#!|\\\n|(?m:^[ \t]*--[a-zA-Z])|(?m:^[ \t]*(?:export[ \t]+)?[A-Z_]+=)|\bpython3?[ \t]"
+)
+_LOOKS_LIKE_TOML = re.compile(r"(?m)^[ \t]*\[\[?[\w.-]+\]\]?[ \t]*(?:#.*)?$|^[ \t]*[\w.-]+[ \t]+=[ \t]")
+_LOOKS_LIKE_PYTHON = re.compile(r"(?m)^[ \t]*(?:from[ \t]+\w[\w.]*[ \t]+import[ \t]|import[ \t]+\w)")
 # Keys with which a program is told its configuration file.
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 

@@ -7,6 +7,7 @@ events all the same, so that nothing in it constructs anything, and with limits 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ from fleetsim.errors import InputError, Problem
 
 MAX_NODES = 100_000
 MAX_DEPTH = 40
+_MOST_DOTS = 100
+_KEY_LIKE = re.compile(r"[\w.\"' \t-]+")
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -34,6 +37,8 @@ def tree_of_yaml(text: str, where: str) -> Any:
 
 def tree_of_toml(text: str, where: str) -> Any:
     """A TOML document. Raises InputError."""
+    if any(run.count(".") > _MOST_DOTS for run in _KEY_LIKE.findall(text)):
+        raise _too_large(where)  # the parser keeps every prefix of a dotted key
     try:
         return _small(tomllib.loads(text), where)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
@@ -119,7 +124,8 @@ class _Tree:
             value = self._value(next(self.events), depth + 1)
             if key == "<<":
                 for other in value if isinstance(value, list) else [value]:
-                    merged = {**(other if isinstance(other, dict) else {}), **merged}
+                    for name, inherited in other.items() if isinstance(other, dict) else ():
+                        merged.setdefault(name, inherited)
             else:
                 name = key_event.value if isinstance(key_event, yaml.ScalarEvent) else str(key)[:100]
                 mapping[name] = value

@@ -41,7 +41,6 @@ NOT_MODELLED = {
     f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
     f"{ROLLOUT}.max_model_len": "only the length caps are kept",
     "actor_rollout_ref.model.lora_rank": "an adapter alone is synchronized: --set sync.pause_s=SECONDS",
-    "algorithm.use_kl_in_reward": "the reference model's pass is counted among the trainer's phases only",
     "async_training.use_dynamic_resource_scheduling": "trainer GPUs are lent by a policy of its own; "
     "--set fleet.placement=colocated_lending comes near it",
     "trainer.critic_warmup": "steps that train the critic only",
