@@ -19,6 +19,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft, Read, one_line
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
+_ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
 _PART = re.compile(r"(?:(\w+)(?:\[\w+\])?:)?((?:[dptce]\d{1,4})+)")
 
 NOT_MODELLED = {
@@ -105,7 +106,7 @@ def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
     sizes = dict.fromkeys("dptce", 1)
     if read is None:
         return "", sizes
-    match = _PART.fullmatch(read.value.strip())
+    match = _PART.fullmatch(_ATTENTION.sub(r"\1", read.value.strip()))
     if match is None:
         draft.refuse(
             read.key,

@@ -79,6 +79,7 @@ class Draft:
     assumed: list[Assumed] = field(default_factory=list)
     not_modelled: list[NotModelled] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
 
     # ------------------------------------------------------------------------------------------------------ reading
 
@@ -153,6 +154,7 @@ class Draft:
         if read is None:
             if len(self.problems) == before:
                 self.refuse(keys[0], None, "is missing, and the framework has no default for it", remedy)
+            self.missing.add(keys[0])
             return Read(keys[0], 1, False)
         return read
 
@@ -204,7 +206,8 @@ class Draft:
 
     def divided(self, what: str, whole: Read[int], by: Read[int]) -> int:
         """whole / by, with a problem where that leaves a rest or nothing. At least 1."""
-        if whole.value % by.value or whole.value < by.value:
+        known = whole.key not in self.missing and by.key not in self.missing
+        if known and (whole.value % by.value or whole.value < by.value):
             self.refuse(
                 whole.key, whole.value, f"{what} must be whole: {by} does not divide it", "change one of the two"
             )

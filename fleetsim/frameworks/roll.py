@@ -24,6 +24,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft, Read, one_line
 
 _RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
+_LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
 _MOST_GPUS = 100_000
 _LONGEST_LIST = 1000
 
@@ -172,7 +173,7 @@ def _gpu_list(value: Any) -> set[int] | None:
                 gpus |= set(range(first, min(last, _MOST_GPUS), max(1, int(match[3] or 1))))
                 continue
             try:
-                listed = ast.literal_eval(part.strip())
+                listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
             except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
                 return None
             if not isinstance(listed, (list, tuple)) or not all(type(g) is int for g in listed):

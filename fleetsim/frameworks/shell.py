@@ -136,7 +136,7 @@ class _Shell:
     def _expand(self, word: Word, depth: int = 0) -> Words:
         """The words that one word becomes: unquoted variables split at blanks, arrays stay lists."""
         done: Words = []
-        text, known, open_word = "", True, False
+        text, known, open_word, nothing = "", True, False, False
         for piece in word:
             if len(text) + len(done) + self.characters > _MOST_CHARACTERS:
                 self.characters = _MOST_CHARACTERS + 1
@@ -150,12 +150,13 @@ class _Shell:
                 continue
             if not piece.quoted:
                 parts = [(t, sure) for whole, sure in parts for t in (whole.split() or [""] * (not sure))]
+            nothing = nothing or not parts  # "${ARGS[@]}" of no words is no word, quotes or not
             for i, (part, sure) in enumerate(parts):
                 if i:
                     done.append((text, known))
                     text, known = "", True
                 text, known, open_word = text + part, known and sure, True
-        if open_word:
+        if open_word and (text or not nothing):
             done.append((text, known))
         self.characters += sum(len(t) + 1 for t, _ in done)
         return done

@@ -22,6 +22,7 @@ from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 
 MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
+_SHORTEST_SCRIPT = 20
 _TREES = {".yaml": tree_of_yaml, ".yml": tree_of_yaml, ".toml": tree_of_toml, ".json": tree_of_json}
 _SCRIPTS = frozenset({".sh", ".bash", ".txt", ".args", ".flags", ".slurm", ".sbatch"})
 # Blanks within a line only: \s would make a file of empty lines take quadratic time.
@@ -133,7 +134,12 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> Setting
     all_words: Words = [w for words, _ in script.commands for w in words]
     best: tuple[int, Words, int] = (-1, all_words, 1)
     others: list[tuple[Words, int]] = []
+    commands = list(script.commands)
     for words, line in script.commands:
+        # `srun bash -c "python ... --flags"`: a script in a word
+        inner = [w for w, _ in words if len(w) > _SHORTEST_SCRIPT and "python" in w and any(c in w for c in " \n")]
+        commands += [(found, line) for word in inner[:10] for found, _ in expanded(word).commands]
+    for words, line in commands:
         entry = entry_of(words)
         if entry is None:
             continue

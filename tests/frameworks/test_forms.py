@@ -10,6 +10,7 @@ import pytest
 
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arithmetic import whole_number
+from fleetsim.frameworks.roll import _gpu_list
 from fleetsim.frameworks.settings import Settings
 from fleetsim.frameworks.source import parsed_source, read_source, settings_of_words
 
@@ -79,6 +80,8 @@ def test_arithmetic(text: str, expected: int | None) -> None:
         ("A=(--a.b 3)\npython t.py ${A[@]}", 3),
         ('A=(\n  --a.b 3 # three\n  # --a.b 4\n)\npython t.py "${A[@]}"', 3),
         ("A=(--c)\nA+=(--a.b 3)\npython t.py ${A[*]}", 3),
+        ('python t.py --c "${NONE[@]}" --a.b "${NONE[@]}"', True),
+        ('A=(3)\npython t.py --a.b "${A[@]}"', 3),
         ("ARGS='--a.b 3 --c'\npython t.py $ARGS", 3),
         ("python t.py \\\n  --c 1 \\\n  --a.b 3 > log 2>&1", 3),
         ("python t.py \\\n  # --a.b 4 \\\n  --a.b 3", 3),
@@ -91,6 +94,7 @@ def test_arithmetic(text: str, expected: int | None) -> None:
         ("ray job submit --a.b 9 -- python3 -m pkg.train --a.b 3", 3),
         ("torchrun --nproc_per_node 8 --a.b 9 t.py --a.b 3", 3),
         ("launch --c -- source x.sh \\&\\& python t.py --a.b 3", 3),
+        ('srun bash -c "cd x; python3 -m pkg.train --c 1 --a.b 3" >> log', 3),
         ("--a.b 3\n--c 4", 3),
     ],
 )
@@ -228,3 +232,11 @@ def test_words_after_the_file_win() -> None:
     settings = parsed_source("a: {b: 1, c: 2}", "c.yaml", ["a.b=5", "--a.c", "6", "--flag"])
     assert [value(settings, k) for k in ("a.b", "a.c", "flag")] == [5, 6, True]
     assert value(settings_of_words(["python", "x.py", "--n", "3"]), "n") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [("list(range(0,8))", 8), ("range(4)", 4), ("list([0, 1, 8])", 3), ("[3]", 1), ("list(range(0,4)) + [9]", 5)],
+)
+def test_device_mappings(text: str, gpus: int) -> None:
+    assert len(_gpu_list(text) or ()) == gpus
