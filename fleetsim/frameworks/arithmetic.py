@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 
 _MOST_CHARACTERS = 200
 _LARGEST = 10**15
@@ -13,7 +14,8 @@ def whole_number(text: str) -> int | None:
     if len(text) > _MOST_CHARACTERS:
         return None
     try:
-        return _value(ast.parse(text.strip().replace("\n", " "), mode="eval").body)
+        with warnings.catch_warnings(action="ignore"):  # Python's opinion of `8if` is no news for the user
+            return _value(ast.parse(text.strip().replace("\n", " "), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
         return None
 

@@ -6,6 +6,7 @@ The script is parsed, never run. Followed: literals, names that a module-level a
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,8 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> Setti
     try:
         if len(text) > _MOST_CHARACTERS:
             raise ValueError("too long")
-        nodes = list(ast.walk(ast.parse(text)))
+        with warnings.catch_warnings(action="ignore"):
+            nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
     names = dict(_assigned(nodes))

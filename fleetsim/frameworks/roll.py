@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import warnings
 from typing import Any
 
 from fleetsim.frameworks.common import (
@@ -173,7 +174,8 @@ def _gpu_list(value: Any) -> set[int] | None:
                 gpus |= set(range(first, min(last, _MOST_GPUS), max(1, int(match[3] or 1))))
                 continue
             try:
-                listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
+                with warnings.catch_warnings(action="ignore"):
+                    listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
             except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
                 return None
             if not isinstance(listed, (list, tuple)) or not all(type(g) is int for g in listed):
