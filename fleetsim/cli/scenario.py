@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.scenario_from import from_
+
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
+app.command("from")(from_)
 
 _FOLDERS = {
     "presets": "Presets, one per framework and mode: fleetsim simulate --preset NAME",

@@ -1,0 +1,133 @@
+"""What `fleetsim scenario from` reads: writes docs/frameworks.md from the mappings themselves.
+
+python docs/make_frameworks.py            write the page
+python docs/make_frameworks.py --check    exit 1 if the page would change
+
+The tables are what the importers did with the configurations under tests/frameworks/data, which name every parameter
+that is read; what is recognised and not modelled is each importer's own list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
+from fleetsim.frameworks.source import read_source
+from fleetsim.frameworks.trl import CLASSES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "frameworks.md"
+DATA = ROOT / "tests" / "frameworks" / "data"
+FORMS = {
+    "verl": "Hydra YAML (also the resolved one beside a run), launch scripts, `key=value` overrides",
+    "roll": "pipeline YAML, `key=value` overrides",
+    "openrlhf": "launch scripts and flags, `--rollout.batch_size` as well as `--rollout_batch_size`",
+    "open-instruct": "launch scripts (mason included) and flags",
+    "trl": "`GRPOConfig(...)` in a Python script, YAML, launch scripts and flags",
+    "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
+    "nemo-rl": "YAML with its `defaults:` parents, `key=value` overrides",
+    "slime": "launch scripts and flags",
+    "prime-rl": "`rl.toml`, flags; files from before 2026-05 too",
+}
+HEAD = """\
+# A framework's own configuration as a scenario
+
+    fleetsim scenario from verl run_dapo.sh -o job.yaml
+    fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
+    fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
+    cat rl.toml | fleetsim scenario from prime-rl - --set workload.output_tokens.mean=2100 --json
+
+reads the real file, launch script or flags and writes a scenario with the framework's own key behind each value. On
+stderr stand three lists: what was **taken**; what was **assumed**, because a configuration does not say it, with the
+flag that says it; and what is **not modelled** though it bears on speed or staleness. Keys without a bearing are
+counted (`--verbose` lists them). `--json` gives all of it as one document.
+
+Nothing is run. Of a shell script, variables (`NAME=value`, `${NAME:-default}`, arrays, `$((1024 * 8))`) are followed;
+`$(commands)`, sourced files and `$1` are not, and the report says which settings are missing for that. Flags behind
+`--` are the framework's own and win over the file; `--set` changes the scenario.
+
+Assumed for every framework, since none of them says it:
+
+| what | assumption | say it with |
+|---|---|---|
+| output lengths | lognormal, mean 33 % of the cap, cv 1.0 | `--set workload.output_tokens.mean=TOKENS` |
+| prompt length | 25 % of the cap, 512 without one | `--set workload.prompt_tokens=TOKENS` |
+| GPU type | H100-SXM | `--set engine.gpu=H200` |
+| trainer seconds | from FLOPs, below | `--set trainer.fixed_s=SECONDS`, `trainer.per_token_s=0`, `trainer.phases=[]` |
+| sync seconds | from the transport ([transports](transports.md)) | `--set sync.pause_s=SECONDS`, `trainer_block_s` |
+| hand-over of shared GPUs | 5 s each way | `--set fleet.switch_s=SECONDS` |
+| share of filtered groups | 0 | `--set workload.filter.zero_variance_share=SHARE` |
+
+The mean is a third of the cap because published runs have 0.27 to 0.39 of it. The trainer's update takes 8 FLOPs per
+active parameter and token (forward, forward again for recomputed activations, backward twice that), a log-prob pass 2,
+at half of the peak of its GPUs. Several updates on one rollout batch
+count as one optimizer step, whose seconds are their sum. Defaults of the framework stand in where the file is silent,
+and count as assumed. Written by `docs/make_frameworks.py`.
+"""
+
+
+def main() -> int:
+    """Write the page, or check that it is current."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="do not write; exit 1 if the page would change")
+    check = parser.parse_args().check
+    text = page()
+    if check:
+        current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        print("docs/frameworks.md is current" if current else "docs/frameworks.md is not current: run without --check")
+        return 0 if current else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join([HEAD, *(line for framework in FRAMEWORKS for line in _framework(framework))]) + "\n"
+
+
+def _framework(framework: str) -> Iterator[str]:
+    module = import_module(f"fleetsim.frameworks.{framework.replace('-', '_')}")
+    results = list(_imported(framework))
+    yield f"## {framework}\n"
+    yield f"Reads {FORMS[framework]}.\n"
+    yield f"{' '.join((module.__doc__ or '').split())}\n"
+    modes = dict.fromkeys((r.mode, r.preset) for r in results)
+    yield f"Modes shown here: {'; '.join(f'{mode} (`{preset}`)' for mode, preset in modes)}.\n"
+    yield "| setting | scenario |"
+    yield "|---|---|"
+    rows: dict[str, dict[str, None]] = {}
+    for taken in (t for r in results for t in r.taken if t.settings != (r.mode,)):
+        for setting in taken.settings:
+            rows.setdefault(_key(setting), {})[taken.path] = None
+    for setting, paths in rows.items():
+        yield f"| {setting} | {', '.join(f'`{p}`' for p in paths)} |"
+    reasons: dict[str, list[str]] = {}
+    for key, why in module.NOT_MODELLED.items():
+        reasons.setdefault(why, []).append(f"`{key}`")
+    yield "\nRecognised, and not modelled:\n"
+    for why, keys in reasons.items():
+        yield f"- {', '.join(keys)}: {why}"
+    yield ""
+
+
+def _imported(framework: str) -> Iterator[Imported]:
+    for file in sorted(p for p in DATA.iterdir() if p.is_file()):
+        owner = max((f for f in FRAMEWORKS if file.name.replace("_", "-").startswith(f)), key=len)
+        if owner == framework:
+            yield scenario_from(framework, read_source(str(file), (), CLASSES), file.name)
+
+
+def _key(setting: str) -> str:
+    """The keys of `a 2 x b 8 = 16` and `a = 2`, without their values."""
+    keys = re.sub(r" = .*$", "", setting).split(" x ")
+    names = [re.sub(r" [\d.]+$", "", key) for key in keys]
+    return " x ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

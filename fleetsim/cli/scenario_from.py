@@ -1,0 +1,126 @@
+"""`fleetsim scenario from`: a framework's own configuration as a scenario."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fleetsim.frameworks.settings import Settings
+
+
+def from_(
+    framework: Annotated[
+        str, typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime or prime-rl.")
+    ],
+    config: Annotated[
+        list[str] | None,
+        typer.Argument(help="Its file or launch script; - is standard input. Its own flags go after --."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document: scenario and report.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="List every key that was not looked at.")] = False,
+) -> None:
+    """Make a scenario of a framework's own configuration; say what was taken, assumed and left out.
+
+    Examples:
+
+    [bold]fleetsim scenario from verl run_dapo.sh -o job.yaml[/bold]
+
+    [bold]fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16[/bold]
+
+    [bold]fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...[/bold]
+
+    [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
+    """
+    import json
+
+    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.frameworks.convert import framework_name, scenario_from
+    from fleetsim.frameworks.document import report_document, report_lines
+
+    name = framework_name(framework)
+    place = None if output is None else new_file("--output", output, force)
+    shown, settings = _settings(list(config or ()))
+    result = scenario_from(name, settings, shown, set_ or (), _trainer_speed)
+    if place is not None:
+        write_text(place, result.text)
+    if json_:
+        typer.echo(json.dumps(report_document(result), indent=2, sort_keys=True))
+        return
+    if place is None:
+        typer.echo(result.text, nl=False)
+    for line in report_lines(result, verbose):
+        typer.echo(line, err=True)
+    unknown = _unknown_model(result.scenario.engine.model)
+    if unknown:
+        typer.echo(f"warning: {unknown}", err=True)
+    if place is not None:
+        typer.echo(f"wrote {place}; next: fleetsim simulate {place}", err=True)
+
+
+def _settings(words: list[str]) -> tuple[str, Settings]:
+    """The settings of the words after the framework: a file or `-`, then the framework's own words.
+
+    Click takes the `--` away; a first word that is a flag or `key=value` says that there is no file.
+    """
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.frameworks.source import MAX_BYTES, parsed_source, read_source, settings_of_words
+    from fleetsim.frameworks.trl import CLASSES
+
+    if not words:
+        raise InputError(
+            [Problem("CONFIG", None, "nothing to read", "give the framework's file, or its flags after --")]
+        )
+    first, *rest = words
+    if first == "-":
+        try:
+            text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                [Problem("CONFIG", "-", f"is not UTF-8 text (byte {error.start})", "give the right file")]
+            ) from None
+        return "stdin", parsed_source(text, "stdin", rest, CLASSES)
+    if "\0" not in first and os.path.lexists(first):
+        return os.path.basename(first), read_source(first, rest, CLASSES)
+    if first.startswith("-") or "=" in first:
+        return "flags", settings_of_words(words)
+    return first, read_source(first, rest, CLASSES)
+
+
+def _trainer_speed(model: str, gpu: str, gpus: int) -> tuple[float, float] | None:
+    """Seconds per token of an update and of a log-prob pass, at half of the GPUs' dense bf16 peak.
+
+    An update is 8 FLOPs per active parameter and token (forward, forward again for recomputed activations, backward
+    twice that), a pass 2. None for a model or GPU that is not built in.
+    """
+    from fleetsim.engine.gpus import gpu_spec
+    from fleetsim.engine.shapes import model_shape
+    from fleetsim.errors import InputError
+
+    try:
+        flops, peak = model_shape(model).active_params, gpu_spec(gpu).bf16_flop_s * 0.5 * gpus
+    except InputError:
+        return None
+    return 8 * flops / peak, 2 * flops / peak
+
+
+def _unknown_model(model: str) -> str | None:
+    """What is wrong with a model that the simulator has no shape for."""
+    from fleetsim.engine.shapes import model_shape
+    from fleetsim.errors import InputError
+
+    try:
+        model_shape(model)
+    except InputError as error:
+        return f"engine.model: {error.problems[0].remedy}: --set engine.model=PATH/config.json"
+    return None

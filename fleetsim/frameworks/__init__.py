@@ -1,0 +1,1 @@
+"""Configurations of the RL frameworks as scenarios: `fleetsim scenario from verl CONFIG.yaml`."""

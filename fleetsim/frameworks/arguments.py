@@ -1,0 +1,121 @@
+"""Words of a command line as settings: `key.path=value` (Hydra), `--flag value`, `--flag=value`, `--switch`.
+
+What starts the program is told from what the program is given: `ray job submit ... -- python3 train.py --flags` gives
+the flags behind `train.py` only. Of the launchers in front (torchrun, accelerate), the number of processes is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fleetsim.config.yaml_text import from_yaml, plain_scalar
+from fleetsim.errors import InputError
+from fleetsim.frameworks.settings import Settings
+
+_PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+_FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
+_NUMBER = re.compile(r"-[\d.]")
+_LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "uv")
+_LAUNCHER_MODULES = ("torch.distributed", "accelerate.commands", "deepspeed.launcher")
+_PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines"}
+_COMMANDS = ("trl", "rl", "openrlhf")
+
+
+def add_arguments(settings: Settings, words: Sequence[tuple[str, bool]], where: str) -> None:
+    """Put the settings of a program's own words (text, whether all of it is known) into `settings`."""
+    i = 0
+    while i < len(words):
+        text, known = words[i]
+        i += 1
+        flag, pair = _FLAG.fullmatch(text), _PAIR.fullmatch(text)
+        if flag:
+            values: list[tuple[str, bool]] = [] if flag[2] is None else [(flag[2], known)]
+            while flag[2] is None and i < len(words) and not _starts_something(words[i][0]):
+                values.append(words[i])
+                i += 1
+            _put(settings, flag[1], values, f"--{flag[1]}", where)
+        elif pair:
+            if pair[1].startswith("~"):
+                settings.drop(pair[1][1:])
+            else:
+                _put(settings, pair[1].lstrip("+"), [(pair[2], known)], pair[1].lstrip("+"), where)
+        elif text.startswith("~"):
+            settings.drop(text[1:])
+        elif text == "@" and i < len(words):
+            settings.parents.append(words[i][0])
+            i += 1
+        elif text.startswith("@") and len(text) > 1:
+            settings.parents.append(text[1:])
+
+
+def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, Settings] | None:
+    """What a command starts: the program (`train.py`, `verl.trainer.main_ppo`), where its own words begin, and the
+    launcher's number of processes. None if it starts none."""
+    launcher = Settings()
+    last = max((i for i, (text, _) in enumerate(words) if _base(text).startswith(_LAUNCHERS)), default=None)
+    if last is not None:
+        for i in range(last, len(words)):
+            text = words[i][0]
+            before = words[i - 1][0] if i else ""
+            if before in ("-m", "--module") and not text.startswith(_LAUNCHER_MODULES):
+                _processes(launcher, words[last:i])
+                return text, i + 1, launcher
+            if text.endswith(".py") or (_base(text) in _COMMANDS and before != "-m"):
+                _processes(launcher, words[last:i])
+                return _base(text), i + 1, launcher
+    for i, (text, _) in enumerate(words[:3]):
+        if _base(text) in _COMMANDS:
+            return _base(text), i + 1, launcher
+    return None
+
+
+def _processes(launcher: Settings, words: Sequence[tuple[str, bool]]) -> None:
+    all_flags = Settings()
+    add_arguments(all_flags, words, "launcher")
+    for key, setting in all_flags.found.items():
+        if key in _PROCESS_FLAGS:
+            launcher.add(f"launcher.{key}", setting.value, setting.where)
+
+
+def _base(text: str) -> str:
+    return text.rsplit("/", 1)[-1]
+
+
+def _starts_something(text: str) -> bool:
+    return (text.startswith("-") and not _NUMBER.match(text)) or bool(_PAIR.fullmatch(text)) or text in ("&&", "|", "@")
+
+
+def _put(settings: Settings, key: str, values: Sequence[tuple[str, bool]], shown: str, where: str) -> None:
+    unknown = [text for text, known in values if not known]
+    if unknown:
+        # A path whose folder is unknown still ends in a name.
+        usable = all("/" in text for text in unknown)
+        notes = settings.remarks if usable else settings.not_understood
+        note = f"{shown} = {' '.join(text for text, _ in values) or '...'}: holds something that is not known here"[
+            :200
+        ]
+        if note not in notes:
+            notes.append(note)
+        if not usable:
+            return
+    parsed = [_value(text) for text, _ in values]
+    if shown.startswith("--") and len(parsed) == 0:
+        value: Any = True
+    else:
+        value = parsed[0] if len(parsed) == 1 else parsed
+    settings.add(shown if shown.startswith("--") else key, value, where)
+
+
+def _value(text: str) -> Any:
+    """A scalar; `[1, 2]` and `{a: 1}` as YAML has them, if they are that."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text[:1] in ("[", "{") and len(text) < 10_000:
+        try:
+            return from_yaml(text, "value")
+        except InputError:
+            return text
+    return plain_scalar(text)

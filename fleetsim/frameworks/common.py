@@ -1,0 +1,159 @@
+"""What every framework's configuration leaves open, and the assumption that is made for it: the same for all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from fleetsim.frameworks.draft import Assumed, Draft, Read
+
+# Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
+# AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
+MEAN_OF_CAP = 0.33
+LENGTH_CV = 1.0
+PROMPT_OF_CAP = 0.25
+DEFAULT_CAP = 8192
+DEFAULT_GPU = "H100-SXM"
+
+# (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
+TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
+
+
+def model(draft: Draft, *keys: str, remedy: str) -> None:
+    """The model: a Hugging Face id, a folder with a config.json, or the last part of a path."""
+    read = draft.maybe_text(*keys)
+    if "engine.model" in draft.given:
+        return
+    if read is None:
+        draft.refuse(keys[0], None, "is missing: the model says how fast an engine is", remedy)
+        return
+    name = read.value.strip().rstrip("/")
+    config = os.path.join(name, "config.json")
+    try:
+        local = "\0" not in name and os.path.isfile(config)
+    except (OSError, ValueError):
+        local = False
+    if local:
+        shown = config
+    elif name.count("/") == 1 and not name.startswith((".", "/", "~", "$")):
+        shown = name
+    else:
+        shown = name.rpartition("/")[2]
+    shown = "".join(c for c in shown if c.isprintable())[:300]
+    if not shown:
+        draft.refuse(read.key, read.value, "names no model", remedy)
+        return
+    draft.put("engine.model", shown, read)
+
+
+def lengths(
+    draft: Draft, output_cap: Read[int] | None, prompt_cap: Read[int] | None, caps_from: str = "no length cap found"
+) -> None:
+    """Output lengths from their cap, prompt lengths from theirs: configurations hold caps, never means."""
+    if output_cap is not None:
+        draft.put("workload.output_tokens.max", output_cap.value, output_cap)
+    else:
+        draft.assume("workload.output_tokens.max", DEFAULT_CAP, caps_from)
+    cap = draft.values.get("workload.output_tokens.max", DEFAULT_CAP)
+    draft.assume(
+        "workload.output_tokens.mean",
+        max(1, round(MEAN_OF_CAP * cap)),
+        f"{MEAN_OF_CAP:.0%} of the cap, as published runs have it; a configuration says caps only",
+        "--set workload.output_tokens.mean=TOKENS, from your own logs",
+    )
+    draft.assume(
+        "workload.output_tokens.cv", LENGTH_CV, "standard deviation / mean; the tail decides what a sync waits"
+    )
+    if prompt_cap is not None:
+        draft.put(
+            "workload.prompt_tokens",
+            max(1, round(PROMPT_OF_CAP * prompt_cap.value)),
+            prompt_cap,
+            why=f"{PROMPT_OF_CAP:.0%} of the cap; --set workload.prompt_tokens=TOKENS",
+        )
+    else:
+        draft.assume("workload.prompt_tokens", 512, "tokens of a prompt; the configuration says no cap")
+
+
+def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping[str, bool]) -> None:
+    """GPU type, seconds of the trainer and of a sync. passes: log-prob passes by name, and whether they are made."""
+    draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
+    gpu = draft.given.get("engine.gpu", DEFAULT_GPU)
+    name = draft.given.get("engine.model", draft.values.get("engine.model"))
+    gpus = draft.given.get("trainer.gpus", draft.values.get("trainer.gpus"))
+    measured = "--set trainer.fixed_s=SECONDS --set trainer.per_token_s=0 --set trainer.phases=[], from your own logs"
+    known = isinstance(name, str) and isinstance(gpu, str) and isinstance(gpus, int)
+    found = speed(name, gpu, gpus) if speed is not None and known else None
+    if found is None:
+        draft.assume(
+            "trainer.fixed_s", 20.0, "seconds of compute per optimizer step: no model shape to estimate from", measured
+        )
+    else:
+        why = f"update at half of the peak of {gpus} {gpu}, activations recomputed"
+        draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
+        draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
+        phases = [{"name": n, "per_token_s": _short(found[1])} for n, made in passes.items() if made]
+        if phases:
+            draft.assume("trainer.phases", phases, "forward passes at half of the peak", measured)
+    draft.assumed.append(
+        Assumed(
+            "sync.pause_s",
+            "by transport",
+            "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link",
+            "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS",
+        )
+    )
+    if draft.values.get("fleet.placement") in ("colocated", "colocated_lending"):
+        draft.assume("fleet.switch_s", 5.0, "seconds to hand the GPUs over, each way")
+
+
+def filtering(draft: Draft, read: Read[bool]) -> None:
+    """A filter of groups without gradient: the configuration switches it on, the share is the data's."""
+    if read.value:
+        draft.assume(
+            "workload.filter.zero_variance_share",
+            0.0,
+            f"{read}: the share of groups that it drops is not in a configuration",
+            "--set workload.filter.zero_variance_share=SHARE, from your own logs",
+        )
+
+
+def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None:
+    """The rollout engine. known: the framework's word -> the scenario's."""
+    word = read.value.lower()
+    if word in known:
+        draft.put("engine.name", known[word], read)
+    else:
+        draft.note(str(read), "no rollout engine that is simulated: vLLM's scheduler stands in")
+
+
+def barrier(draft: Draft, why: str) -> None:
+    """Whole batches, one after the other: at a sync nothing is in flight."""
+    draft.semantics("admission.law", "barrier", why)
+    draft.semantics("sync.in_flight", "drain", "nothing is in flight once the batch is complete")
+    draft.semantics("buffer.batch_rule", "fifo", "a batch is all there is")
+
+
+def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) -> None:
+    """How weights travel. words: the framework's word -> the scenario's, for engines with GPUs of their own."""
+    if draft.values.get("fleet.placement") == "colocated":
+        draft.semantics("sync.transport", "cuda_ipc", "weights change hands on the GPU that both use")
+    elif read is not None and read.value.lower() in words:
+        draft.put("sync.transport", words[read.value.lower()], read)
+    else:
+        draft.semantics("sync.transport", "collective_broadcast", "one rank sends to all engines")
+        if read is not None and read.given:
+            draft.note(str(read), "this transport: a collective broadcast stands in")
+
+
+def weights_type(draft: Draft, *keys: str) -> None:
+    """fp8 weights, where a setting says that the engine has them."""
+    read = draft.maybe_text(*keys)
+    if read is not None and "fp8" in read.value.lower():
+        draft.put("engine.dtype", "fp8", read)
+    elif read is not None and any(word in read.value.lower() for word in ("int", "awq", "gptq", "fp4")):
+        draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.4g}")

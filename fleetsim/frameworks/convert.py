@@ -1,0 +1,187 @@
+"""A framework's settings as a scenario: the one function that the command line and Python callers use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.config.base import NOT_SUPPORTED
+from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.override import parse_override, with_overrides
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import did_you_mean
+from fleetsim.config.yaml_text import from_yaml
+from fleetsim.errors import InputError, Problem
+from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, slime, trl, verl
+from fleetsim.frameworks.common import TrainerSpeed
+from fleetsim.frameworks.detect import mixed_up
+from fleetsim.frameworks.document import SECTIONS, scenario_yaml
+from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken, one_line
+from fleetsim.frameworks.settings import Settings
+
+Build = Callable[[Draft, TrainerSpeed | None], None]
+
+# Name on the command line -> what fills the draft, and where the framework lives.
+FRAMEWORKS: Mapping[str, tuple[Build, str]] = {
+    "verl": (verl.build, "verl-project/verl"),
+    "roll": (roll.build, "alibaba/ROLL"),
+    "openrlhf": (openrlhf.build, "OpenRLHF/OpenRLHF"),
+    "open-instruct": (open_instruct.build, "allenai/open-instruct"),
+    "trl": (trl.build, "huggingface/trl"),
+    "areal": (areal.build, "inclusionAI/AReaL"),
+    "nemo-rl": (nemo_rl.build, "NVIDIA-NeMo/RL"),
+    "slime": (slime.build, "THUDM/slime"),
+    "prime-rl": (prime_rl.build, "PrimeIntellect-ai/prime-rl"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A scenario from a framework's configuration, and everything that there is to say about it.
+
+    text: the scenario as YAML with comments. raw: the same as a mapping. preset: the shipped one of like semantics.
+    """
+
+    framework: str
+    mode: str
+    preset: str
+    scenario: Scenario
+    raw: dict[str, Any]
+    text: str
+    taken: tuple[Taken, ...]
+    assumed: tuple[Assumed, ...]
+    not_modelled: tuple[NotModelled, ...]
+    not_understood: tuple[str, ...]
+    remarks: tuple[str, ...]
+    not_looked_at: tuple[str, ...]
+
+
+def framework_name(name: str) -> str:
+    """The framework that a word means, in any spelling (`NeMo_RL` is nemo-rl). Raises InputError."""
+    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    plain = {known.replace("-", ""): known for known in FRAMEWORKS}
+    found = plain.get(key.replace("-", ""))
+    if found is None:
+        raise InputError([Problem("FRAMEWORK", name, "is no framework that is known", did_you_mean(key, FRAMEWORKS))])
+    return found
+
+
+def scenario_from(
+    framework: str,
+    settings: Settings,
+    name: str = "configuration",
+    sets: Sequence[str] = (),
+    speed: TrainerSpeed | None = None,
+) -> Imported:
+    """The scenario that a framework's settings describe.
+
+    name: what the configuration is called. sets: `key.path=value` on top, in scenario keys. speed: seconds per token
+    of the trainer, for the estimate that stands in until they are measured. Raises InputError with all problems: of
+    settings, of the overrides, of the scenario that comes of them.
+    """
+    framework = framework_name(framework)
+    build, repository = FRAMEWORKS[framework]
+    other = mixed_up(settings, framework)
+    if other is not None:
+        raise InputError([other])
+    given, problems = _given(sets)
+    draft = Draft(framework, settings, given)
+    build(draft, speed)
+    problems = [*draft.problems, *problems]
+    if problems:
+        raise InputError(_once(problems))
+    head = {
+        "schema_version": 1,
+        "name": one_line(f"{framework} {name}"),
+        "description": one_line(
+            f"{framework}, {draft.mode}: imported from {name}; the preset {draft.preset} has the same semantics", 300
+        ),
+        "source": one_line(f"a configuration of {repository}"),
+    }
+    raw = _validated(draft, head, sets)
+    comments = {**draft.comments, **dict.fromkeys(given, "given with --set")}
+    text = scenario_yaml(raw, comments, _header(framework, name))
+    scenario = scenario_from_mapping(from_yaml(text, "scenario"))  # what is handed out is what was checked
+    return Imported(
+        framework,
+        draft.mode,
+        draft.preset,
+        scenario,
+        raw,
+        text,
+        tuple(t for t in draft.taken if t.path not in given),
+        tuple(a for a in draft.assumed if a.path not in given),
+        tuple(draft.not_modelled),
+        tuple(settings.not_understood),
+        tuple(settings.remarks),
+        tuple(settings.never_looked_at()),
+    )
+
+
+def _header(framework: str, name: str) -> list[str]:
+    return [
+        f"Made by `fleetsim scenario from {framework} {name}`. Behind each value stands the setting that it came from.",
+        "What is assumed decides the answer as much as what is known: put in what your own logs say.",
+    ]
+
+
+def _given(sets: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
+    """The user's overrides by path, and what is wrong with them."""
+    given: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for text in sets:
+        try:
+            path, value = parse_override(text)
+            given[path] = value
+        except InputError as error:
+            problems += error.problems
+    return given, problems
+
+
+def _validated(draft: Draft, head: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
+    """The raw mapping, checked; an engine that the simulator does not have gives way to vLLM."""
+    raw = with_overrides({**head, **_nested(draft.values)}, sets)
+    try:
+        scenario_from_mapping(raw)
+        return raw
+    except InputError as error:
+        unsupported = [p for p in error.problems if p.path == "engine.name" and NOT_SUPPORTED in p.rule]
+        if not unsupported or "engine.name" in draft.given:
+            raise InputError([_told(p, draft) for p in error.problems]) from None
+    draft.note(f"engine.name = {draft.values['engine.name']}", "this engine's scheduler: vLLM's stands in")
+    draft.values["engine.name"] = "vllm"
+    draft.comments["engine.name"] = f"stands in for {draft.comments['engine.name']}"
+    return _validated(draft, head, sets)
+
+
+def _told(problem: Problem, draft: Draft) -> Problem:
+    """A problem of the scenario, told under the setting that the value came from."""
+    comment = draft.comments.get(problem.path)
+    if comment is None or problem.path in draft.given:
+        return problem
+    return Problem(f"{one_line(comment)} -> {problem.path}", problem.value, problem.rule, problem.remedy)
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted paths as nested mappings, sections in the order of a scenario file."""
+    raw: dict[str, Any] = {}
+    for path in sorted(values, key=lambda p: SECTIONS.index(p.partition(".")[0])):
+        *above, last = path.split(".")
+        here = raw
+        for key in above:
+            here = here.setdefault(key, {})
+        here[last] = values[path]
+    if "output_tokens" in raw.get("workload", {}):
+        raw["workload"]["output_tokens"] = {"kind": "lognormal", **raw["workload"]["output_tokens"]}
+    return raw
+
+
+def _once(problems: Sequence[Problem]) -> list[Problem]:
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for problem in problems:
+        if (problem.path, problem.rule) not in seen:
+            seen.add((problem.path, problem.rule))
+            kept.append(problem)
+    return kept

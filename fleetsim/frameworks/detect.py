@@ -1,0 +1,78 @@
+"""Whose configuration is this? Told by keys that only one framework has, so that a mix-up is an error with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim.errors import Problem
+from fleetsim.frameworks.settings import Settings, normal
+
+# Keys (or the first parts of keys) and programs that give a framework away.
+MARKS: Mapping[str, tuple[str, ...]] = {
+    "verl": (
+        "actor_rollout_ref", "async_training", "data.train_batch_size", "data.max_response_length", "trainer.nnodes",
+        "trainer.v1", "algorithm.adv_estimator",
+    ),
+    "roll": (
+        "actor_train", "actor_infer", "async_generation_ratio", "num_return_sequences_in_group", "train_env_manager",
+        "rewards",
+    ),
+    "openrlhf": (
+        "vllm.num_engines", "rollout.n_samples_per_prompt", "actor.model_name_or_path", "train.async_enable",
+        "colocate_all_models", "micro_rollout_batch_size", "prompt_max_len", "generate_max_len", "train.colocate_all",
+    ),
+    "open-instruct": (
+        "num_unique_prompts_rollout", "num_samples_per_prompt_rollout", "num_learners_per_node", "pack_length",
+        "max_prompt_token_length",
+    ),
+    "trl": (
+        "num_generations", "max_completion_length", "per_device_train_batch_size", "gradient_accumulation_steps",
+        "vllm_mode", "max_inflight_tasks", "steps_per_generation",
+    ),
+    "areal": (
+        "gconfig", "allocation_mode", "rollout.max_head_offpolicyness", "train_dataset", "rollout.backend",
+        "actor.backend",
+    ),
+    "nemo-rl": ("grpo.num_prompts_per_step", "grpo", "policy.generation", "policy.model_name", "loss_fn", "async_rl"),
+    "slime": (
+        "hf_checkpoint", "rollout_num_gpus", "rollout_num_gpus_per_engine", "rollout_max_response_len", "colocate",
+        "over_sampling_batch_size", "sglang_server_concurrency",
+    ),
+    "prime-rl": (
+        "orchestrator", "inference", "deployment", "trainer_gpu_ids", "inference_gpu_ids", "max_async_level",
+        "weight_broadcast",
+    ),
+}  # fmt: skip
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "verl": ("verl.", "main_ppo"),
+    "roll": ("rlvr_pipeline", "agentic_pipeline", "start_rlvr"),
+    "openrlhf": ("openrlhf",),
+    "open-instruct": ("grpo_fast", "open_instruct"),
+    "trl": ("trl", "GRPOConfig"),
+    "areal": ("areal",),
+    "nemo-rl": ("run_grpo", "nemo_rl"),
+    "slime": ("slime",),
+    "prime-rl": ("prime_rl", "prime-rl"),
+}
+_ENOUGH = 2
+
+
+def marks(settings: Settings) -> dict[str, int]:
+    """How many of its marks each framework has in these settings."""
+    counts = {}
+    for framework, keys in MARKS.items():
+        found = sum(settings.has(normal(key)) for key in keys)
+        found += 2 * any(settings.runs(part) for part in PROGRAMS[framework])
+        counts[framework] = found
+    return counts
+
+
+def mixed_up(settings: Settings, framework: str) -> Problem | None:
+    """A problem when the settings are plainly another framework's."""
+    counts = marks(settings)
+    other = max(counts, key=lambda name: counts[name])
+    if counts[framework] or counts[other] < _ENOUGH:
+        return None
+    return Problem(
+        "FRAMEWORK", framework, f"this looks like a configuration of {other}", f"fleetsim scenario from {other} CONFIG"
+    )

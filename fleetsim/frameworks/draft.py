@@ -1,0 +1,245 @@
+"""A scenario in the making: every value with the framework's own key that it came from.
+
+A framework's module reads settings (`draft.count("data.train_batch_size", default=1024)`) and puts values at scenario
+paths (`draft.put("trainer.batch_samples", batch.value * n.value, batch, n)`). The draft keeps the three lists that the
+user is shown, what was taken, what was assumed and what is not modelled, and every problem.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from fleetsim.errors import Problem
+from fleetsim.frameworks.settings import Settings
+
+T = TypeVar("T")
+_MOST = 1_000_000_000
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
+# Values with which a setting asks for nothing, or for what every scenario has.
+_SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
+_WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """One setting as it was read. given: the configuration says so; else it is the framework's own default."""
+
+    key: str
+    value: T
+    given: bool
+
+    def __str__(self) -> str:
+        return f"{self.key} = {one_line(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A scenario value that follows from settings. why: the rule, where it is more than the value itself."""
+
+    path: str
+    value: Any
+    settings: tuple[str, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A scenario value that the configuration does not say. remedy: how the user says it."""
+
+    path: str
+    value: Any
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotModelled:
+    """A setting that bears on speed or staleness, and that the scenario cannot hold."""
+
+    setting: str
+    why: str
+
+
+@dataclass(slots=True)
+class Draft:
+    """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike."""
+
+    framework: str
+    settings: Settings
+    given: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    mode: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+    taken: list[Taken] = field(default_factory=list)
+    assumed: list[Assumed] = field(default_factory=list)
+    not_modelled: list[NotModelled] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    def count(self, *keys: str, default: int, least: int = 1) -> Read[int]:
+        """A whole number of at least `least`; a problem and the default if it is something else."""
+        read = self.maybe_count(*keys, least=least)
+        return Read(keys[0], default, False) if read is None else read
+
+    def maybe_count(self, *keys: str, least: int = 1) -> Read[int] | None:
+        """A whole number, or None where the configuration has none."""
+        found = self.settings.get(*keys)
+        if found is None:
+            return None
+        number = _whole(found[1])
+        if number is None or not least <= number <= _MOST:
+            self.refuse(found[0].key, found[1], f"must be a whole number of at least {least}", "mend it")
+            return None
+        return Read(found[0].key, number, True)
+
+    def number(self, *keys: str, default: float, most: float = 1e9) -> Read[float]:
+        """A number of at least 0."""
+        found = self.settings.get(*keys)
+        if found is None:
+            return Read(keys[0], default, False)
+        try:
+            value = float(found[1]) if isinstance(found[1], (int, float, str)) else math.nan
+        except (ValueError, OverflowError):
+            value = math.nan
+        if isinstance(found[1], bool) or not 0 <= value <= most:
+            self.refuse(found[0].key, found[1], f"must be a number from 0 to {most:g}", "mend it")
+            return Read(keys[0], default, False)
+        return Read(found[0].key, value, True)
+
+    def flag(self, *keys: str, default: bool) -> Read[bool]:
+        """True or False, in any of the spellings of YAML and command lines."""
+        found = self.settings.get(*keys)
+        if found is None:
+            return Read(keys[0], default, False)
+        text = str(found[1]).strip().lower()[:20]
+        if text not in _TRUE and text not in _FALSE:
+            self.refuse(found[0].key, found[1], "must be true or false", "mend it")
+            return Read(keys[0], default, False)
+        return Read(found[0].key, text in _TRUE, True)
+
+    def text(self, *keys: str, default: str) -> Read[str]:
+        """A word or path."""
+        read = self.maybe_text(*keys)
+        return Read(keys[0], default, False) if read is None else read
+
+    def maybe_text(self, *keys: str) -> Read[str] | None:
+        """A word or path, or None where the configuration has none."""
+        found = self.settings.get(*keys)
+        if found is None:
+            return None
+        if isinstance(found[1], (list, dict)):
+            self.refuse(found[0].key, found[1], "must be one word", "mend it")
+            return None
+        return Read(found[0].key, str(found[1]), True)
+
+    def choice(self, *keys: str, default: str, known: Sequence[str]) -> Read[str]:
+        """One of the known words; a problem and the default if it is another."""
+        read = self.text(*keys, default=default)
+        if read.value not in known:
+            self.refuse(read.key, read.value, f"must be one of {', '.join(known)}", "mend it")
+            return Read(keys[0], default, False)
+        return read
+
+    def needed_count(self, *keys: str, remedy: str) -> Read[int]:
+        """A whole number that the framework has no default for; a problem where it is missing."""
+        before = len(self.problems)
+        read = self.maybe_count(*keys)
+        if read is None:
+            if len(self.problems) == before:
+                self.refuse(keys[0], None, "is missing, and the framework has no default for it", remedy)
+            self.missing.add(keys[0])
+            return Read(keys[0], 1, False)
+        return read
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def put(self, path: str, value: Any, *reads: Read[Any], why: str = "") -> None:
+        """A scenario value that follows from settings; from defaults of the framework alone, it counts as assumed."""
+        shown = " and ".join(map(str, reads))
+        defaults = [r.key for r in reads if not r.given]
+        self.values[path] = value
+        self.comments[path] = (f"{shown}: {why}" if shown and why else shown or why) + (
+            f" ({self.framework}'s default)" if defaults and len(defaults) == len(reads) else ""
+        )
+        if reads and len(defaults) == len(reads):
+            note = f"{self.framework}'s default ({shown})" + (f": {why}" if why else "")
+            self._assume(path, value, note, f"-- {_example(reads[0])}")
+        else:
+            settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
+            self.taken.append(Taken(path, value, settings, why))
+
+    def semantics(self, path: str, value: Any, why: str) -> None:
+        """A scenario value that follows from the mode as a whole, not from a number in the configuration."""
+        self.values[path] = value
+        self.comments[path] = f"{self.mode}: {why}" if self.mode else why
+        self.taken.append(Taken(path, value, (self.mode,), why))
+
+    def assume(self, path: str, value: Any, why: str, remedy: str = "") -> None:
+        """A scenario value that no setting says; the user's own --set is none of ours to assume."""
+        if any(p == path or p.startswith(f"{path}.") or path.startswith(f"{p}.") for p in self.given):
+            return
+        self.values[path] = value
+        self.comments[path] = f"assumed: {why}"
+        self._assume(path, value, why, remedy or f"--set {path}=...")
+
+    def leave_out(self, table: Mapping[str, str]) -> None:
+        """Report the settings of a table (key -> why it cannot be held) that are there and switched on."""
+        for key, why in table.items():
+            found = self.settings.get(key)
+            if found is not None and (found[1] is True or found[1] not in _SWITCHED_OFF):
+                self.not_modelled.append(NotModelled(f"{found[0].key} = {one_line(found[1])}", why))
+
+    def note(self, setting: str, why: str) -> None:
+        """Something that is not modelled and has no entry of its own in a table."""
+        self.not_modelled.append(NotModelled(setting, why))
+
+    def refuse(self, key: str, value: object, rule: str, remedy: str) -> None:
+        """A problem with a setting."""
+        self.problems.append(Problem(key, value, rule, remedy))
+
+    def divided(self, what: str, whole: Read[int], by: Read[int]) -> int:
+        """whole / by, with a problem where that leaves a rest or nothing. At least 1."""
+        known = whole.key not in self.missing and by.key not in self.missing
+        if known and (whole.value % by.value or whole.value < by.value):
+            self.refuse(
+                whole.key, whole.value, f"{what} must be whole: {by} does not divide it", "change one of the two"
+            )
+        return max(1, whole.value // by.value)
+
+    def _assume(self, path: str, value: Any, why: str, remedy: str) -> None:
+        self.assumed.append(Assumed(path, value, why, remedy))
+
+
+def times(*reads: Read[int], key: str = "") -> Read[int]:
+    """The product of settings, as one reading that names them all."""
+    value = math.prod(r.value for r in reads)
+    name = key or " x ".join(r.key if len(reads) == 1 else f"{r.key} {r.value}" for r in reads)
+    return Read(name, value, any(r.given for r in reads))
+
+
+def one_line(value: object, limit: int = 100) -> str:
+    """A value on one short line, with nothing that a terminal or a YAML comment would stumble over."""
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) and value == int(value) else None
+    if isinstance(value, str):
+        return int(value.replace("_", "")) if _WHOLE.fullmatch(value) else None
+    return value if isinstance(value, int) else None
+
+
+def _example(read: Read[Any]) -> str:
+    return f"{read.key}={one_line(read.value)}" if "." in read.key else f"{read.key} {one_line(read.value)}"

@@ -1,0 +1,180 @@
+"""NeMo-RL (NVIDIA-NeMo/RL at 7ea279abf): GRPO synchronous, asynchronous, and under the single controller.
+
+Names: examples/configs/grpo_math_1B.yaml, whose values are the defaults of a file that builds on it (`defaults:`), and
+grpo_math_1B_megatron_single_controller.yaml; what they do: nemo_rl/algorithms/grpo.py (GPU split, L753 and following),
+async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    barrier,
+    engine_name,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+    weights_type,
+)
+from fleetsim.frameworks.draft import Draft, Read, times
+
+GENERATION = "policy.generation"
+SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
+TRANSPORTS = {
+    "nccl_reshard": "collective_broadcast",
+    "nixl": "rdma_p2p",
+    **dict.fromkeys(("vllm_s3_sparse", "vllm_zmq_sparse"), "sparse_delta"),
+}
+
+NOT_MODELLED = {
+    "policy.sequence_packing.enabled": "packing: the trainer's seconds per token say how well it works",
+    "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
+    f"{GENERATION}.vllm_cfg.expert_parallel_size": "expert parallelism inside an instance",
+    f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    "policy.draft.enabled": "speculative decoding with a draft model",
+    "grpo.val_period": "validation between steps",
+    "policy.dtensor_cfg.lora_cfg.enabled": "an adapter: --set sync.pause_s=SECONDS",
+    "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
+    "async_rl.rollout_failure.on_dropped_prompt": "dropped prompts",
+    "env.math.num_workers": "workers of the reward: --set workload.reward.workers=N with latency_s",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from NeMo-RL's keys."""
+    based = bool(draft.settings.parents)
+    if based:
+        draft.note(
+            f"defaults: {', '.join(draft.settings.parents)[:100]}",
+            "not found beside the file: NeMo-RL's example values",
+        )
+    model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
+    prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
+    n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
+    draft.put("workload.group_size", n.value, n)
+    draft.put("trainer.batch_samples", prompts.value * n.value, prompts, n, why="prompts x responses")
+    update = draft.maybe_count("policy.train_global_batch_size")
+    if update is not None and update.value < prompts.value * n.value:
+        draft.note(str(update), "the updates of one batch count as one optimizer step")
+    whole = draft.maybe_count("policy.max_total_sequence_length")
+    answer = draft.maybe_count(f"{GENERATION}.max_new_tokens") or whole
+    lengths(draft, answer or Read(f"{GENERATION}.max_new_tokens", 512, False), _prompt_cap(draft, whole, answer))
+    _gpus(draft)
+    turns = draft.count("grpo.max_rollout_turns", default=1)
+    if turns.value > 1:
+        draft.put("workload.turns.count", turns.value, turns, why="every sample takes all its turns")
+    if draft.settings.has("async_rl"):
+        _single_controller(draft, prompts, n)
+    elif draft.flag("grpo.async_grpo.enabled", default=False).value:
+        _async(draft, prompts, n)
+    else:
+        draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
+        barrier(draft, "the whole batch is generated before it is trained")
+    draft.semantics("fleet.group_placement", "spread", "a request per sample")
+    draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
+    filtering(draft, draft.flag("grpo.use_dynamic_sampling", default=False))
+    transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
+    penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
+    hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": penalty.value > 0})
+    draft.leave_out(NOT_MODELLED)
+
+
+def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:
+    if based:
+        return draft.count(key, default=example)
+    return draft.needed_count(key, remedy=f"-- {key}={example}, or name the file it builds on under defaults:")
+
+
+def _prompt_cap(draft: Draft, whole: Read[int] | None, answer: Read[int] | None) -> Read[int] | None:
+    cap = draft.maybe_count("data.max_input_seq_length")
+    return None if cap is None or (whole is not None and cap.value >= whole.value) or answer is None else cap
+
+
+def _gpus(draft: Draft) -> None:
+    nodes = draft.count("cluster.num_nodes", default=1)
+    per_node = draft.count("cluster.gpus_per_node", default=1)
+    tp = draft.count(f"{GENERATION}.vllm_cfg.tensor_parallel_size", default=1)
+    pp = draft.count(f"{GENERATION}.vllm_cfg.pipeline_parallel_size", default=1)
+    draft.put("engine.tp", tp.value, tp)
+    if pp.value > 1:
+        draft.note(str(pp), "pipeline stages: an instance is simulated as one stage of tp GPUs")
+    each = tp if pp.value == 1 else times(tp, pp)
+    colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
+    resources = f"{GENERATION}.colocated.resources"
+    draft.put("fleet.placement", "colocated" if colocated.value else "disaggregated", colocated)
+    if colocated.value:
+        gpus = times(nodes, per_node)
+        draft.put("trainer.gpus", gpus.value, gpus)
+    else:
+        rollout_gpus = draft.maybe_count(f"{resources}.gpus_per_node")
+        rollout_nodes = draft.maybe_count(f"{resources}.num_nodes")
+        if nodes.value == 1:
+            rollout = rollout_gpus or draft.needed_count(
+                f"{resources}.gpus_per_node", remedy=f"-- {resources}.gpus_per_node=4"
+            )
+            left, why = per_node.value - rollout.value, "the node's GPUs less those of generation"
+            gpus = rollout
+        else:
+            rollout = rollout_nodes or draft.needed_count(
+                f"{resources}.num_nodes", remedy=f"-- {resources}.num_nodes=1"
+            )
+            left, why = (nodes.value - rollout.value) * per_node.value, "the nodes that generation does not take"
+            gpus = times(rollout, per_node)
+        if left < 1:
+            draft.refuse(
+                rollout.key, rollout.value, f"leaves no GPU to training ({nodes}, {per_node})", "give it fewer"
+            )
+        draft.put("trainer.gpus", max(1, left), nodes, per_node, rollout, why=why)
+    draft.put("fleet.instances", draft.divided("the number of instances", gpus, each), gpus, each)
+    backend = draft.text(f"{GENERATION}.backend", default="vllm")
+    engine_name(draft, backend, {"vllm": "vllm", "sglang": "sglang"})
+    weights_type(draft, f"{GENERATION}.vllm_cfg.precision")
+    share = draft.number(f"{GENERATION}.vllm_cfg.gpu_memory_utilization", default=0.6, most=1.0)
+    draft.put("engine.gpu_memory_utilization", share.value, share)
+
+
+def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
+    draft.mode, draft.preset = "async_grpo", "nemo-rl-async-grpo"
+    age = draft.count("grpo.async_grpo.max_trajectory_age_steps", default=1)
+    draft.semantics("admission.law", "target_step", "a trajectory is reserved for a step at most the age ahead")
+    draft.put("admission.max_staleness", float(age.value), age)
+    draft.semantics("buffer.batch_rule", "exact_target_step", "a step takes the groups that are meant for it")
+    draft.put("buffer.capacity_samples", 2 * age.value * prompts.value * n.value, age, prompts, n, why="twice the age")
+    keeps = draft.flag("grpo.async_grpo.in_flight_weight_updates", default=False)
+    recompute = draft.flag("grpo.async_grpo.recompute_kv_cache_after_weight_updates", default=False)
+    policy = ("keep_recompute" if recompute.value else "keep") if keeps.value else "drain"
+    draft.put("sync.in_flight", policy, keeps, recompute)
+
+
+def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
+    sampler = draft.choice("async_rl.sampler.name", default="windowed", known=SAMPLERS)
+    draft.mode, draft.preset = f"single controller, {sampler.value}", f"nemo-rl-sc-{sampler.value.replace('_', '-')}"
+    window = draft.count(
+        "async_rl.sampler.max_lookahead_versions", "async_rl.sampler.max_staleness_versions", default=1, least=0
+    )
+    buffered = draft.count("async_rl.max_buffered_rollouts", default=2 * prompts.value)
+    in_flight = draft.count("async_rl.max_inflight_prompts", default=prompts.value)
+    draft.put("fleet.max_in_flight_samples", in_flight.value * n.value, in_flight, n)
+    if sampler.value == "windowed":
+        draft.semantics("admission.law", "batches_ahead", "no gate: the buffer bounds what is out")
+        draft.put("admission.batches_ahead", max(1, buffered.value // prompts.value), buffered, prompts)
+        draft.semantics("admission.age_action", "cancel_in_flight", "what leaves the window is evicted and aborted")
+        draft.put("admission.max_age", float(window.value), window)
+    else:
+        law = "target_step" if sampler.value == "in_order" else "version_window"
+        draft.semantics("admission.law", law, "prompts of at most the window ahead are sent")
+        draft.put("admission.max_staleness", float(window.value), window)
+        draft.put("buffer.capacity_samples", max(buffered.value, prompts.value) * n.value, buffered, n)
+    if sampler.value == "weight_fifo":
+        draft.semantics("admission.age_action", "drop_on_dequeue", "ready groups below the window are evicted")
+        draft.put("admission.max_age", float(window.value), window)
+        draft.semantics("buffer.wait_for_oldest", True, "the oldest weights' batch must fill first")
+    rules = {"in_order": "exact_target_step", "weight_fifo": "oldest_version_first"}
+    draft.semantics("buffer.batch_rule", rules.get(sampler.value, "fifo"), "how the sampler selects")
+    streamed = draft.maybe_count("async_rl.min_groups_for_streaming_train")
+    if streamed is not None and streamed.value < prompts.value:
+        draft.put("trainer.minibatches", draft.divided("the streamed parts", prompts, streamed), prompts, streamed)
+    recompute = draft.flag("async_rl.recompute_kv_cache_after_weight_updates", default=False)
+    draft.put("sync.in_flight", "keep_recompute" if recompute.value else "keep", recompute)

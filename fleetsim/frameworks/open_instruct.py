@@ -1,0 +1,97 @@
+"""open-instruct (allenai/open-instruct at e6c3044aa): grpo_fast and grpo.
+
+Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLLMConfig), open_instruct/grpo_utils.py
+(GRPOExperimentConfig); what they do: DataPreparationActor in data_loader.py, open_instruct/vllm_utils.py.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
+from fleetsim.frameworks.draft import Draft, Read
+
+NOT_MODELLED = {
+    "pack_length": "packing: the trainer's seconds per token say how well it works",
+    "num_mini_batches": "several updates of one batch count as one optimizer step",
+    "num_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
+    "vllm_enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
+    "tools": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
+    "max_tool_calls": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
+    "llm_judge_model": "latency of the judge: --set workload.reward.latency_s=SECONDS",
+    "code_api_url": "latency of the code checker: --set workload.reward.latency_s=SECONDS",
+    "local_eval_every": "evaluation prompts share the engines",
+    "ref_policy_update_freq": "updates of the reference policy",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from open-instruct's flags."""
+    draft.mode, draft.preset = "asynchronous", "open-instruct"
+    model(
+        draft, "model_name_or_path", remedy="-- --model_name_or_path allenai/Olmo-3-7B-Think, or --set engine.model=..."
+    )
+    prompts = draft.count("num_unique_prompts_rollout", default=16)
+    n = draft.count("num_samples_per_prompt_rollout", default=4)
+    draft.put("workload.group_size", n.value, n)
+    draft.put("trainer.batch_samples", prompts.value * n.value, prompts, n, why="prompts x responses")
+    answer = draft.count("response_length", default=256)
+    prompt = draft.count("max_prompt_token_length", default=256)
+    lengths(draft, answer, prompt)
+    _gpus(draft)
+    steps = draft.count("async_steps", default=8)
+    outstanding = steps.value * prompts.value * n.value
+    draft.semantics("admission.law", "fixed_pool", "one prompt is sent for each that is taken from the results")
+    draft.put("admission.pool_samples", outstanding, steps, prompts, n, why="batches of prompts sent beforehand")
+    draft.put("buffer.capacity_samples", outstanding, steps, prompts, n, why="batches prepared ahead of the trainer")
+    draft.semantics("buffer.on_full", "block", "the preparation waits for the trainer")
+    draft.semantics("admission.age_action", "drop_on_dequeue", "results that are too old are dropped and replaced")
+    draft.put("admission.max_age", float(steps.value), steps)
+    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+    inflight = draft.flag("inflight_updates", default=True)
+    draft.put(
+        "sync.in_flight",
+        "keep" if inflight.value else "drain",
+        inflight,
+        why="engines pause with their cache" if inflight.value else "engines finish what they have",
+    )
+    draft.semantics("fleet.group_placement", "together", "a prompt's samples run on one engine")
+    draft.semantics("fleet.routing", "least_loaded", "an engine takes a prompt when it has room")
+    active = draft.flag("active_sampling", default=False)
+    filtering(draft, active)
+    if not active.value and draft.flag("filter_zero_std_samples", default=True).value:
+        draft.note("filter_zero_std_samples without active_sampling", "filtered groups make a batch smaller")
+    transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
+    reference = draft.flag("load_ref_policy", default=True)
+    vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
+    passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}
+    hardware_and_times(draft, speed, passes)
+    draft.leave_out(NOT_MODELLED)
+
+
+def _gpus(draft: Draft) -> None:
+    found = draft.settings.get("num_learners_per_node")
+    value = [1] if found is None else found[1] if isinstance(found[1], list) else [found[1]]
+    if not value or not all(type(v) is int and 0 <= v <= 1024 for v in value) or not sum(value):
+        draft.refuse("num_learners_per_node", value, "must be GPUs per node, such as 8 8", "mend it")
+        value = [1]
+    learners = Read("num_learners_per_node" if found is None else found[0].key, sum(value), found is not None)
+    draft.put("trainer.gpus", learners.value, learners, why="summed over the nodes")
+    engines = draft.count("vllm_num_engines", default=1)
+    draft.put("fleet.instances", engines.value, engines)
+    tp = draft.count("vllm_tensor_parallel_size", default=1)
+    draft.put("engine.tp", tp.value, tp)
+    single = draft.flag("single_gpu_mode", default=False)
+    if single.value:
+        draft.note(str(single), "engine and learner on one GPU at the same time")
+    draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
+    share = draft.number("vllm_gpu_memory_utilization", default=0.9, most=1.0)
+    draft.put("engine.gpu_memory_utilization", share.value, share)
+    prefix = draft.flag("vllm_enable_prefix_caching", default=False)
+    draft.put("engine.prefix_caching", prefix.value, prefix)

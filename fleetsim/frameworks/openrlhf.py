@@ -1,0 +1,135 @@
+"""OpenRLHF (OpenRLHF/OpenRLHF at 3c3be623, v0.11.0): train_ppo_ray, its dotted and its older flags.
+
+Names and defaults: openrlhf/cli/train_ppo_ray.py (flags of v0.8 for the older names); what they do:
+openrlhf/trainer/ppo_trainer_async.py.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    barrier,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
+from fleetsim.frameworks.draft import Draft, Read, times
+
+NOT_MODELLED = {
+    "train.dynamic_batch_enable": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    "use_dynamic_batch": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    "ds.packing_samples": "packing: the trainer's seconds per token say how well it works",
+    "packing_samples": "packing: the trainer's seconds per token say how well it works",
+    "train.max_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
+    "max_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
+    "train.agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
+    "agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
+    "reward.remote_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
+    "remote_rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
+    "vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    "enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    "ds.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
+    "lora_rank": "an adapter: --set sync.pause_s=SECONDS",
+    "eval.steps": "evaluation between steps",
+    "eval_steps": "evaluation between steps",
+    "critic.model_name_or_path": "the critic's own GPUs and passes",
+    "critic_pretrain": "the critic's own GPUs and passes",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from OpenRLHF's flags."""
+    is_async = draft.flag("train.async_enable", "async_train", default=False)
+    together = draft.flag("train.colocate_all", "colocate_all_models", default=False)
+    partial = draft.flag("train.partial_rollout_enable", "partial_rollout", default=False)
+    draft.mode = "asynchronous" if is_async.value else "hybrid" if together.value else "synchronous"
+    draft.preset = f"openrlhf-async{'-partial' * partial.value}" if is_async.value else "openrlhf-hybrid"
+    model(
+        draft,
+        "actor.model_name_or_path",
+        "pretrain",
+        remedy="-- --actor.model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
+    )
+    n = draft.count("rollout.n_samples_per_prompt", "n_samples_per_prompt", default=1)
+    draft.put("workload.group_size", n.value, n)
+    batch = draft.count("rollout.batch_size", "rollout_batch_size", default=1024)
+    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
+    update = draft.maybe_count("train.batch_size", "train_batch_size")
+    if update is not None and update.value < batch.value * n.value:
+        draft.note(str(update), "the updates of one rollout batch count as one optimizer step")
+    _lengths(draft)
+    _gpus(draft, is_async.value, together)
+    if is_async.value:
+        _async(draft, batch, partial)
+    else:
+        barrier(draft, "the whole batch is generated before it is trained")
+        if partial.value:
+            draft.refuse(partial.key, True, "needs asynchronous training", "add --train.async_enable, or drop it")
+    draft.semantics("fleet.group_placement", "together", "a prompt's samples go to one engine")
+    draft.semantics("fleet.routing", "least_loaded", "the engine with the least load takes the next prompt")
+    filtering(draft, draft.flag("algo.dynamic_filtering_enable", "dynamic_filtering", default=False))
+    backend = draft.text("vllm.sync_backend", "vllm_sync_backend", default="nccl")
+    transport(draft, backend, {"nccl": "collective_broadcast"})
+    kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
+    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": kl.value > 0})
+    draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    prompt = draft.maybe_count("prompt_max_len")
+    answer = draft.maybe_count("rollout.max_new_tokens", "generate_max_len")
+    whole = draft.maybe_count("data.max_len", "max_len") or Read("data.max_len", 2048, False)
+    if answer is None:
+        given = prompt.value if prompt is not None else whole.value // 4
+        answer = Read(f"{whole.key} {whole.value} less the prompt", max(1, whole.value - given), whole.given)
+    lengths(draft, answer, prompt)
+
+
+def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
+    nodes = draft.count("actor.num_nodes", "actor_num_nodes", default=1)
+    per_node = draft.count("actor.num_gpus_per_node", "actor_num_gpus_per_node", default=8)
+    trainer = times(nodes, per_node)
+    draft.put("trainer.gpus", trainer.value, trainer)
+    engines = draft.needed_count("vllm.num_engines", "vllm_num_engines", remedy="-- --vllm.num_engines 8")
+    tp = draft.count("vllm.tensor_parallel_size", "vllm_tensor_parallel_size", default=1)
+    draft.put("fleet.instances", engines.value, engines)
+    draft.put("engine.tp", tp.value, tp)
+    colocated = together.value and not is_async
+    draft.put(
+        "fleet.placement",
+        "colocated" if colocated else "disaggregated",
+        together,
+        why="engines and trainer share GPUs" if colocated else "the engines have GPUs of their own",
+    )
+    if colocated and engines.value * tp.value > trainer.value:
+        draft.refuse(
+            engines.key,
+            engines.value,
+            f"{engines} x {tp} needs more than the actor's {trainer.value} GPUs, which they share",
+            "use fewer engines or more actor GPUs",
+        )
+    share = draft.number("vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization", default=0.95, most=1.0)
+    draft.put("engine.gpu_memory_utilization", share.value, share)
+    prefix = draft.flag("vllm.enable_prefix_caching", "enable_prefix_caching", default=False)
+    draft.put("engine.prefix_caching", prefix.value, prefix)
+
+
+def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:
+    queue = draft.count("train.async_queue_size", "async_queue_size", default=1)
+    draft.semantics("admission.law", "batches_ahead", "a queue of batches between the sampler and the trainer")
+    draft.put("admission.batches_ahead", queue.value, queue)
+    draft.put(
+        "sync.in_flight",
+        "keep" if partial.value else "drain",
+        partial,
+        why="the engines pause and go on" if partial.value else "a sync waits for the batch that is generated",
+    )
+    started = draft.maybe_count("rollout.vllm_generate_batch_size", "vllm_generate_batch_size")
+    if started is not None and started.value > batch.value:
+        draft.semantics("buffer.batch_rule", "first_finished", "more prompts are started than a batch holds")
+        draft.put("buffer.oversampling", started.value / batch.value, started, batch)
+        draft.semantics("buffer.leftover", "carry_over", "the surplus is kept for the next batch")
+    else:
+        draft.semantics("buffer.batch_rule", "fifo", "batches in their order")

@@ -1,0 +1,159 @@
+"""prime-rl (PrimeIntellect-ai/prime-rl at 559b44772): rl.toml with trainer, orchestrator and inference.
+
+Names and defaults: packages/prime-rl-configs/src/prime_rl/configs/rl.py, orchestrator.py and inference.py; what they
+do: src/prime_rl/orchestrator/concurrency.py and dispatcher.py. Files from before 2026-05 (max_async_level,
+trainer_gpu_ids, inference.parallel) are read as well.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+    weights_type,
+)
+from fleetsim.frameworks.draft import Draft, Read, times
+
+NOT_MODELLED = {
+    "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
+    "orchestrator.max_concurrent": "a limit on concurrent rollouts: --set fleet.max_in_flight_samples=N",
+    "orchestrator.oversampling_factor": "rollouts beyond the batch: --set fleet.max_in_flight_samples=N",
+    "inference.vllm.enable_expert_parallel": "expert parallelism inside an instance",
+    "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    "inference.vllm.max_model_len": "only the length caps are kept",
+    "inference.kv_cache_offload.type": "KV cache in host memory",
+    "inference.deployment.type": "prefill and decode on different instances",
+    "inference.router.policy": "the router's policy; requests go to the least loaded engine here",
+    "orchestrator.eval.interval": "evaluation episodes share the engines",
+    "trainer.max_steps": "the length of the run",
+    "orchestrator.model.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from prime-rl's keys."""
+    draft.mode, draft.preset = "asynchronous", "prime-rl"
+    model(
+        draft,
+        "model.name",
+        "orchestrator.model.name",
+        "trainer.model.name",
+        "inference.vllm.model",
+        "inference.model.name",
+        remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B",
+    )
+    group = draft.count("orchestrator.group_size", "orchestrator.rollouts_per_example", default=1)
+    _sources(draft, group)
+    draft.put("workload.group_size", group.value, group)
+    batch = draft.count("orchestrator.batch_size", default=128)
+    tokens = draft.maybe_count("orchestrator.token_batch_size")
+    if tokens is not None:
+        draft.refuse(
+            tokens.key, tokens.value, "a batch by tokens has no fixed number of samples",
+            "-- --orchestrator.batch_size N, with the samples that such a batch holds",
+        )  # fmt: skip
+    if batch.value % group.value:
+        draft.refuse(
+            batch.key,
+            batch.value,
+            f"must be a multiple of {group}",
+            f"use {max(1, batch.value // group.value) * group.value}",
+        )
+    draft.put("trainer.batch_samples", batch.value, batch, why="samples")
+    answer = draft.maybe_count("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
+    whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
+    lengths(draft, answer or whole, None)
+    instances = _gpus(draft)
+    _admission(draft, group, batch, instances)
+    sections = ("", "orchestrator.", "trainer.")
+    way = draft.text(*(f"{section}weight_broadcast.type" for section in sections), default="filesystem")
+    words = {"filesystem": "checkpoint_shuttle", "nccl": "collective_broadcast", "nixl": "rdma_p2p"}
+    transport(draft, way, words)
+    draft.semantics("sync.in_flight", "keep", "engines pause, load and go on with their cache")
+    draft.semantics("sync.reset_prefix_cache", False, "the cache is not cleared")
+    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+    draft.semantics("fleet.group_placement", "spread", "an episode per request")
+    draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
+    if group.value > 1:
+        filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
+    hardware_and_times(draft, speed, {"old log-probs": False})
+    draft.leave_out(NOT_MODELLED)
+
+
+def _sources(draft: Draft, group: Read[int]) -> None:
+    """Settings of single environments, which the scenario has no room for."""
+    found = draft.settings.get("orchestrator.train.source", "orchestrator.env")
+    sources = found[1] if found is not None and isinstance(found[1], list) else []
+    if found is not None and len(sources) > 1:
+        draft.note(f"{len(sources)} entries of {found[0].key}", "several environments are one mixture of lengths here")
+    for source in sources[:20]:
+        if isinstance(source, dict) and source.get("group_size", group.value) != group.value:
+            draft.note("group_size of a source", f"all groups have {group.value} samples here")
+
+
+def _gpus(draft: Draft) -> int:
+    tp = draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1)
+    draft.put("engine.tp", tp.value, tp)
+    kind = draft.choice("deployment.type", default="single_node", known=("single_node", "multi_node"))
+    if kind.value == "multi_node":
+        per_node = draft.count("deployment.gpus_per_node", default=8)
+        nodes = draft.needed_count("deployment.num_train_nodes", remedy="-- --deployment.num_train_nodes 1")
+        infer_nodes = draft.needed_count("deployment.num_infer_nodes", remedy="-- --deployment.num_infer_nodes 1")
+        replicas = draft.count("deployment.num_infer_replicas", default=1)
+        trainer, rollout = times(nodes, per_node), times(infer_nodes, replicas, per_node)
+    else:
+        trainer = _listed(draft, "trainer_gpu_ids") or draft.count("deployment.num_train_gpus", default=1)
+        rollout = _listed(draft, "inference_gpu_ids") or draft.count("deployment.num_infer_gpus", default=1)
+    draft.put("trainer.gpus", trainer.value, trainer)
+    instances = draft.divided("the number of instances", rollout, tp)
+    draft.put("fleet.instances", instances, rollout, tp)
+    dp = draft.maybe_count("inference.vllm.data_parallel_size", "inference.parallel.dp")
+    if dp is not None and dp.value > instances:
+        draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
+    weights_type(draft, "inference.vllm.quantization")
+    draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
+    share = draft.number(
+        "inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization", default=0.9, most=1.0
+    )
+    draft.put("engine.gpu_memory_utilization", share.value, share)
+    prefix = draft.flag("inference.vllm.enable_prefix_caching", default=True)
+    draft.put("engine.prefix_caching", prefix.value, prefix)
+    return instances
+
+
+def _listed(draft: Draft, key: str) -> Read[int] | None:
+    found = draft.settings.get(key)
+    if found is None or not isinstance(found[1], list) or not found[1]:
+        return None
+    return Read(f"GPUs in {found[0].key}", len(found[1]), True)
+
+
+def _admission(draft: Draft, group: Read[int], batch: Read[int], instances: int) -> None:
+    level = draft.maybe_count("max_async_level", "orchestrator.max_async_level", least=0)
+    limit = draft.count("orchestrator.max_off_policy_steps", default=8, least=0)
+    if level is not None:
+        draft.semantics("admission.law", "version_window", "rollouts run at most so many steps ahead")
+        draft.put("admission.max_staleness", float(level.value), level)
+    else:
+        most = draft.maybe_count("orchestrator.concurrency.max_inflight") or Read(
+            "orchestrator.concurrency.max_inflight", 1024, False
+        )
+        least = draft.count("orchestrator.concurrency.min_inflight", default=1)
+        start = draft.maybe_count("orchestrator.concurrency.initial_inflight")
+        if least.value == most.value and least.given:
+            draft.semantics("admission.law", "fixed_pool", "the least and the most in flight are equal")
+            draft.put("admission.pool_samples", max(most.value, group.value), most, least)
+        else:
+            draft.semantics("admission.law", "adaptive", "the engines' KV use decides how many episodes are in flight")
+            draft.put("admission.adaptive.most_samples", max(most.value, group.value), most)
+            if start is not None:
+                draft.put("admission.adaptive.start_samples", min(start.value, most.value), start)
+            else:
+                first = min(max(group.value, 32 * instances), most.value)
+                draft.assume("admission.adaptive.start_samples", first, "prime-rl derives it from the KV cache")
+    draft.semantics("admission.age_action", "cancel_in_flight", "older episodes are dropped, finished or not")
+    draft.put("admission.max_age", float(limit.value), limit)

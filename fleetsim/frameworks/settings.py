@@ -1,0 +1,172 @@
+"""What a configuration says: dotted keys with the values and spellings of the file, whatever form it came in.
+
+Keys are looked up without regard to `-` and `_`, so that `--rollout-batch-size`, `rollout_batch_size` and a YAML key
+are one. A value may point to other keys (`${data.max_response_length}`, OmegaConf); it is followed when it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetsim.config.yaml_text import plain_scalar
+from fleetsim.frameworks.arithmetic import whole_number
+
+_POINTER = re.compile(r"\$\{([^${}]*)\}")
+_MOST_POINTERS = 50  # followed for one value
+_LONGEST = 10_000
+_MOST_KEYS = 50_000
+_MOST_LEVELS = 40
+_MOST_BITS = 1000
+_NOTHING = frozenset({None, "", "null", "None", "~", "???"})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key as it was written, its value, and the file (or command line) that it stands in."""
+
+    key: str
+    value: Any
+    where: str
+
+
+def normal(key: str) -> str:
+    """The form under which a key is looked up."""
+    return key.lstrip("+-").replace("-", "_")
+
+
+@dataclass(slots=True)
+class Settings:
+    """All settings of a run, later sources over earlier ones.
+
+    programs: what a script starts (`train_async.py`, `verl.trainer.main_ppo`). parents: configurations that the file
+    builds on and that were not read. not_understood: settings that could not be followed. remarks: expressions of a
+    script that could not, but need not hold a setting.
+    """
+
+    found: dict[str, Setting] = field(default_factory=dict)
+    programs: list[str] = field(default_factory=list)
+    parents: list[str] = field(default_factory=list)
+    not_understood: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    looked_at: set[str] = field(default_factory=set)
+    pointers_left: int = 0
+    drops_left: int = 100
+
+    def add(self, key: str, value: Any, where: str) -> None:
+        """One setting; mappings become dotted keys. An empty mapping stays a value."""
+        pending: list[tuple[str, Any, int]] = [(key, value, 0)]
+        while pending and len(self.found) < _MOST_KEYS:
+            name, here, level = pending.pop()
+            if isinstance(here, Mapping) and here and level < _MOST_LEVELS:
+                pending += [(f"{name}.{k}" if name else str(k), v, level + 1) for k, v in reversed(list(here.items()))]
+            elif name:
+                large = isinstance(here, int) and abs(here).bit_length() > _MOST_BITS
+                self.found.pop(normal(name), None)
+                self.found[normal(name)] = Setting(name, "a very large number" if large else here, where)
+
+    def drop(self, key: str) -> None:
+        """Take a key back, and all below it (Hydra's `~key`). Nobody takes back more than a few."""
+        self.drops_left -= 1
+        if self.drops_left < 0:
+            return
+        gone = normal(key)
+        for name in [n for n in self.found if n == gone or n.startswith(f"{gone}.")]:
+            del self.found[name]
+
+    def over(self, base: Settings) -> Settings:
+        """These settings on top of those of a file that they build on."""
+        return Settings(
+            {**base.found, **self.found},
+            [*base.programs, *self.programs],
+            [*base.parents, *self.parents],
+            [*base.not_understood, *self.not_understood],
+            [*base.remarks, *self.remarks],
+        )
+
+    def get(self, *keys: str) -> tuple[Setting, Any] | None:
+        """The first of these keys that is set to something, with its value, pointers followed; None if none is.
+
+        Every key that is found counts as looked at, whether it decides or not.
+        """
+        best: tuple[Setting, Any] | None = None
+        for key in map(normal, keys):
+            setting = self.found.get(key)
+            if setting is None:
+                continue
+            self.looked_at.add(key)
+            self.pointers_left = _MOST_POINTERS
+            value = self._followed(setting.value, key, frozenset({key}))
+            if best is None and not (isinstance(value, (str, type(None))) and value in _NOTHING):
+                best = setting, value
+        return best
+
+    def below(self, prefix: str) -> list[str]:
+        """The keys under a dotted prefix, in the order of the file."""
+        start = f"{normal(prefix)}."
+        return [key for key in self.found if key.startswith(start)]
+
+    def has(self, *prefixes: str) -> bool:
+        """Whether any of these keys, or anything below it, is set."""
+        return any(normal(p) in self.found or bool(self.below(p)) for p in prefixes)
+
+    def runs(self, *parts: str) -> bool:
+        """Whether a started program, or a configuration that is built on, has one of these in its name."""
+        return any(part in name for part in parts for name in (*self.programs, *self.parents))
+
+    def never_looked_at(self) -> list[str]:
+        """Keys that nothing asked for, as they were written."""
+        return [s.key for key, s in self.found.items() if key not in self.looked_at]
+
+    def _followed(self, value: Any, key: str, seen: frozenset[str]) -> Any:
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        text = value
+        while self.pointers_left > 0 and len(text) <= _LONGEST:
+            self.pointers_left -= 1
+            match = _POINTER.search(text)
+            if match is None:
+                return plain_scalar(text.strip())
+            target = self._target(match[1].strip(), key, seen)
+            if target is None:
+                self._say(f"{key} = {value}")
+                return None
+            if match[0] == text.strip():
+                return target
+            text = text[: match.start()] + str(target) + text[match.end() :]
+        self._say(f"{key} = {value}")
+        return None
+
+    def _target(self, pointer: str, key: str, seen: frozenset[str]) -> Any:
+        """What stands behind `${...}`: another key, one with a fallback, or a product; None if nothing does."""
+        name, colon, rest = pointer.partition(":")
+        if colon and name in ("mul", "add", "sub", "div", "eval"):
+            sign = {"mul": "*", "add": "+", "sub": "-", "div": "//", "eval": ""}[name]
+            parts = [p.strip() for p in rest.split(",")] if sign else [rest]
+            return whole_number(sign.join(f"({p})" for p in parts))
+        if colon:
+            wanted, comma, fallback = rest.partition(",")
+            target = self._target(wanted.strip(), key, seen) if name == "oc.select" else None
+            return target if target is not None else plain_scalar(fallback.strip().strip("'\"")) if comma else None
+        dots = len(name) - len(name.lstrip("."))
+        if dots:
+            above = key.split(".")[:-dots]
+            name = ".".join([*above, name[dots:]])
+        other = normal(name)
+        if other in seen or other not in self.found:
+            return None
+        return self._followed(self.found[other].value, other, seen | {other})
+
+    def _say(self, what: str) -> None:
+        if what not in self.not_understood:
+            self.not_understood.append(what)
+
+
+def settings_of(pairs: Iterable[tuple[str, Any]], where: str) -> Settings:
+    """Settings from (key, value) pairs, later ones over earlier ones."""
+    settings = Settings()
+    for key, value in pairs:
+        settings.add(key, value, where)
+    return settings

@@ -1,0 +1,149 @@
+"""slime (THUDM/slime at 624b824a8): train.py, train_async.py and the fully asynchronous rollout function.
+
+Names and defaults: slime/utils/arguments.py, slime/backends/sglang_utils/arguments.py; what they do: train.py,
+train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollout.py.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
+from fleetsim.frameworks.draft import Draft, Read, times
+
+NOT_MODELLED = {
+    "use_dynamic_batch_size": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    "max_tokens_per_gpu": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    "sglang_speculative_algorithm": "speculative decoding",
+    "enable_mtp_training": "speculative decoding with multi-token prediction",
+    "sglang_enable_dp_attention": "attention with data parallelism",
+    "sglang_ep_size": "expert parallelism inside an instance",
+    "sglang_enable_ep_moe": "expert parallelism inside an instance",
+    "prefill_num_servers": "prefill and decode on different instances",
+    "custom_generate_function_path": "a generation of your own: --set workload.turns.count=N for its turns",
+    "rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
+    "custom_rm_path": "latency of the reward: --set workload.reward.latency_s=SECONDS",
+    "eval_interval": "evaluation between steps",
+    "release_train": "the trainer's processes are started anew each step",
+    "use_fault_tolerance": "failures: --set fleet.failures.mtbf_s=SECONDS",
+    "buffer_filter_path": "a choice of your own among the samples in the buffer",
+    "num_critic_only_steps": "steps that train the critic only",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from slime's flags."""
+    settings = draft.settings
+    function = draft.text("rollout_function_path", default="slime.rollout.sglang_rollout.generate_rollout")
+    fully = "fully_async" in function.value
+    ahead = settings.runs("train_async") and not fully
+    draft.mode = "fully asynchronous" if fully else "train_async.py" if ahead else "train.py"
+    draft.preset = "slime-fully-async" if fully else "slime-async" if ahead else "slime-sync"
+    model(draft, "hf_checkpoint", remedy="-- --hf-checkpoint Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
+    batch = draft.needed_count("rollout_batch_size", remedy="-- --rollout-batch-size 32")
+    n = draft.count("n_samples_per_prompt", default=1)
+    draft.put("workload.group_size", n.value, n)
+    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
+    _updates(draft, batch, n)
+    lengths(draft, draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_prompt_len"))
+    instances = _gpus(draft, async_=ahead or fully)
+    every = draft.count("update_weights_interval", default=1)
+    if ahead or fully:
+        draft.put("sync.every_steps", every.value, every)
+    _admission(draft, batch, n, instances, fully=fully, ahead=ahead)
+    way = draft.text("update_weight_transport", default="nccl")
+    weights = draft.text("update_weight_mode", default="full")
+    words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
+    transport(draft, weights if weights.value == "delta" else way, words)
+    draft.semantics("fleet.group_placement", "spread", "a request per sample")
+    draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
+    sampling = draft.maybe_text("dynamic_sampling_filter_path")
+    filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True))
+    reference = draft.flag("use_kl_loss", default=False).value or draft.number("kl_coef", default=0.0).value > 0
+    own = draft.flag("use_rollout_logprobs", default=False)
+    hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
+    draft.leave_out(NOT_MODELLED)
+
+
+def _updates(draft: Draft, batch: Read[int], n: Read[int]) -> None:
+    whole = draft.maybe_count("global_batch_size")
+    steps = draft.maybe_count("num_steps_per_rollout")
+    if whole is not None and whole.value < batch.value * n.value:
+        draft.note(str(whole), "the updates of one rollout count as one optimizer step")
+    elif whole is not None and whole.value > batch.value * n.value:
+        draft.refuse(
+            whole.key, whole.value, f"is more than a rollout has: {batch} x {n}", f"use {batch.value * n.value} or less"
+        )
+    if steps is not None and steps.value > 1:
+        draft.note(str(steps), "the updates of one rollout count as one optimizer step")
+
+
+def _gpus(draft: Draft, async_: bool) -> int:
+    nodes = draft.count("actor_num_nodes", default=1)
+    per_node = draft.count("actor_num_gpus_per_node", default=8)
+    trainer = times(nodes, per_node)
+    draft.put("trainer.gpus", trainer.value, trainer)
+    together = draft.flag("colocate", default=False)
+    if together.value and async_:
+        draft.refuse(together.key, True, "train_async.py has no colocated mode", "drop it, or run train.py")
+    rollout = draft.maybe_count("rollout_num_gpus")
+    if rollout is None:
+        if together.value:
+            rollout = trainer
+        else:
+            remedy = "-- --rollout-num-gpus 8, or -- --colocate"
+            rollout = draft.needed_count("rollout_num_gpus", remedy=remedy)
+    draft.put("fleet.placement", "colocated" if together.value else "disaggregated", together)
+    tp = draft.count("rollout_num_gpus_per_engine", default=1)
+    draft.put("engine.tp", tp.value, tp)
+    instances = draft.divided("the number of instances", rollout, tp)
+    draft.put("fleet.instances", instances, rollout, tp)
+    draft.semantics("engine.name", "sglang", "slime's rollout engine")
+    share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
+    if share.given:
+        draft.put("engine.gpu_memory_utilization", share.value, share)
+    running = draft.maybe_count("sglang_max_running_requests")
+    if running is not None:
+        draft.put("engine.max_num_seqs", running.value, running)
+    off = draft.flag("sglang_disable_radix_cache", default=False)
+    draft.put("engine.prefix_caching", not off.value, off)
+    return instances
+
+
+def _admission(draft: Draft, batch: Read[int], n: Read[int], instances: int, *, fully: bool, ahead: bool) -> None:
+    concurrency = draft.count("sglang_server_concurrency", default=512)
+    draft.put("fleet.max_in_flight_samples_per_instance", max(concurrency.value, n.value), concurrency)
+    if fully:
+        pool = concurrency.value * instances * n.value
+        draft.semantics("admission.law", "fixed_pool", "as many groups are active as the servers' concurrency")
+        draft.put("admission.pool_samples", pool, concurrency, n, why=f"groups per engine, {instances} engines")
+        draft.put("buffer.capacity_samples", max(pool, batch.value * n.value), concurrency, n, why="the output queue")
+        draft.semantics("buffer.on_full", "block", "nothing is started while the output queue is full")
+        draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+        draft.semantics("sync.in_flight", "abort_resume", "generation is aborted, and goes on after the update")
+        return
+    if ahead:
+        draft.semantics("admission.law", "batches_ahead", "the next rollout runs while this one is trained")
+        draft.semantics("admission.batches_ahead", 1, "one rollout ahead")
+        draft.semantics("sync.in_flight", "drain", "the running rollout is waited for before the update")
+    else:
+        draft.semantics("admission.law", "barrier", "a rollout is generated, then trained")
+        draft.semantics("sync.in_flight", "drain", "nothing is in flight once the batch is complete")
+    draft.semantics("buffer.batch_rule", "first_finished", "the first groups to finish make the batch")
+    over = draft.maybe_count("over_sampling_batch_size")
+    if over is not None and over.value < batch.value:
+        draft.refuse(over.key, over.value, f"must not be below {batch}", f"use {batch.value} or more")
+    elif over is not None:
+        draft.put("buffer.oversampling", over.value / batch.value, over, batch)
+    partial = draft.flag("partial_rollout", default=False)
+    draft.put(
+        "buffer.leftover",
+        "carry_over" if partial.value else "abort",
+        partial,
+        why="unfinished samples go back to the buffer" if partial.value else "unfinished samples are aborted",
+    )

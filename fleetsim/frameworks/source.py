@@ -1,0 +1,193 @@
+"""From a file, standard input or flags to settings: what form it is in, and the files that it builds on.
+
+Forms: YAML (with `defaults:` parents and OmegaConf pointers), TOML, JSON, a shell script or a text of flags, and a
+Python script that builds a configuration object.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fleetsim.config.files import read_text
+from fleetsim.errors import InputError, Problem
+from fleetsim.frameworks.arguments import add_arguments, entry_of
+from fleetsim.frameworks.python_source import settings_of_python
+from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.shell import Words, expanded
+from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
+
+MAX_BYTES = 2**20
+_DEEPEST_PARENT = 6
+_SHORTEST_SCRIPT = 20
+_TREES = {".yaml": tree_of_yaml, ".yml": tree_of_yaml, ".toml": tree_of_toml, ".json": tree_of_json}
+_SCRIPTS = frozenset({".sh", ".bash", ".txt", ".args", ".flags", ".slurm", ".sbatch"})
+# Blanks within a line only: \s would make a file of empty lines take quadratic time.
+_LOOKS_LIKE_SHELL = re.compile(
+    r"\A#!|\\\n|(?m:^[ \t]*--[a-zA-Z])|(?m:^[ \t]*(?:export[ \t]+)?[A-Z_]+=)|\bpython3?[ \t]"
+)
+_LOOKS_LIKE_TOML = re.compile(r"(?m)^[ \t]*\[\[?[\w.-]+\]\]?[ \t]*(?:#.*)?$|^[ \t]*[\w.-]+[ \t]+=[ \t]")
+_LOOKS_LIKE_PYTHON = re.compile(r"(?m)^[ \t]*(?:from[ \t]+\w[\w.]*[ \t]+import[ \t]|import[ \t]+\w)")
+# Keys with which a program is told its configuration file.
+_CONFIG_KEYS = ("config", "config_file", "config_path")
+
+
+def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] = ()) -> Settings:
+    """The settings of a configuration file, with flags or `key=value` words on top.
+
+    classes: configuration classes to look for in a Python script. Raises InputError.
+    """
+    return parsed_source(read_text(path, "CONFIG", MAX_BYTES), path, words, classes, Path(path).parent)
+
+
+def parsed_source(
+    text: str,
+    name: str,
+    words: Sequence[str] = (),
+    classes: tuple[str, ...] = (),
+    folder: Path | None = None,
+) -> Settings:
+    """The settings of a configuration's text. `name` says where it is from; its ending, if any, decides the form.
+
+    folder: where the files that it names are looked for; None reads no other file. Raises InputError.
+    """
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise InputError([Problem(name, f"> {MAX_BYTES:,} bytes", "is too big", "give the right file")])
+    settings = _settings(text, name, classes, folder, 0)
+    if words:
+        settings = settings_of_words(words).over(settings)
+    return settings
+
+
+def settings_of_words(words: Sequence[str]) -> Settings:
+    """Settings of the words that a user typed after `--`: the program's flags, with or without the program."""
+    pairs: Words = [(word.encode("utf-8", "replace").decode(), True) for word in words]
+    return _command(pairs, "command line")
+
+
+def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | None, depth: int) -> Settings:
+    ending = os.path.splitext(name)[1].lower()
+    if ending in _TREES:
+        return _of_tree(_TREES[ending](text, name), name, folder, depth)
+    if ending in _SCRIPTS or (ending != ".py" and _LOOKS_LIKE_SHELL.search(text)):
+        return _of_script(text, name, folder, depth)
+    if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
+        return settings_of_python(text, classes, name)
+    if text.lstrip().startswith("{"):
+        return _of_tree(tree_of_json(text, name), name, folder, depth)
+    if _LOOKS_LIKE_TOML.search(text):
+        return _of_tree(tree_of_toml(text, name), name, folder, depth)
+    tree = tree_of_yaml(text, name)
+    # A line of `key=value` words is a YAML string; a mapping is a YAML file.
+    return _of_tree(tree, name, folder, depth) if isinstance(tree, Mapping) else _of_script(text, name, folder, depth)
+
+
+def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> Settings:
+    if not isinstance(tree, Mapping):
+        raise InputError(
+            [Problem(name, str(tree)[:80], "must be a mapping of keys", "give the framework's configuration file")]
+        )
+    base = Settings()
+    parents: list[str] = []
+    for parent in _parents(tree.get("defaults")):
+        read = _other_file(parent, folder, depth)
+        if read is None:
+            parents.append(parent)
+        else:
+            base = read.over(base)
+            base.programs.append(parent)
+    settings = Settings(parents=parents)
+    for key, value in tree.items():
+        if key not in ("defaults", "hydra"):
+            settings.add(str(key), value, name)
+    return settings.over(base)
+
+
+def _parents(defaults: Any) -> list[str]:
+    """What a Hydra or NeMo-RL `defaults:` names: a file, or a list of them; entries of a group are left out."""
+    entries = defaults if isinstance(defaults, list) else [defaults]
+    return [e for e in entries if isinstance(e, str) and e and e != "_self_"][:20]
+
+
+def _other_file(named: str, folder: Path | None, depth: int) -> Settings | None:
+    """A file that a configuration or script names, if it is there to be read."""
+    if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
+        return None
+    path = Path(named)
+    for place in (folder / path, folder / f"{named}.yaml", path):
+        try:
+            is_there = place.is_file()
+        except (OSError, ValueError):
+            continue
+        if is_there and (place.suffix in _TREES or not place.suffix):
+            text = read_text(place, "CONFIG", MAX_BYTES)
+            return _settings(text, str(place), (), place.parent, depth + 1)
+    return None
+
+
+def _of_script(text: str, name: str, folder: Path | None, depth: int) -> Settings:
+    """The settings of the command that starts training: the one with the most words of its own."""
+    script = expanded(text)
+    all_words: Words = [w for words, _ in script.commands for w in words]
+    best: tuple[int, Words, int] = (-1, all_words, 1)
+    others: list[tuple[Words, int]] = []
+    commands = list(script.commands)
+    for words, line in script.commands:
+        # `srun bash -c "python ... --flags"`: a script in a word
+        inner = [w for w, _ in words if len(w) > _SHORTEST_SCRIPT and "python" in w and any(c in w for c in " \n")]
+        commands += [(found, line) for word in inner[:10] for found, _ in expanded(word).commands]
+    for words, line in commands:
+        entry = entry_of(words)
+        if entry is None:
+            continue
+        if "vllm-serve" in [t for t, _ in words]:
+            others.append((words, line))
+        elif len(words) - entry[1] > best[0]:
+            best = (len(words) - entry[1], words, line)
+    settings = _command(best[1], f"{name}:{best[2]}" if best[0] >= 0 else name)
+    for words, line in others:
+        served = Settings()
+        add_arguments(served, words[1 + [t for t, _ in words].index("vllm-serve") :], f"{name}:{line}")
+        for setting in served.found.values():
+            settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
+    settings.not_understood += script.not_understood
+    settings.remarks += script.remarks
+    return _with_named_files(settings, folder, depth)
+
+
+def _command(words: Words, where: str) -> Settings:
+    entry = entry_of(words)
+    settings = Settings()
+    if entry is None:
+        add_arguments(settings, words, where)
+        return settings
+    program, start, launcher = entry
+    settings.programs.append(program)
+    add_arguments(settings, words[start:], where)
+    return settings.over(launcher)
+
+
+def _with_named_files(settings: Settings, folder: Path | None, depth: int) -> Settings:
+    """The settings of the configuration file that a program is given (`--config`, `@ file`), under its flags."""
+    named = [p for p in settings.parents if p.endswith(tuple(_TREES))]
+    for key in _CONFIG_KEYS:
+        setting = settings.found.get(key)
+        if setting is not None and isinstance(setting.value, str) and setting.value.endswith(tuple(_TREES)):
+            named.append(setting.value)
+    config_name = settings.found.get("config_name")
+    if config_name is not None:
+        above = settings.found.get("config_path")
+        named.append(str(Path(str(above.value) if above else "") / str(config_name.value)))
+    for file in named:
+        read = _other_file(file, folder, depth)
+        if read is None:
+            if file not in settings.parents:
+                settings.parents.append(file)
+        else:
+            settings = settings.over(read)
+            settings.parents = [p for p in settings.parents if p != file]
+            settings.programs.append(file)
+    return settings

@@ -1,0 +1,268 @@
+"""verl (verl-project/verl at 1dda039b9): PPO trainer V1, one-step-off and fully asynchronous recipes.
+
+Names and defaults: verl/trainer/config/ppo_trainer.yaml, rollout/rollout.yaml, data/legacy_data.yaml and
+actor/actor.yaml; verl/experimental/one_step_off_policy/config/one_step_off_ppo_trainer.yaml;
+verl/experimental/fully_async_policy/config/fully_async_ppo_trainer.yaml and fully_async_rollouter.py;
+docs/advance/v1_async_trainer.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    barrier,
+    engine_name,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+    weights_type,
+)
+from fleetsim.frameworks.draft import Draft, Read, times
+
+ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
+
+TRANSPORTS = {
+    **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
+    **dict.fromkeys(("nixl", "mooncake", "kimi_ckpt_engine"), "rdma_p2p"),
+    "delta_sharded": "sparse_delta",
+}
+NOT_MODELLED = {
+    f"{ACTOR}.use_dynamic_bsz": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
+    f"{ROLLOUT}.multi_turn.enable": "turns and tool latency: --set workload.turns.count=N "
+    "--set workload.turns.tool_latency_s=SECONDS",
+    f"{ROLLOUT}.mtp.enable": "speculative decoding with multi-token prediction",
+    f"{ROLLOUT}.disaggregation.enabled": "prefill and decode on different instances",
+    f"{ROLLOUT}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
+    f"{ROLLOUT}.max_model_len": "only the length caps are kept",
+    "actor_rollout_ref.model.lora_rank": "an adapter alone is synchronized: --set sync.pause_s=SECONDS",
+    "async_training.use_dynamic_resource_scheduling": "trainer GPUs are lent by a policy of its own; "
+    "--set fleet.placement=colocated_lending comes near it",
+    "trainer.critic_warmup": "steps that train the critic only",
+    "trainer.test_freq": "validation between steps",
+    "critic.model.path": "the critic's own passes and update",
+    "reward_model.enable": "a reward model's GPUs and latency: --set workload.reward.latency_s=SECONDS",
+    "reward.reward_model.enable": "a reward model's GPUs and latency: --set workload.reward.latency_s=SECONDS",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from verl's keys."""
+    mode = _mode(draft)
+    model(
+        draft,
+        "actor_rollout_ref.model.path",
+        remedy="-- actor_rollout_ref.model.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
+    )
+    n = draft.count(f"{ROLLOUT}.n", default=1)
+    draft.put("workload.group_size", n.value, n)
+    answer = draft.maybe_count("data.max_response_length", f"{ROLLOUT}.response_length")
+    prompt = draft.maybe_count("data.max_prompt_length", f"{ROLLOUT}.prompt_length")
+    lengths(
+        draft,
+        answer or Read("data.max_response_length", 512, False),
+        prompt or Read("data.max_prompt_length", 512, False),
+    )
+    _engine(draft)
+    per_instance = _parallel(draft)
+    {"sync": _sync, "one_step_off": _one_step_off, "fully_async": _fully_async}.get(mode, _v1_async)(
+        draft, n, per_instance
+    )
+    draft.semantics("fleet.group_placement", "spread", "each response is a request of its own")
+    draft.semantics("fleet.routing", "least_loaded", "the load balancer takes the replica with the fewest requests")
+    backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
+    transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
+    filtering(draft, draft.flag("algorithm.filter_groups.enable", default=False))
+    if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
+        draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
+    bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=mode in ("one_step_off", "fully_async"))
+    reference = draft.flag(f"{ACTOR}.use_kl_loss", default=False).value or (
+        draft.flag("algorithm.use_kl_in_reward", default=False).value
+    )
+    hardware_and_times(draft, speed, {"old log-probs": not bypass.value, "reference log-probs": reference})
+    draft.leave_out(NOT_MODELLED)
+
+
+def _mode(draft: Draft) -> str:
+    settings = draft.settings
+    if settings.runs("fully_async") or settings.has("async_training"):
+        draft.mode, draft.preset = "fully_async_policy", "verl-fully-async"
+        return "fully_async"
+    if settings.runs("one_step_off") or settings.has("rollout.nnodes"):
+        draft.mode, draft.preset = "one_step_off_policy", "verl-one-step-off"
+        return "one_step_off"
+    trainer = draft.choice(
+        "trainer.v1.trainer_mode", default="sync", known=("sync", "colocate_async", "separate_async")
+    )
+    draft.mode = f"trainer_mode {trainer.value}"
+    draft.preset = {"sync": "verl-sync"}.get(trainer.value, f"verl-v1-{trainer.value.replace('_', '-')}")
+    return trainer.value
+
+
+def _engine(draft: Draft) -> None:
+    name = draft.text(f"{ROLLOUT}.name", default="vllm")
+    engine_name(draft, name, {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"})
+    memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
+    standalone = draft.settings.get(f"{ROLLOUT}.standalone_gpu_memory_utilization")
+    if standalone is not None:
+        memory = draft.number(f"{ROLLOUT}.standalone_gpu_memory_utilization", default=memory.value, most=1.0)
+    draft.put("engine.gpu_memory_utilization", memory.value, memory)
+    seqs = draft.count(f"{ROLLOUT}.max_num_seqs", default=256)
+    draft.put("engine.max_num_seqs", seqs.value, seqs)
+    tokens = draft.count(f"{ROLLOUT}.max_num_batched_tokens", default=8192)
+    draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
+    weights_type(draft, f"{ROLLOUT}.quantization")
+    prefix = draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True)
+    draft.put("engine.prefix_caching", prefix.value, prefix)
+
+
+def _parallel(draft: Draft) -> Read[int]:
+    """GPUs of one instance."""
+    tp = draft.count(f"{ROLLOUT}.tensor_model_parallel_size", default=2)
+    draft.put("engine.tp", tp.value, tp)
+    pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
+    dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)
+    if pp.value > 1:
+        draft.note(str(pp), "pipeline stages: an instance is simulated as one stage of tp GPUs")
+    if dp.value > 1:
+        draft.note(str(dp), "the data-parallel ranks of an instance are simulated as instances of their own")
+    return tp if pp.value == 1 else times(tp, pp)
+
+
+def _trainer_gpus(draft: Draft) -> Read[int]:
+    nodes = draft.count("trainer.nnodes", default=1)
+    per_node = draft.count("trainer.n_gpus_per_node", default=8)
+    gpus = times(nodes, per_node)
+    draft.put("trainer.gpus", gpus.value, gpus)
+    return gpus
+
+
+def _batch(draft: Draft, n: Read[int]) -> Read[int]:
+    batch = draft.count("data.train_batch_size", default=1024)
+    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
+    mini = draft.maybe_count(f"{ACTOR}.ppo_mini_batch_size")
+    if mini is not None and mini.value < batch.value and "separate" not in draft.mode:
+        draft.note(str(mini), "the updates of one batch count as one optimizer step: its seconds are their sum")
+    return batch
+
+
+def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    gpus = _trainer_gpus(draft)
+    draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+    draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
+    _batch(draft, n)
+    barrier(draft, "the whole batch is generated, the longest response is waited for")
+
+
+def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    _trainer_gpus(draft)
+    _rollout_gpus(draft, per_instance, "rollout")
+    _batch(draft, n)
+    draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
+    draft.semantics("admission.batches_ahead", 1, "exactly one batch ahead")
+    draft.semantics("sync.in_flight", "drain", "weights change between two batches, when nothing is in flight")
+    draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
+
+
+def _rollout_gpus(draft: Draft, per_instance: Read[int], section: str) -> None:
+    nodes = draft.count(f"{section}.nnodes", default=1)
+    per_node = draft.maybe_count(f"{section}.n_gpus_per_node") or draft.count("trainer.n_gpus_per_node", default=8)
+    gpus = times(nodes, per_node)
+    draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+    draft.semantics("fleet.placement", "disaggregated", "rollout has GPUs of its own")
+
+
+def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    _trainer_gpus(draft)
+    _rollout_gpus(draft, per_instance, "rollout")
+    mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
+    pulls = draft.count("async_training.require_batches", default=1)
+    groups = mini.value * pulls.value
+    every = draft.count("async_training.trigger_parameter_sync_step", default=4)
+    draft.put(
+        "trainer.batch_samples",
+        groups * every.value * n.value,
+        times(mini, pulls, every),
+        n,
+        why="a step here is what is trained between two synchronizations",
+    )
+    draft.put("trainer.minibatches", every.value, every, why="each pull is trained as soon as it is there")
+    draft.semantics("sync.trigger", "pulls", "the trainer counts its pulls")
+    draft.put("sync.every_pulls", every.value, every)
+    threshold = draft.number("async_training.staleness_threshold", default=0.1, most=1e6)
+    draft.semantics("admission.law", "per_sync_window", "a share of a sync window's prompts may start beyond it")
+    draft.put("admission.staleness_threshold", threshold.value, threshold)
+    cap = max(1, math.floor(groups * (1 + threshold.value) * every.value))
+    draft.put(
+        "buffer.capacity_samples", cap * n.value, times(mini, pulls, every), threshold, n, why="the message queue"
+    )
+    draft.semantics("buffer.on_full", "drop_oldest", "the queue drops its oldest sample when it is full")
+    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+    most = draft.count("async_training.concurrent_samples_per_replica", default=16)
+    draft.put(
+        "fleet.max_in_flight_samples_per_instance", most.value * n.value, most, n, why="prompts per replica x responses"
+    )
+    partial = draft.flag("async_training.partial_rollout", default=True)
+    draft.put(
+        "sync.in_flight",
+        "abort_resume" if partial.value else "drain",
+        partial,
+        why="aborted and sent again with what they have" if partial.value else "generation in flight is waited for",
+    )
+
+
+def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    separate = draft.mode.endswith("separate_async")
+    section = f"trainer.v1.{'separate' if separate else 'colocate'}_async"
+    batch = _batch(draft, n)
+    if separate:
+        _trainer_gpus(draft)
+        _rollout_gpus(draft, per_instance, ROLLOUT)
+        mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
+        parts = draft.count(f"{section}.parameter_sync_step", default=4)
+        if batch.value != parts.value * mini.value:
+            draft.refuse(
+                batch.key,
+                batch.value,
+                f"must be {parts} x {mini}: separate_async streams that many mini-batches",
+                f"use {batch.key}={parts.value * mini.value}",
+            )
+        else:
+            draft.put("trainer.minibatches", parts.value, parts, why="each mini-batch is trained once it is complete")
+            draft.semantics("sync.trigger", "pulls", "weights go out after so many mini-batches")
+            draft.put("sync.every_pulls", parts.value, parts)
+        _lending(draft, section)
+    else:
+        gpus = _trainer_gpus(draft)
+        draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+        draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
+    warmup = draft.number(f"{section}.num_warmup_batches", default=1.0, most=1e6)
+    draft.semantics("admission.law", "version_window", "a batch and the warm-up batches are outstanding")
+    draft.put("admission.max_staleness", warmup.value, warmup)
+    draft.semantics(
+        "buffer.batch_rule", "oldest_version_first", "finished groups, those that started first at the head"
+    )
+    draft.semantics("sync.in_flight", "abort_resume", "aborted requests go on from what they have")
+    limit = draft.count("trainer.v1.sampler.max_off_policy_threshold", default=8)
+    strategy = draft.choice("trainer.v1.sampler.max_off_policy_strategy", default="drop", known=("drop", "wait"))
+    action = "wait" if strategy.value == "wait" else "drop_and_refill"
+    draft.put("admission.age_action", action, strategy)
+    draft.put("admission.max_age", float(limit.value - 1), limit, why="verl counts a group of the same step as age 1")
+    draft.semantics("admission.age_reference", "creation", "age counts from the step that sent the prompt")
+
+
+def _lending(draft: Draft, section: str) -> None:
+    switch = draft.flag(f"{section}.hybrid_rollout.enable_switch", default=False)
+    if not switch.value:
+        return
+    draft.preset += "-switch"
+    draft.put("fleet.placement", "colocated_lending", switch)
+    ratio = draft.number(f"{section}.hybrid_rollout.switch_threshold_ratio", default=0.4, most=1.0)
+    draft.put("fleet.lending.return_at", ratio.value, ratio)
+    if draft.flag(f"{section}.hybrid_rollout.adaptive_switch_threshold", default=True).value:
+        draft.note(f"{section}.hybrid_rollout.adaptive_switch_threshold", "the share stays where it starts")

@@ -1,0 +1,16 @@
+python mason.py --cluster some/cluster --num_nodes 3 --gpus 8 -- source setup.sh \&\& python open_instruct/grpo_fast.py \
+    --model_name_or_path meta-llama/Llama-3.1-8B \
+    --num_unique_prompts_rollout 64 \
+    --num_samples_per_prompt_rollout 8 \
+    --max_prompt_token_length 2048 \
+    --response_length 8192 \
+    --pack_length 10240 \
+    --async_steps 4 \
+    --inflight_updates True \
+    --active_sampling True \
+    --num_learners_per_node 8 4 \
+    --vllm_num_engines 6 \
+    --vllm_tensor_parallel_size 2 \
+    --vllm_enable_prefix_caching \
+    --load_ref_policy False \
+    --gradient_checkpointing

@@ -1,0 +1,25 @@
+set -x
+ray job submit --address="http://127.0.0.1:8265" \
+   --runtime-env-json='{"working_dir": "."}' \
+   -- python3 -m openrlhf.cli.train_ppo_ray \
+   --actor.num_nodes 1 \
+   --actor.num_gpus_per_node 4 \
+   --vllm.num_engines 4 \
+   --vllm.tensor_parallel_size 1 \
+   --vllm.gpu_memory_utilization 0.85 \
+   --vllm.enable_prefix_caching \
+   --train.colocate_all \
+   --train.async_enable \
+   --train.async_queue_size 2 \
+   --train.partial_rollout_enable \
+   --actor.model_name_or_path Qwen/Qwen3-4B \
+   --rollout.batch_size 128 \
+   --rollout.vllm_generate_batch_size 192 \
+   --rollout.n_samples_per_prompt 8 \
+   --rollout.max_new_tokens 7168 \
+   --data.max_len 8192 \
+   --train.batch_size 1024 \
+   --algo.advantage.estimator group_norm \
+   --algo.dynamic_filtering_enable \
+   --reward.remote_url /srv/reward_func.py \
+   --algo.kl.init_coef 0

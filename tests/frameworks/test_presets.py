@@ -1,0 +1,54 @@
+"""An imported scenario has the semantics of the preset that it names, wherever its configuration asks for no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetsim.config import Scenario, load_scenario
+from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
+from fleetsim.frameworks.source import read_source
+from fleetsim.frameworks.trl import CLASSES
+
+DATA = Path(__file__).parent / "data"
+SEMANTICS = (
+    "fleet.placement",
+    "fleet.group_placement",
+    "fleet.routing",
+    "sync.trigger",
+    "sync.in_flight",
+    "sync.scope",
+    "sync.reset_prefix_cache",
+    "admission.law",
+    "admission.age_reference",
+    "admission.age_action",
+    "buffer.on_full",
+    "buffer.batch_rule",
+    "buffer.wait_for_oldest",
+    "buffer.leftover",
+)
+# What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
+# in_flight_weight_updates.
+SAID_OTHERWISE = {
+    "slime_sync.sh": {"buffer.leftover"},
+    "openrlhf_async.sh": {"buffer.batch_rule", "buffer.leftover"},
+    "nemo_rl_async.yaml": {"sync.in_flight"},
+}
+
+
+def at(scenario: Scenario, path: str) -> Any:
+    value: Any = scenario
+    for key in path.split("."):
+        value = getattr(value, key)
+    return value
+
+
+@pytest.mark.parametrize("file", sorted(p.name for p in DATA.iterdir() if p.is_file()))
+def test_semantics_are_the_presets(file: str) -> None:
+    framework = max((f for f in FRAMEWORKS if file.replace("_", "-").startswith(f)), key=len)
+    result = scenario_from(framework, read_source(str(DATA / file), (), CLASSES), file)
+    preset = load_scenario(f"presets/{result.preset}")
+    different = {path for path in SEMANTICS if at(result.scenario, path) != at(preset, path)}
+    assert different == SAID_OTHERWISE.get(file, set())
