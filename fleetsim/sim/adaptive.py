@@ -22,8 +22,7 @@ def steer(job: Job) -> Process:
     turned = fleet.get("completed_groups")
     while True:
         yield job.env.timeout(settings.interval_s)
-        up = fleet.up()
-        use = float(fleet.kv_use()[up].max()) if len(up) else 0.0
+        use = max((fleet.kv_use(int(i)) for i in fleet.up()), default=0.0)
         in_flight, completed = fleet.get("in_flight"), fleet.get("completed_groups")
         if use > settings.trim_above_kv:
             pool = max(float(size), min(pool, in_flight * settings.target_kv / use))

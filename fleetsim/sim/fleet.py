@@ -137,25 +137,14 @@ class Fleet:
         """Instances that serve or stand still, of the fleet's own and of lent GPUs."""
         return np.flatnonzero(self.world.instances["kind"] != t.DOWN)
 
-    def kv_use(self) -> NDArray[np.float64]:
-        """Share of its KV blocks that each instance uses now.
+    def kv_use(self, which: int) -> float:
+        """Share of its KV blocks that an instance uses now."""
+        return self.command(t.CMD_BLOCKS, which, self.now) / self.limits.kv_blocks
 
-        A jump takes its blocks when it lands; those of the iterations that it has done by now are counted here.
-        """
-        free = self.world.instances["free"].copy()
-        jumping = np.flatnonzero(self.world.instances["kind"] == t.JUMP)
-        rows, size = self.world.instances[jumping], self.limits.block_size
-        a, span = rows["slope_s"] / 2, np.maximum(0.0, self.now - rows["t0"])
-        b = rows["first_s"] - a
-        done = np.floor(2 * span / (b + np.sqrt(b * b + 4 * a * span)) * (1 + 1e-12))
-        done = np.minimum(done, rows["k"]).astype(np.int64)
-        # an iteration takes a block for every decode whose cache stands at a block's edge
-        edges = (-rows["count"][:, None] - np.arange(size)) % size
-        partial = np.arange(size) < (done % size)[:, None]
-        crossing = np.take_along_axis(self.world.residues[jumping], edges, axis=1)
-        free[jumping] -= done // size * rows["decodes"] + np.where(partial, crossing, 0).sum(axis=1)
-        used: NDArray[np.float64] = 1.0 - free / self.limits.kv_blocks
-        return used
+    def mean_kv_use(self) -> float:
+        """The same of all instances that are up."""
+        up = int(np.count_nonzero(self.world.instances["account"] != t.ACC_OFF))
+        return self.command(t.CMD_BLOCKS, at=self.now) / (up * self.limits.kv_blocks) if up else 0.0
 
     def unfinished(self) -> NDArray[np.int64]:
         """Groups in generation or scoring, in the order in which they were started."""

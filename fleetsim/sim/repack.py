@@ -27,8 +27,8 @@ def moves(fleet: Fleet, below: float, up_to: float) -> list[tuple[int, int]]:
     lets nothing in or the instance is closed. Both serve the same weight version, so a response keeps its one. An
     instance that has received requests is no source.
     """
-    rows, use = fleet.world.instances, fleet.kv_use()
-    use = use.copy()
+    rows = fleet.world.instances
+    use = np.array([fleet.kv_use(i) for i in range(len(rows))])
     running = rows["running"].astype(np.int64)
     starved = (rows["accepting"] == 0) | (fleet.get("credits") == 0)
     idle = (rows["waiting"] > 0) | (running == 0) | ~starved

@@ -16,8 +16,6 @@ def fleet_state(job: Job) -> tuple[float, ...]:
     buffered = ready_groups(fleet)
     versions = fleet.world.groups["version"][buffered]
     oldest = len(job.steps) - job.progress.updates[versions.min()] if len(buffered) else 0.0
-    up = rows["account"] != ACC_OFF
-    use = fleet.kv_use()[up]
     return (
         job.progress.version,
         len(buffered) * size,
@@ -27,7 +25,7 @@ def fleet_state(job: Job) -> tuple[float, ...]:
         int(rows["running"].sum()),
         int(rows["waiting"].sum()),
         int(rows["kv_sum"].sum()),
-        float(use.mean()) if len(use) else 0.0,
+        fleet.mean_kv_use(),
         fleet.get("credits"),
     )
 

@@ -6,7 +6,7 @@ import math
 
 from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
 from fleetsim.engine.kernel.dispatch import owe
-from fleetsim.engine.kernel.instance import account, set_next
+from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, elapsed, iterations_until, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at
@@ -14,6 +14,7 @@ from fleetsim.engine.kernel.tables import (
     ACC_IDLE,
     ACC_OFF,
     ACCOUNTS,
+    CMD_BLOCKS,
     CMD_CLOSE,
     CMD_DISCARD,
     CMD_HOLD,
@@ -34,6 +35,7 @@ from fleetsim.engine.kernel.tables import (
     G_ABORTED,
     G_OPEN,
     IDLE,
+    JUMP,
     NOTHING,
     WAKE,
 )
@@ -184,6 +186,27 @@ def seconds_of(fleet: int, account_index: int, t: float) -> float:
     return total
 
 
+@compiled
+def blocks_used(fleet: int, which: int, t: float) -> int:
+    """KV blocks in use at t on instance `which`, or on all that are up.
+
+    A jump takes its blocks when it lands; those of the iterations that it has done by t are counted here.
+    """
+    w = fleet_at(fleet, 0)
+    total = 0
+    for i in range(first_of(which), end_of(fleet, which)):
+        instance = instance_at(w.instances, i)
+        if instance.account == ACC_OFF:
+            continue
+        total += w.kv_blocks - instance.free
+        if instance.kind == JUMP:
+            k = iterations_until(fleet, i, t)
+            if k > 0 and instance.t0 + elapsed(fleet, i, k) > t + EPSILON * (1.0 + abs(t)):
+                k -= 1
+            total += blocks_needed(fleet, i, k)
+    return total
+
+
 @entry("f8(i8, i8, i8, f8, f8)")
 def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
     """The one door for a run: does `what` (a CMD_ code) at time t to instance, group bound, account or todo `which`."""
@@ -201,6 +224,8 @@ def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
         serve_version(fleet, which, int(value))
     elif what == CMD_MOVE:
         move(fleet, which, int(value), t)
+    elif what == CMD_BLOCKS:
+        return float(blocks_used(fleet, which, t))
     elif what == CMD_KILL:
         kill(fleet, which, t)
     elif what == CMD_CLOSE:

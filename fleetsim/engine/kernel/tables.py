@@ -49,7 +49,8 @@ FIRST = np.int64(0)
     CMD_SECONDS,
     CMD_VERSION,
     CMD_MOVE,
-) = _codes(13)
+    CMD_BLOCKS,
+) = _codes(14)
 # every instance
 ALL = np.int64(-1)
 
@@ -232,6 +233,7 @@ FLEET = np.dtype(
         ("imbalance", "i4"),
         ("system_blocks", "i4"),
         ("block_size", "i8"),
+        ("kv_blocks", "i8"),  # of an instance
         ("max_num_seqs", "i8"),
         ("max_tokens", "i8"),
         ("workers", "i8"),  # reward workers; 0 = unbounded
