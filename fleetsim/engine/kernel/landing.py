@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
+from fleetsim.engine.kernel.blocks import context, give_back, prompt_done, remember_turn, take
 from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
 from fleetsim.engine.kernel.dispatch import enqueue, owe, turn_goal
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
@@ -37,6 +37,7 @@ from fleetsim.engine.kernel.tables import (
     SCORING,
     STEP,
     UNSENT,
+    VLLM,
 )
 from fleetsim.engine.kernel.trees import heap_remove, timer_push
 
@@ -201,6 +202,8 @@ def land(fleet: int, i: int, t: float) -> None:
             S = sample_at(w.samples, s)
             following = S.next
             S.computed = context(fleet, s)
+            if w.scheduler != VLLM:
+                prompt_done(fleet, i, s)
             S.made += 1
             instance.generated += 1
             if S.first_token_s < 0.0:
@@ -215,7 +218,7 @@ def land(fleet: int, i: int, t: float) -> None:
         if s >= 0:
             S = sample_at(w.samples, s)
             S.computed += instance.chunk
-            if S.made > 0 and S.computed == context(fleet, s) - 1:
+            if w.scheduler == VLLM and S.made > 0 and S.computed == context(fleet, s) - 1:
                 instance.partial = -1  # one token to go after a preemption: that is a decode
                 join_decodes(fleet, i, s)
         instance.fresh = -1
