@@ -149,17 +149,17 @@ INSTANCE = np.dtype(
         ("version", "i4"),  # weight version that it serves
         ("move_to", "i4"),  # where its requests go at the next boundary; -1 = to the client, who sends them anew
         ("system", "i8"),  # prefix row of the system prompt
-        ("seen", "i8"),  # SGLang: requests that decode, or were to decode, when it last planned
-        ("ratio", "f8"),  # SGLang: new_token_ratio when `count` was `ratio_count`
-        ("ratio_count", "i8"),
-        ("planned", "i4"),  # SGLang: epoch when it last planned
-        ("full", "i1"),  # SGLang: nothing is admitted before a running request has left
         ("kind", "i1"),
         ("account", "i1"),
         ("accepting", "i1"),
         ("draining", "i1"),  # `advance` returns when it is empty
         ("todo", "i1"),
         ("dirty", "i1"),
+        ("seen", "i8"),  # SGLang: requests that decode, or were to decode, when it last planned
+        ("ratio", "f8"),  # SGLang: new_token_ratio when `count` was `ratio_count`
+        ("ratio_count", "i8"),
+        ("planned", "i4"),  # SGLang: epoch when it last planned
+        ("full", "i1"),  # SGLang: nothing is admitted before a running request has left
     ],
     align=True,
 )
@@ -242,12 +242,6 @@ FLEET = np.dtype(
         ("block_size", "i8"),
         ("max_num_seqs", "i8"),
         ("max_tokens", "i8"),
-        ("kv_blocks", "i8"),
-        ("state_blocks", "i8"),  # blocks that a running request holds whatever its length (linear attention)
-        ("chunk_unit", "i8"),  # a prompt is cut at multiples of so many tokens
-        ("most_output", "i8"),  # the client's cap on output tokens: all that a scheduler knows of a length
-        ("scheduler", "i1"),
-        ("no_evict", "i1"),  # TensorRT-LLM: admitted only if its longest output fits
         ("workers", "i8"),  # reward workers; 0 = unbounded
         ("turns", "i8"),
         ("aborted_tokens", "i8"),
@@ -257,6 +251,12 @@ FLEET = np.dtype(
         ("aborted_groups", "i8"),
         ("patience", "i8"),  # `advance` returns when so many groups have been completed
         ("wake", "i8"),  # and, as for a batch, when so many have been completed or aborted
+        ("kv_blocks", "i8"),
+        ("state_blocks", "i8"),  # blocks that a running request holds whatever its length (linear attention)
+        ("chunk_unit", "i8"),  # a prompt is cut at multiples of so many tokens
+        ("most_output", "i8"),  # the client's cap on output tokens: all that a scheduler knows of a length
+        ("scheduler", "i1"),
+        ("no_evict", "i1"),  # TensorRT-LLM: admitted only if its longest output fits
     ],
     align=True,
 )
