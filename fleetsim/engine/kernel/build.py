@@ -8,7 +8,6 @@ import llvmlite.binding as llvm
 
 from fleetsim.engine.compiled import sources_digest
 
-
 # What all schedulers do alike is a body in each of them, not a call: parts of mangled names, module and function.
 _INLINED = ("6kernel5batch", "blocks7look_up", "blocks10hold_found", "instance19iterations_that_fit")
 
