@@ -124,6 +124,34 @@ def test_jump_equals_loop_on_a_group_workload(kv_blocks: int, caching: bool, sch
     )
 
 
+@pytest.mark.parametrize("size", [1, 16])
+def test_retraction_equals_the_loop(size: int) -> None:
+    """Long outputs, so that SGLang's ratio falls, its estimate turns out too low, and decodes are retracted."""
+    retracted = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n = 32
+        prompts = np.repeat(rng.integers(5, 60, n // 4), 4)
+        outputs = rng.integers(600, 900, n)
+        limits = EngineLimits(
+            32, 64, 4000 // size, size, max_output_tokens=900, scheduler="sglang", state_blocks=seed % 3
+        )
+        case = {
+            "step_time": LinearStepTime(0.01, 1e-4, 1e-4, 1e-7),
+            "limits": limits,
+            "prompt": prompts.tolist(),
+            "output": outputs.tolist(),
+            "arrival": np.sort(rng.uniform(0, 15, n)).tolist(),
+            "group": np.repeat(np.arange(n // 4), 4).tolist(),
+            "caching": seed % 2 == 0,
+            "instances": 1,
+            "routing": "round_robin",
+        }
+        check(case)
+        retracted += sum(r.preemptions for r in run_reference(**case)[0])
+    assert retracted > 20
+
+
 def test_preemption_happens_as_in_real_vllm() -> None:
     """33 blocks of 32 of which one is vLLM's null block, 8 requests of 64 + 192 tokens.
 
