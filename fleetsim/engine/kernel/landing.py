@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.blocks import context, give_back, prompt_done, remember_turn, take
+from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
 from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
 from fleetsim.engine.kernel.dispatch import enqueue, owe, turn_goal
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
@@ -21,6 +21,7 @@ from fleetsim.engine.kernel.memory import (
     put_int32,
     sample_at,
 )
+from fleetsim.engine.kernel.sharing import prompt_done
 from fleetsim.engine.kernel.tables import (
     AWAY,
     DONE,

@@ -13,9 +13,10 @@ first come, first served.
 from __future__ import annotations
 
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
-from fleetsim.engine.kernel.blocks import announce, blocks, context, look_up, take, worth_waiting
+from fleetsim.engine.kernel.blocks import blocks, context, look_up, take
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.sharing import announce, worth_waiting
 
 
 @compiled
