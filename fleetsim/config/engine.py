@@ -1,4 +1,4 @@
-"""The `engine` section: which engine, on which GPU, with which of vLLM's limits."""
+"""The `engine` section: which engine, on which GPU, with which limits (vLLM's names stand for the others' too)."""
 
 from __future__ import annotations
 
@@ -6,36 +6,57 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fleetsim.config.base import Count, Name, Section, unsupported
+from fleetsim.config.base import Count, Name, Section
 
 
 class EngineConfig(Section):
-    """One rollout instance. Null limits mean vLLM's default for the GPU, or what the memory leaves."""
+    """One rollout instance. Null limits mean the engine's own default for the GPU, or what the memory leaves."""
 
     kind: Literal["roofline", "measured", "constant"] = Field(
         default="roofline", description="where iteration times come from: GPU and model, a profile, or a rate"
     )
-    name: Annotated[Literal["vllm", "sglang", "tensorrt-llm"], unsupported("sglang", "tensorrt-llm")] = Field(
-        default="vllm", description="whose scheduler is simulated"
+    name: Literal["vllm", "sglang", "tensorrt-llm"] = Field(
+        default="vllm", description="whose scheduler, defaults and prefix cache are simulated"
     )
     gpu: Name = Field(default="H100-SXM", description="GPU type, for kind roofline")
     model: Name = Field(
         default="Qwen/Qwen2.5-7B", description="Hugging Face id, or path of a config.json, for kind roofline"
     )
     tp: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="GPUs per instance (tensor parallel)")
+    dp: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1,
+        description="data-parallel ranks that share the experts of a mixture; each is an instance, with its own "
+        "scheduler and KV cache",
+    )
     dtype: Name = Field(default="bfloat16", description="type of weights and KV cache")
     profile: Name | None = Field(default=None, description="profile name or file, for kind measured")
     instance_tok_s: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
         default=None, description="output tokens per second of one instance, for kind constant"
     )
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.92, description="share of the GPU's memory that the engine may use"
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="share of the GPU's memory that the engine may use (SGLang: mem_fraction_static; TensorRT-LLM: of "
+        "the memory that is free beside the weights); null = the engine's default",
     )
-    max_num_seqs: Count | None = Field(default=None, description="running requests per instance")
-    max_num_batched_tokens: Count | None = Field(default=None, description="tokens per engine iteration")
+    max_num_seqs: Count | None = Field(
+        default=None, description="running requests per instance (max_running_requests, max_batch_size)"
+    )
+    max_num_batched_tokens: Count | None = Field(
+        default=None, description="tokens per engine iteration (SGLang: chunked_prefill_size, prompts only)"
+    )
+    capacity_scheduler_policy: Literal["guaranteed_no_evict", "max_utilization"] = Field(
+        default="guaranteed_no_evict",
+        description="tensorrt-llm: a request starts if its longest output fits, or as soon as its prompt fits",
+    )
     kv_blocks: Count | None = Field(default=None, description="usable KV blocks; null = from the memory")
-    block_size: Annotated[int, Field(ge=1, le=65_536)] = Field(default=16, description="tokens per KV block")
-    prefix_caching: bool = Field(default=True, description="siblings of a group reuse the prompt's KV blocks")
+    block_size: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        default=None,
+        description="tokens per KV block; null = the engine's: vLLM 16, SGLang 1, TensorRT-LLM 32",
+    )
+    prefix_caching: bool = Field(
+        default=True,
+        description="cached prompts are reused: by siblings, by all groups that share a system prompt, by later turns",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -179,3 +179,12 @@ Latency = Annotated[
 ]
 LengthSpec = ConstantTokens | Lognormal | Gamma | Empirical | Histogram
 LatencySpec = ConstantSeconds | Lognormal | Gamma | Empirical | Histogram
+
+
+def longest_length(law: LengthSpec) -> float | None:
+    """The value that a law of token counts never exceeds, None where nothing says one."""
+    if isinstance(law, ConstantTokens):
+        return float(law.value)
+    if law.max is None and isinstance(law, Histogram):
+        return law.le[-1]
+    return law.max

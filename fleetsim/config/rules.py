@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fleetsim.config.engine_rules import ENGINE_RULES
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.policy_rules import POLICY_RULES
 from fleetsim.config.transport_rules import TRANSPORT_RULES
@@ -131,6 +132,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_events_in_order, ("run.events",)),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
+    *ENGINE_RULES,
     *POLICY_RULES,
     *TRANSPORT_RULES,
 )

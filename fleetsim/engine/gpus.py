@@ -53,6 +53,11 @@ _GPUS = (
         aliases=("A100", "A100-80", "A100-80GB", "A100-SXM", "A100-SXM4-80GB"),
     ),
     GpuSpec(
+        "A800-SXM", 79.15 * _GIB, 2.039e12, 312e12, None, 200e9,
+        "NVIDIA A800: A100 SXM 80GB with NVLink cut to 400 GB/s (NVIDIA A800 Tensor Core GPU data sheet)",
+        aliases=("A800", "A800-80GB"),
+    ),
+    GpuSpec(
         "H100-SXM", 79.11 * _GIB, 3.35e12, 989.4e12, 1978.9e12, 450e9, "NVIDIA H100 Tensor Core GPU data sheet (SXM5)",
         aliases=("H100", "H100-80GB", "H100-SXM5", "H100-SXM-80GB"),
     ),
@@ -76,6 +81,11 @@ _GPUS = (
     GpuSpec(
         "B200-SXM", 178.35 * _GIB, 8.0e12, 2250e12, 4500e12, 900e9, "NVIDIA HGX B200 data sheet (dense, per GPU)",
         aliases=("B200", "B200-180GB"),
+    ),
+    # One NVLink domain of 72 GPUs; 189,471 MiB are visible.
+    GpuSpec(
+        "GB200", 185.03 * _GIB, 8.0e12, 2500e12, 5000e12, 900e9, "NVIDIA GB200 NVL72 data sheet (dense, per GPU)",
+        node_gpus=72, aliases=("GB200-NVL72", "GB200-NVL4"),
     ),
     GpuSpec(
         "L40S", 44.39 * _GIB, 0.864e12, 362.05e12, 733e12, 32e9, "NVIDIA L40S data sheet (PCIe 4.0 x16, no NVLink)",

@@ -1,4 +1,4 @@
-"""Read a model's shape from a Hugging Face `config.json`: llama, qwen2, qwen3, mistral, mixtral, gemma and the like."""
+"""Read a model's shape from a Hugging Face `config.json`: llama, qwen, mistral, gemma, deepseek and the like."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fleetsim.engine.attention import LatentAttention, LinearAttention
 from fleetsim.engine.shapes import ModelShape
 from fleetsim.errors import InputError, Problem
 
 _MAX_FILE_BYTES = 4 * 2**20
 _NO_GATE = {"gpt_neox", "phi", "starcoder2", "falcon"}
+_GATED = ("qwen3_next", "qwen3_5")  # attention with an output gate, a shared expert with a gate
 _SSM = {"mamba", "mamba2", "falcon_mamba", "jamba", "bamba", "zamba2", "nemotron_h", "granitemoehybrid", "rwkv"}
 _DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "bfloat16", "half": "float16", "auto": "bfloat16"}
 _LARGEST = {"num_hidden_layers": 4096, "vocab_size": 2**24, "max_position_embeddings": 2**31}
@@ -79,13 +81,8 @@ def _refuse_unsupported(fields: _Fields) -> None:
     """What this roofline would get wrong is refused by name, never read as something else."""
     config, model_type = fields.config, fields.config.get("model_type")
     later = "give a measured profile of this model instead"
-    if config.get("kv_lora_rank") is not None:
-        rule = "multi-head latent attention (MLA) is not supported yet"
-        fields.wrong("kv_lora_rank", config["kv_lora_rank"], rule, later)
-    kinds = config.get("layer_types")
-    linear = isinstance(kinds, list) and any(isinstance(k, str) and "linear" in k for k in kinds)
-    if linear or (isinstance(model_type, str) and model_type in _SSM):
-        fields.wrong("model_type", model_type, "linear attention and state-space layers are not supported yet", later)
+    if isinstance(model_type, str) and model_type in _SSM:
+        fields.wrong("model_type", model_type, "state-space layers are not supported yet", later)
     quant = config.get("quantization_config")
     method = quant.get("quant_method") if isinstance(quant, Mapping) else quant
     if method is not None and method != "fp8":
@@ -117,12 +114,55 @@ def _dense_layers(fields: _Fields, layers: int) -> int:
     return sum(1 for i in range(layers) if i < first or i in dense or (i + 1) % step)
 
 
+def _latent(fields: _Fields) -> LatentAttention | None:
+    """DeepSeek's latent attention, where the config has its ranks."""
+    if fields.config.get("kv_lora_rank") is None:
+        return None
+    return LatentAttention(
+        q_lora_rank=fields.count("q_lora_rank", default=0, least=0),
+        kv_lora_rank=fields.count("kv_lora_rank"),
+        qk_nope_head_dim=fields.count("qk_nope_head_dim"),
+        qk_rope_head_dim=fields.count("qk_rope_head_dim"),
+        v_head_dim=fields.count("v_head_dim"),
+    )
+
+
+def _linear_layers(fields: _Fields, layers: int) -> int:
+    """Linear-attention layers: listed, or all but every full_attention_interval-th."""
+    kinds = fields.config.get("layer_types")
+    if kinds is None:
+        every = fields.count("full_attention_interval", default=1)
+        return layers - layers // every
+    if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) for k in kinds):
+        rule = f"a list of {layers} texts, one per layer"
+        fields.wrong("layer_types", kinds if isinstance(kinds, str) else type(kinds).__name__, rule, "copy it whole")
+        return 0
+    return sum(1 for k in kinds if "linear" in k)
+
+
+def _linear(fields: _Fields, layers: int) -> LinearAttention | None:
+    """Gated delta-rule layers, where the config has some."""
+    linear = _linear_layers(fields, layers)
+    if not linear:
+        return None
+    if linear == layers:
+        fields.wrong("layer_types", "linear_attention", "at least one layer of full attention", "check the file")
+    return LinearAttention(
+        layers=linear,
+        key_heads=fields.count("linear_num_key_heads"),
+        value_heads=fields.count("linear_num_value_heads"),
+        key_head_dim=fields.count("linear_key_head_dim"),
+        value_head_dim=fields.count("linear_value_head_dim"),
+        conv_kernel=fields.count("linear_conv_kernel_dim", default=4),
+    )
+
+
 def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: str | None = None) -> ModelShape:
     """The shape in a Hugging Face config: a path to config.json, or the mapping read from one.
 
     `text_config` of a multimodal model is followed. Defaults where a key is absent are transformers' own:
     num_key_value_heads = num_attention_heads, head_dim = hidden_size / num_attention_heads.
-    Raises InputError with everything that is wrong at once; MLA, linear attention and quantization other than fp8 are
+    Raises InputError with everything that is wrong at once; state-space layers and quantization other than fp8 are
     refused as not supported yet.
     """
     if isinstance(config, Mapping):
@@ -156,6 +196,7 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
         shared_count = fields.count("n_shared_experts", default=0, least=0)
         shared = fields.count("shared_expert_intermediate_size", default=shared_count * moe_width, least=0)
         dense = _dense_layers(fields, layers)
+    mla, linear = _latent(fields), _linear(fields, layers)
     if not fields.problems:
         if head_dim == 0 and hidden % heads:
             fields.wrong("hidden_size", hidden, f"a multiple of num_attention_heads ({heads})", "give head_dim")
@@ -185,6 +226,10 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
         gated_mlp=family not in _NO_GATE,
         dtype=_dtype(fields),
         max_position=fields.count("max_position_embeddings", default=0, least=0) or None,
+        output_gate=fields.flag("attn_output_gate", default=family.startswith(_GATED)),
+        shared_gate=shared > 0 and family.startswith(("qwen2_moe", *_GATED)),
+        mla=mla,
+        linear=linear,
     )
     if fields.problems:
         raise InputError(fields.problems)

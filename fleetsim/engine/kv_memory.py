@@ -1,6 +1,8 @@
-"""How many KV blocks are left beside the weights: vLLM's own subtraction, with its profile run estimated.
+"""How many KV blocks are left beside the weights: each engine's own subtraction, with its profile run estimated.
 
-    KV bytes = memory * gpu_memory_utilization - weights / tp - activation peak - runtime reserve
+    vLLM          KV bytes = memory * gpu_memory_utilization - weights - activation peak - runtime reserve
+    SGLang        KV bytes = memory * mem_fraction_static - weights - runtime reserve
+    TensorRT-LLM  KV bytes = (memory - weights - activation peak - runtime reserve) * free_gpu_memory_fraction
 
 Where a real engine can be asked ("GPU KV cache size: N tokens" in its log, `vllm:cache_config_info`), its number wins:
 give it as `kv_blocks`.
@@ -41,17 +43,34 @@ def kv_blocks(
     shape: ModelShape,
     tp: int,
     dtype: str,
-    gpu_memory_utilization: float,
+    memory_share: float,
     max_num_seqs: int,
     max_num_batched_tokens: int,
     block_size: int,
+    *,
+    engine: str = "vllm",
+    dp: int = 1,
 ) -> int:
-    """Usable KV blocks (without vLLM's null block). Raises InputError when the model leaves no room for any."""
-    budget = gpu.memory_bytes * gpu_memory_utilization
-    weights = shape.weight_bytes(dtype) / tp
-    peak = activation_peak_bytes(shape, tp, max_num_seqs, max_num_batched_tokens)
+    """Usable KV blocks (without vLLM's null block). Raises InputError when the model leaves no room for any.
+
+    vLLM subtracts weights and the profile run's peak from its share. SGLang's share is weights and cache together:
+    activations live in the rest. TensorRT-LLM takes its share of what the weights and its profile run leave free.
+    """
+    weights = shape.weight_bytes_per_gpu(tp, dp, dtype)
     reserve = _RUNTIME_BYTES + (_COLLECTIVES_BYTES if tp > 1 else 0.0)
-    blocks = int((budget - weights - peak - reserve) // (shape.kv_bytes_per_token(tp) * block_size)) - 1
+    if engine == "vllm":
+        budget = gpu.memory_bytes * memory_share
+        peak = activation_peak_bytes(shape, tp, max_num_seqs, max_num_batched_tokens)
+        cache = budget - weights - peak - reserve
+    elif engine == "sglang":
+        budget = gpu.memory_bytes * memory_share
+        peak = 0.0
+        cache = budget - weights - reserve
+    else:
+        budget = gpu.memory_bytes
+        peak = activation_peak_bytes(shape, tp, 1, max_num_batched_tokens)
+        cache = (budget - weights - peak - reserve) * memory_share
+    blocks = int(cache // (shape.kv_bytes_per_token(tp) * block_size)) - (1 if engine == "vllm" else 0)
     if blocks < 1:
         rule = (
             f"fits {gpu.name} x{tp}: {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB activations + "

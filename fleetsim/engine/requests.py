@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +52,8 @@ def run_requests(
     any order (default: all at 0). group: requests with the same label share one prompt (for prefix caching and for
     the prefix_affinity router). routing: round_robin, least_loaded or prefix_affinity, decided at arrival.
 
-    The result equals an iteration-by-iteration simulation of vLLM's scheduler. Raises InputError for lengths, times
+    The result equals an iteration-by-iteration simulation of the scheduler that `limits` names. Where they give no
+    max_output_tokens, the longest output is what the client allows. Raises InputError for lengths, times
     or labels out of range, and for a request that can never fit into the KV cache.
     """
     prompt, output = _lengths(prompt_tokens, output_tokens)
@@ -65,6 +67,8 @@ def run_requests(
     from fleetsim.engine.native import advance
     from fleetsim.engine.state import World
 
+    if limits.max_output_tokens is None:
+        limits = replace(limits, max_output_tokens=int(output.max()))
     world = World(step_time, limits, instances=instances, prefix_caching=prefix_caching and group is not None)
     world.set(open_loop=1, routing=ROUTERS[routing], n_arrivals=n)
     world.add_samples(n)
@@ -120,12 +124,13 @@ def _problems(
 ) -> list[Problem]:
     problems = []
     longest = int((prompt + output).max(initial=1)) - 1  # the last token is never put into the cache
-    if -(-longest // limits.block_size) > limits.kv_blocks:
+    need = limits.blocks_for(longest)
+    if need > limits.kv_blocks:
         problems.append(
             Problem(
                 "limits.kv_blocks",
                 limits.kv_blocks,
-                f"at least {-(-longest // limits.block_size)} for a request of {longest} cached tokens",
+                f"at least {need} for a request of {longest} cached tokens",
                 "give the engine more KV blocks or cap the length: vLLM refuses such a max_model_len",
             )
         )

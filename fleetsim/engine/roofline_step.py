@@ -7,11 +7,15 @@ One iteration of n tokens, b of them decodes with K tokens of cache between them
         weights = bytes read / (bandwidth * memory_efficiency)                  experts touched grow with n
         gemm    = 2 * active weights * n / (peak * compute_efficiency)
     + 2 * layers * all-reduce(n * hidden * 2 bytes)                         tp > 1
-    + b * (sequence_s + LM head product + sampler passes)
+    + MoE layers * all-reduce over dp ranks(n * dp * hidden * 2 bytes)      dp > 1: all-gather and reduce-scatter
+    + b * (sequence_s + LM head product + sampler passes + linear layers' state, read and written)
     + K * kv bytes / (bandwidth * grouped_cache_efficiency, or memory_efficiency without grouped heads)
     + A * 4 * heads * head_dim * layers / (peak * compute_efficiency)
 
-Weights, heads and cache are per GPU, that is, divided by tp. The sum over n is put on knots of `StepTime`'s curve.
+Weights, heads and cache are per GPU, that is, divided by tp. Under MLA the cache is one latent per token, on every GPU,
+and a decode multiplies it with all heads: K costs the longer of reading and multiplying. Data-parallel ranks share the
+experts: each GPU keeps 1 / (tp dp) of them and reads those that the tokens of all ranks pick, n per rank. The sum
+over n is put on knots of `StepTime`'s curve.
 Source of the form: Williams et al., "Roofline" (2009); of the terms: vLLM's V1 model runner. Assumptions and measured
 error: docs/accuracy.md.
 """
@@ -21,10 +25,11 @@ from __future__ import annotations
 import math
 import os
 
+from fleetsim.engine.defaults import BLOCK_SIZE, MEMORY_SHARE, default_limits, sglang_static_share
 from fleetsim.engine.factors import RooflineFactors, shipped_factors
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
-from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape, model_shape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
@@ -39,20 +44,17 @@ _NCCL_EFFICIENCY = 0.75
 # 3.7, 4.8 and 5.9 us for 2, 4 and 8 GPUs of an H100 node (sgl-project/sglang pull request 2904).
 _ALLREDUCE_PER_DOUBLING = 0.3
 _KNOTS_PER_OCTAVE = 4
-_BIG_DEVICE_BYTES = 70 * 2**30
 
 
-def default_limits(gpu: GpuSpec) -> tuple[int, int]:
-    """vLLM's (max_num_seqs, max_num_batched_tokens) for offline `LLM`: by device memory, A100 among the small.
-
-    Source: vLLM, `EngineArgs.get_batch_defaults` (0.26.0 to 0.32.0).
-    """
-    big = gpu.memory_bytes >= _BIG_DEVICE_BYTES and not gpu.name.startswith("A100")
-    return (1024, 16384) if big else (256, 8192)
-
-
-def _check(shape: ModelShape, gpu: GpuSpec, tp: int, dtype: str, gpu_memory_utilization: float) -> list[Problem]:
+def _check(
+    shape: ModelShape, gpu: GpuSpec, tp: int, dp: int, dtype: str, gpu_memory_utilization: float | None
+) -> list[Problem]:
     problems = []
+    if isinstance(dp, bool) or not isinstance(dp, int) or dp < 1:
+        problems.append(Problem("dp", dp, "an integer >= 1", "give the number of ranks that share the experts"))
+    elif isinstance(tp, int) and shape.experts and dp > 1 and tp * dp > gpu.node_gpus:
+        rule = f"tp x dp at most the {gpu.node_gpus} GPUs that share fast links; experts across nodes are"
+        problems.append(Problem("dp", dp, f"{rule} not supported yet", "lower dp"))
     if isinstance(tp, bool) or not isinstance(tp, int) or tp < 1:
         problems.append(Problem("tp", tp, "an integer >= 1", "give the number of GPUs of one instance"))
     elif shape.heads % tp:
@@ -64,7 +66,7 @@ def _check(shape: ModelShape, gpu: GpuSpec, tp: int, dtype: str, gpu_memory_util
     if dtype not in DTYPE_BYTES:
         problems.append(Problem("dtype", dtype, f"one of auto, {', '.join(DTYPE_BYTES)}", "float32 is not served"))
     good = isinstance(gpu_memory_utilization, int | float) and not isinstance(gpu_memory_utilization, bool)
-    if not good or not 0 < gpu_memory_utilization <= 1:
+    if gpu_memory_utilization is not None and not (good and 0 < gpu_memory_utilization <= 1):
         problems.append(
             Problem("gpu_memory_utilization", gpu_memory_utilization, "a share in (0, 1]", "vLLM's default is 0.92")
         )
@@ -82,26 +84,33 @@ def allreduce_seconds(gpu: GpuSpec, tp: int, message_bytes: float, factors: Roof
 
 
 def roofline_step_time(
-    gpu: GpuSpec, shape: ModelShape, tp: int, dtype: str, factors: RooflineFactors, max_tokens: int
+    gpu: GpuSpec, shape: ModelShape, tp: int, dtype: str, factors: RooflineFactors, max_tokens: int, dp: int = 1
 ) -> StepTime:
-    """StepTime of `shape` on `tp` GPUs, with knots up to `max_tokens` tokens per iteration."""
+    """StepTime of `shape` on `tp` GPUs, with knots up to `max_tokens` tokens per iteration.
+
+    dp: ranks that share the experts; each is taken to hold as many tokens as this one.
+    """
     size = DTYPE_BYTES[dtype]
     bytes_s = gpu.memory_bytes_s * factors.memory_efficiency
-    grouped = shape.kv_heads < shape.heads
+    grouped = shape.kv_heads < shape.heads or shape.mla is not None
     cache_bytes_s = gpu.memory_bytes_s * factors.grouped_cache_efficiency if grouped else bytes_s
     flop_s = gpu.flop_s(dtype) * factors.compute_efficiency
+    attention_flop_s = gpu.bf16_flop_s * factors.compute_efficiency
+    latent_s = shape.decode_pair_flop / tp / attention_flop_s if shape.mla else 0.0
     head_params = shape.vocab * shape.hidden
     fixed_bytes = (shape.trunk_params * size + head_params * 2) / tp
-    expert_bytes = shape.moe_layers * shape.expert_params * size / tp
+    expert_bytes = shape.moe_layers * shape.expert_params * size / (tp * dp)
     token_flop = 2 * shape.active_trunk_params / tp
     overhead_s = factors.iteration_s + shape.layers * factors.layer_s
     reduces = 2 * shape.layers if tp > 1 else 0  # after attention and after the MLP
 
     def seconds(n: float) -> float:
-        weights_s = (fixed_bytes + expert_bytes * shape.experts_touched(n)) / bytes_s
+        weights_s = (fixed_bytes + expert_bytes * shape.experts_touched(n * dp)) / bytes_s
         gemm_s = token_flop * n / flop_s
         knee_s = float((weights_s**_KNEE + gemm_s**_KNEE) ** (1 / _KNEE))
-        return overhead_s + knee_s + reduces * allreduce_seconds(gpu, tp, n * shape.hidden * 2, factors)
+        tp_s = reduces * allreduce_seconds(gpu, tp, n * shape.hidden * 2, factors)
+        dp_s = shape.moe_layers * allreduce_seconds(gpu, dp, n * dp * shape.hidden * 2, factors)
+        return overhead_s + knee_s + tp_s + dp_s
 
     octaves = math.log2(max_tokens)
     grid = [2 ** (i / _KNOTS_PER_OCTAVE) for i in range(math.ceil(octaves * _KNOTS_PER_OCTAVE))]
@@ -111,12 +120,12 @@ def roofline_step_time(
         knots_s=tuple(seconds(n) for n in knots),
         per_seq_s=factors.sequence_s
         + 2 * head_params / tp / (gpu.bf16_flop_s * factors.compute_efficiency)
-        + _LOGIT_PASSES * 4 * shape.vocab / bytes_s,
-        per_kv_token_s=shape.kv_bytes_per_token(tp) / cache_bytes_s,
-        per_attn_pair_s=4 * shape.heads * shape.head_dim * shape.layers
-        / tp / (gpu.bf16_flop_s * factors.compute_efficiency),
+        + _LOGIT_PASSES * 4 * shape.vocab / bytes_s
+        + 2 * shape.state_bytes(tp) / bytes_s,
+        per_kv_token_s=max(shape.kv_bytes_per_token(tp) / cache_bytes_s, latent_s),
+        per_attn_pair_s=shape.prefill_pair_flop / tp / attention_flop_s,
         kind="roofline",
-        source=f"roofline of {shape.name} on {gpu.name} x{tp}, {dtype}",
+        source=f"roofline of {shape.name} on {gpu.name} x{tp}{f' of {dp} ranks' if dp > 1 else ''}, {dtype}",
     )  # fmt: skip
 
 
@@ -125,25 +134,31 @@ def roofline(
     model: str | os.PathLike[str] | ModelShape,
     tp: int = 1,
     dtype: str = "bfloat16",
-    gpu_memory_utilization: float = 0.92,
+    gpu_memory_utilization: float | None = None,
     *,
+    dp: int = 1,
+    engine: str = "vllm",
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
     kv_blocks: int | None = None,
-    block_size: int = 16,
+    block_size: int | None = None,
     max_model_len: int | None = None,
     factors: RooflineFactors | None = None,
 ) -> tuple[StepTime, EngineLimits]:
     """Step time and limits of one engine instance of `tp` GPUs.
 
     gpu: data sheet name ("H100", "MI300X"). model: a built-in Hugging Face id or a path to a config.json. dtype: auto,
-    bfloat16, float16 or fp8 (the KV cache stays in 16 bits). max_num_seqs and max_num_batched_tokens default as vLLM's
-    offline `LLM` does; kv_blocks to what memory leaves; max_model_len, if given, must fit the KV cache once.
+    bfloat16, float16 or fp8 (the KV cache stays in 16 bits). dp: ranks that share a mixture's experts, of which this
+    instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for what
+    is not given and whose rules the limits carry; kv_blocks defaults to what memory leaves; max_model_len, if given,
+    must fit the KV cache once.
     Raises InputError: unknown names, a tp that does not divide the heads, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
     dtype = shape.dtype if dtype == "auto" else dtype
-    problems = _check(shape, spec, tp, dtype, gpu_memory_utilization)
+    problems = _check(shape, spec, tp, dp, dtype, gpu_memory_utilization)
+    if engine not in SCHEDULERS:
+        problems.append(Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine"))
     given = {
         "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": max_num_batched_tokens,
@@ -157,12 +172,18 @@ def roofline(
     if problems:
         raise InputError(problems)
 
-    default_seqs, default_tokens = default_limits(spec)
-    seqs = max_num_seqs or (min(default_seqs, max_num_batched_tokens) if max_num_batched_tokens else default_seqs)
-    tokens = max_num_batched_tokens or max(default_tokens, seqs)
-    blocks = kv_blocks or usable_kv_blocks(spec, shape, tp, dtype, gpu_memory_utilization, seqs, tokens, block_size)
-    limits = EngineLimits(seqs, tokens, blocks, block_size)
+    default_seqs, default_tokens = default_limits(spec, engine)
+    if engine == "sglang":
+        seqs, tokens = max_num_seqs or default_seqs, max_num_batched_tokens or default_tokens
+    else:
+        seqs = max_num_seqs or (min(default_seqs, max_num_batched_tokens) if max_num_batched_tokens else default_seqs)
+        tokens = max_num_batched_tokens or max(default_tokens, seqs)
+    size = block_size or BLOCK_SIZE[engine]
+    share = gpu_memory_utilization or MEMORY_SHARE.get(engine) or sglang_static_share(spec, tp, tokens)
+    blocks = kv_blocks or usable_kv_blocks(spec, shape, tp, dtype, share, seqs, tokens, size, engine=engine, dp=dp)
+    state_blocks = math.ceil(shape.state_bytes(tp) / (shape.kv_bytes_per_token(tp) * size))
+    limits = EngineLimits(seqs, tokens, blocks, size, state_blocks, scheduler=engine)
     if max_model_len is not None and limits.kv_tokens < max_model_len:
         rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} x{tp}"
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
-    return roofline_step_time(spec, shape, tp, dtype, factors or shipped_factors(), tokens), limits
+    return roofline_step_time(spec, shape, tp, dtype, factors or shipped_factors(), max(tokens, seqs), dp), limits

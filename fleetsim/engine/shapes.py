@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetsim.engine.attention import LatentAttention, LinearAttention
 from fleetsim.errors import InputError, Problem
 
 # Weights and cache in bytes; the norms' and biases' share of a model is below 0.1 % and is counted where config.json
@@ -20,11 +21,13 @@ DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "fp8": 1}
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A decoder-only transformer with grouped-query attention and gated MLPs, dense or mixture of experts.
+    """A decoder-only transformer with gated MLPs, dense or mixture of experts, and grouped-query attention or MLA.
 
     intermediate: MLP width of the dense layers. experts, experts_per_token, moe_intermediate: 0 for a dense model.
     shared_intermediate: width of the experts that every token visits, summed. dense_layers: layers of a mixture that
-    keep a dense MLP. gated_mlp: three MLP matrices (SwiGLU), else two.
+    keep a dense MLP. gated_mlp: three MLP matrices (SwiGLU), else two. output_gate: queries come with a gate of their
+    size. shared_gate: the shared expert is weighted by a gate. mla: latent attention instead of keys and values per
+    head. linear: the layers that have a state instead of a KV cache.
     """
 
     name: str
@@ -46,6 +49,15 @@ class ModelShape:
     gated_mlp: bool = True
     dtype: str = "bfloat16"
     max_position: int | None = None
+    output_gate: bool = False
+    shared_gate: bool = False
+    mla: LatentAttention | None = None
+    linear: LinearAttention | None = None
+
+    @property
+    def full_layers(self) -> int:
+        """Layers that attend to the whole context, and cache it."""
+        return self.layers - (self.linear.layers if self.linear else 0)
 
     @property
     def moe_layers(self) -> int:
@@ -54,11 +66,19 @@ class ModelShape:
 
     @property
     def attention_params(self) -> int:
-        """Attention and norm weights of one layer."""
+        """Attention and norm weights of one layer that attends to the whole context."""
+        if self.mla:
+            return self.mla.params(self.hidden, self.heads) + 2 * self.hidden
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         bias = q + 2 * kv if self.qkv_bias else 0
         norms = 2 * self.hidden + (2 * self.head_dim if self.qk_norm else 0)
-        return self.hidden * (q + 2 * kv) + q * self.hidden + bias + norms
+        return self.hidden * (q * (2 if self.output_gate else 1) + 2 * kv) + q * self.hidden + bias + norms
+
+    @property
+    def mixer_params(self) -> int:
+        """Attention and norm weights of all layers."""
+        linear = self.linear.layers * (self.linear.params(self.hidden) + 2 * self.hidden) if self.linear else 0
+        return self.full_layers * self.attention_params + linear
 
     def _mlp_params(self, width: int) -> int:
         return (3 if self.gated_mlp else 2) * self.hidden * width
@@ -77,15 +97,20 @@ class ModelShape:
     def trunk_params(self) -> int:
         """Weights that every iteration reads whatever it holds: all layers without their routed experts."""
         moe = self.moe_layers
-        router = self.hidden * self.experts + self._mlp_params(self.shared_intermediate) if self.experts else 0
+        router = self.hidden * (self.experts + self.shared_gate) + self._mlp_params(self.shared_intermediate)
         dense_mlp = self._mlp_params(self.intermediate) * (self.layers - moe)
-        return self.layers * self.attention_params + dense_mlp + moe * router + self.hidden
+        return self.mixer_params + dense_mlp + moe * router + self.hidden
+
+    @property
+    def routed_params(self) -> int:
+        """Weights of all routed experts."""
+        return self.moe_layers * self.experts * self.expert_params
 
     @property
     def params(self) -> int:
         """Parameters, as published counts have them (tied embeddings once)."""
         embeddings = self.embedding_params * (1 if self.tied_embeddings else 2)
-        return self.trunk_params + self.moe_layers * self.experts * self.expert_params + embeddings
+        return self.trunk_params + self.routed_params + embeddings
 
     @property
     def active_trunk_params(self) -> int:
@@ -112,10 +137,36 @@ class ModelShape:
         embeddings = self.embedding_params * (1 if self.tied_embeddings else 2)
         return (self.params - embeddings) * size + embeddings * 2
 
+    def weight_bytes_per_gpu(self, tp: int = 1, dp: int = 1, dtype: str | None = None) -> float:
+        """Bytes of weights on each GPU: 1 / tp of all, but of the routed experts 1 / (tp x dp)."""
+        routed = self.routed_params * DTYPE_BYTES[dtype or self.dtype]
+        return (self.weight_bytes(dtype) - routed) / tp + routed / (tp * dp)
+
     def kv_bytes_per_token(self, tp: int = 1, element_bytes: int = 2) -> int:
-        """KV cache bytes of one token on one of `tp` GPUs; heads are replicated when there are fewer than GPUs."""
+        """KV cache bytes of one token on one of `tp` GPUs.
+
+        Heads are replicated when there are fewer than GPUs; MLA's latent belongs to all heads and is on every GPU.
+        """
+        if self.mla:
+            return self.layers * self.mla.cached * element_bytes
         heads = max(1, self.kv_heads // tp)
-        return 2 * self.layers * heads * self.head_dim * element_bytes
+        return 2 * self.full_layers * heads * self.head_dim * element_bytes
+
+    def state_bytes(self, tp: int = 1) -> float:
+        """Bytes that one sequence holds on each GPU whatever its length."""
+        return self.linear.state_bytes / tp if self.linear else 0.0
+
+    @property
+    def prefill_pair_flop(self) -> int:
+        """Attention operations per query-key pair of a prompt, all layers."""
+        per_layer = self.mla.prefill_flop(self.heads) if self.mla else 4 * self.heads * self.head_dim
+        return self.full_layers * per_layer
+
+    @property
+    def decode_pair_flop(self) -> int:
+        """Attention operations per cached token of a decode, all layers."""
+        per_layer = self.mla.decode_flop(self.heads) if self.mla else 4 * self.heads * self.head_dim
+        return self.full_layers * per_layer
 
 
 def _qwen25(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, vocab: int, tied: bool) -> ModelShape:
@@ -134,6 +185,15 @@ def _qwen3(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int,
 def _llama(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, vocab: int, dtype: str, ctx: int
            ) -> ModelShape:  # fmt: skip
     return ModelShape(name, layers, hidden, inter, heads, kv, 128, vocab, dtype=dtype, max_position=ctx)
+
+
+def _deepseek(name: str, layers: int, hidden: int, inter: int, heads: int, vocab: int, experts: int, top: int,
+              moe: int, shared: int, dense: int, q_lora: int, dtype: str, ctx: int) -> ModelShape:  # fmt: skip
+    return ModelShape(
+        name, layers, hidden, inter, heads, heads, 128, vocab, experts=experts, experts_per_token=top,
+        moe_intermediate=moe, shared_intermediate=shared, dense_layers=dense, dtype=dtype, max_position=ctx,
+        mla=LatentAttention(q_lora, 512, 128, 64, 128),
+    )  # fmt: skip
 
 
 # Source of every row: that repository's config.json on the Hugging Face hub.
@@ -155,11 +215,28 @@ _SHAPES = (
         "Qwen/Qwen3-30B-A3B", 48, 2048, 6144, 32, 4, 128, 151936, experts=128, experts_per_token=8,
         moe_intermediate=768, qk_norm=True, max_position=40960,
     ),
+    ModelShape(
+        "Qwen/Qwen3-235B-A22B", 94, 4096, 12288, 64, 4, 128, 151936, experts=128, experts_per_token=8,
+        moe_intermediate=1536, qk_norm=True, max_position=40960,
+    ),
+    ModelShape(
+        "Qwen/Qwen3.5-35B-A3B", 40, 2048, 0, 16, 2, 256, 248320, experts=256, experts_per_token=8,
+        moe_intermediate=512, shared_intermediate=512, qk_norm=True, max_position=262144, output_gate=True,
+        shared_gate=True, linear=LinearAttention(30, 16, 32, 128, 128, 4),
+    ),
+    _deepseek("deepseek-ai/DeepSeek-V3", 61, 7168, 18432, 128, 129280, 256, 8, 2048, 2048, 3, 1536, "fp8", 163840),
+    _deepseek("moonshotai/Kimi-K2-Base", 61, 7168, 18432, 64, 163840, 384, 8, 2048, 2048, 1, 1536, "fp8", 131072),
+    _deepseek("moonshotai/Moonlight-16B-A3B", 27, 2048, 11264, 16, 163840, 64, 6, 1408, 2816, 1, 0, "bfloat16", 8192),
+    ModelShape(
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", 28, 1536, 8960, 12, 2, 128, 151936, qkv_bias=True,
+        max_position=131072,
+    ),
     _llama("meta-llama/Llama-2-7b-hf", 32, 4096, 11008, 32, 32, 32000, "float16", 4096),
     _llama("meta-llama/Llama-2-13b-hf", 40, 5120, 13824, 40, 40, 32000, "float16", 4096),
     _llama("meta-llama/Llama-2-70b-hf", 80, 8192, 28672, 64, 8, 32000, "float16", 4096),
     _llama("meta-llama/Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128256, "bfloat16", 131072),
     _llama("meta-llama/Llama-3.1-70B", 80, 8192, 28672, 64, 8, 128256, "bfloat16", 131072),
+    _llama("meta-llama/Llama-3.1-405B", 126, 16384, 53248, 128, 8, 128256, "bfloat16", 131072),
     _llama("codellama/CodeLlama-34b-hf", 48, 8192, 22016, 64, 8, 32000, "bfloat16", 16384),
     ModelShape(
         "mistralai/Mixtral-8x7B-v0.1", 32, 4096, 14336, 32, 8, 128, 32000, experts=8, experts_per_token=2,
@@ -175,6 +252,17 @@ _ALIASES = {
     "qwen2.5-math-7b": "Qwen/Qwen2.5-7B",
     "qwen2.5-math-72b": "Qwen/Qwen2.5-72B",
     "qwen2.5-coder-7b": "Qwen/Qwen2.5-7B",
+    "deepseek-r1-distill-qwen-7b": "Qwen/Qwen2.5-7B",
+    "deepseek-r1-distill-qwen-14b": "Qwen/Qwen2.5-14B",
+    "deepseek-r1-distill-qwen-32b": "Qwen/Qwen2.5-32B",
+    "deepseek-r1-distill-llama-8b": "meta-llama/Llama-3.1-8B",
+    "deepseek-r1-distill-llama-70b": "meta-llama/Llama-3.1-70B",
+    "deepseek-v3.1": "deepseek-ai/DeepSeek-V3",
+    "deepseek-v3-0324": "deepseek-ai/DeepSeek-V3",
+    "deepseek-r1": "deepseek-ai/DeepSeek-V3",
+    "kimi-k2": "moonshotai/Kimi-K2-Base",
+    "moonlight-16b-a3b-instruct": "moonshotai/Moonlight-16B-A3B",
+    "qwen3.6-35b-a3b": "Qwen/Qwen3.5-35B-A3B",
     "llama-2-7b": "meta-llama/Llama-2-7b-hf",
     "llama-2-7b-chat": "meta-llama/Llama-2-7b-hf",
     "llama-2-13b": "meta-llama/Llama-2-13b-hf",
@@ -184,6 +272,7 @@ _ALIASES = {
     "meta-llama-3-8b": "meta-llama/Llama-3.1-8B",
     "llama-3-8b": "meta-llama/Llama-3.1-8B",
     "meta-llama-3.1-8b": "meta-llama/Llama-3.1-8B",
+    "meta-llama-3.1-405b": "meta-llama/Llama-3.1-405B",
     "meta-llama-3.1-70b": "meta-llama/Llama-3.1-70B",
     "llama-3.3-70b": "meta-llama/Llama-3.1-70B",
     "codellama-34b": "codellama/CodeLlama-34b-hf",

@@ -15,11 +15,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.engine.kernel.tables import ACC_OFF, ACCOUNTS, DOWN, FLEET, GROUP, IDLE, INSTANCE, PREFIX, SAMPLE
+from fleetsim.engine.kernel.tables import (
+    ACC_OFF,
+    ACCOUNTS,
+    DOWN,
+    FLEET,
+    GROUP,
+    IDLE,
+    INIT_RATIO,
+    INSTANCE,
+    PREFIX,
+    SAMPLE,
+    SGLANG,
+    TENSORRT,
+    VLLM,
+)
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 
 UNLIMITED = 1 << 60
+SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
 
 
@@ -55,7 +70,7 @@ class World:
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
         self.loads = _tree(np.where(np.arange(half) < up, 0.0, np.inf))
-        self.table_s = step_time.table(limits.max_num_batched_tokens)
+        self.table_s = step_time.table(max(limits.max_num_batched_tokens, limits.max_num_seqs))
         self.timer_s = np.zeros(0)
         self.timer_key = np.zeros(0, np.int64)
         self.requeue = np.zeros(0, np.int32)
@@ -84,6 +99,12 @@ class World:
             kv_blocks=limits.kv_blocks,
             max_num_seqs=limits.max_num_seqs,
             max_tokens=limits.max_num_batched_tokens,
+            kv_blocks=limits.kv_blocks,
+            state_blocks=limits.state_blocks,
+            chunk_unit=limits.chunk_unit,
+            most_output=UNLIMITED if limits.max_output_tokens is None else limits.max_output_tokens,
+            scheduler=int(SCHEDULERS[limits.scheduler]),
+            no_evict=int(limits.no_evict),
             turns=turns,
             workers=reward_workers,
             half=half,
@@ -151,6 +172,7 @@ def _instances(n: int, up: int, limits: EngineLimits, slow: Sequence[float]) -> 
         rows[name] = -1
     rows["free"], rows["slow"], rows["accepting"], rows["kind"] = limits.kv_blocks, 1.0, 1, IDLE
     rows["slow"][: len(slow)] = slow
+    rows["ratio"] = INIT_RATIO
     rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
     return rows
 

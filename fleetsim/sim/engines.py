@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 
+from fleetsim.config.lengths import longest_length
 from fleetsim.config.profile import Profile
 from fleetsim.config.profile_files import find_profile, load_profile
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime, constant_rate
 from fleetsim.errors import InputError, Problem
@@ -17,11 +20,21 @@ UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
 
 
 def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
-    """Iteration times and limits of one instance of the scenario's fleet.
+    """Iteration times and limits of one instance of the scenario's fleet, with the rules of the engine that it names.
 
     Raises InputError for an unknown GPU, model or profile, a model that does not fit the GPU's memory, or a profile of
     another tensor-parallel size.
     """
+    step_time, limits = _engine_of(scenario)
+    cap = longest_length(scenario.workload.output_tokens)
+    return step_time, replace(
+        limits,
+        no_evict=scenario.engine.capacity_scheduler_policy == "guaranteed_no_evict",
+        max_output_tokens=None if cap is None else max(1, round(cap)),
+    )
+
+
+def _engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     engine = scenario.engine
     given = {
         name: value
@@ -35,7 +48,8 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
             seqs,
             given.get("max_num_batched_tokens", max(UNBOUND_TOKENS, seqs)),
             given.get("kv_blocks", UNBOUND_BLOCKS),
-            engine.block_size,
+            engine.block_size or BLOCK_SIZE[engine.name],
+            scheduler=engine.name,
         )
     profile = profile_of(scenario)
     if profile is not None:
@@ -48,6 +62,7 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
             given.get("max_num_batched_tokens", limits.max_num_batched_tokens),
             given.get("kv_blocks", limits.kv_blocks),
             limits.block_size,
+            scheduler=engine.name,
         )
     from fleetsim.engine.roofline_step import roofline
 
@@ -55,6 +70,8 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
         engine.gpu,
         engine.model,
         tp=engine.tp,
+        dp=engine.dp,
+        engine=engine.name,
         dtype=engine.dtype,
         gpu_memory_utilization=engine.gpu_memory_utilization,
         block_size=engine.block_size,

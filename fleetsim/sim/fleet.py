@@ -227,7 +227,7 @@ class Fleet:
 
     def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
         longest = int((samples["prompt"] + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
-        need = -(-longest // self.limits.block_size)
+        need = self.limits.blocks_for(longest)
         if need > self.limits.kv_blocks:
             raise InputError(
                 [

@@ -14,6 +14,7 @@ from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.engines import other_tp, profile_of
 
@@ -50,7 +51,7 @@ def as_profiled(scenario: Scenario, given: Collection[str]) -> Profiled:
     elif tp is not None:
         changes["engine.tp"] = tp
         facts.add("engine.tp")
-    if "engine.block_size" not in given:
+    if "engine.block_size" not in given or e.block_size is None:
         changes["engine.block_size"] = size
     elif e.block_size != size:
         rule = f"profile {profile.name} was measured with blocks of {size} tokens, and its kv_blocks are such blocks"
@@ -60,6 +61,11 @@ def as_profiled(scenario: Scenario, given: Collection[str]) -> Profiled:
     if profile.prefix_cache is not None and "engine.prefix_caching" not in given:
         changes["engine.prefix_caching"] = profile.prefix_cache.enabled
     notes = []
+    measured = profile.provenance.engine
+    if "engine.name" not in given and measured in SCHEDULERS:
+        changes["engine.name"] = measured
+    elif measured and measured != e.name:
+        notes.append(f"engine.name {e.name} schedules with the iteration times of {measured}")
     for field in _NAMES:
         fact = getattr(profile.provenance, field)
         if not fact or len(fact) > _LONGEST_NAME:

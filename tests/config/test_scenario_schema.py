@@ -113,19 +113,6 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
 
 
 @pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("engine.name", "sglang"), ("engine.name", "tensorrt-llm"),
-    ],
-)  # fmt: skip
-def test_what_is_not_implemented_is_refused_by_name(path: str, value: object) -> None:
-    found = problems(nested(path, value))
-    assert list(found) == [path]
-    assert found[path].value == value
-    assert "not supported yet" in str(found[path])
-
-
-@pytest.mark.parametrize(
     ("mapping", "path"),
     [
         ({"trainer": {"batch_samples": 100}}, "trainer.batch_samples"),

@@ -30,6 +30,7 @@ class Request:
     first: float | None = None
     finish: float | None = None
     preemptions: int = 0
+    prefilling: bool = False
 
     @property
     def context(self) -> int:
@@ -40,6 +41,7 @@ class Request:
 class Prefix:
     blocks: int
     readers: int = 0
+    ready: bool = True
     taken_when_freed: int = 0
     free_when_freed: int = 0
 
@@ -103,7 +105,7 @@ class Engine:
     def cached(self, r: Request) -> tuple[int, bool]:
         """Blocks found, and whether somebody reads them now."""
         n, prefix = self.shareable(r), self.prefixes.get(r.group) if r.group is not None else None
-        if n == 0 or prefix is None:
+        if n == 0 or prefix is None or not prefix.ready:
             return 0, False
         if prefix.readers > 0:
             return n, True
@@ -111,7 +113,7 @@ class Engine:
         return (0, False) if gone else (n, False)
 
     def release(self, r: Request) -> None:
-        self.free += r.own
+        self.free += r.own + self.limits.state_blocks
         r.own = 0
         if r.shares:
             prefix = self.prefixes[r.group]
@@ -137,16 +139,23 @@ class Engine:
         self.take(need)
         r.own += need
 
-    def iterate(self) -> list[Request]:
-        """One iteration; returns the requests that finished in it."""
+    def cut(self, rest: int, budget: int) -> int:
+        """Tokens of a prompt that this iteration computes; a cut falls on a multiple of the unit."""
+        return rest if rest <= budget else budget // self.limits.chunk_unit * self.limits.chunk_unit
+
+    def is_decode(self, r: Request) -> bool:
+        return r.generated > 0 and r.context - r.computed == 1
+
+    def serve_running(self, scheduled: list[tuple[Request, int]]) -> int:
+        """Running requests in order, the last ones preempted where blocks are missing; returns how many were."""
         budget = self.limits.max_num_batched_tokens
-        scheduled: list[tuple[Request, int]] = []
         preempted = 0
-        hit = admitted = 0
         position = 0
         while position < len(self.running) and budget > 0:
             r = self.running[position]
-            tokens = min(r.context - r.computed, budget)
+            tokens = self.cut(r.context - r.computed, budget)
+            if tokens == 0:
+                break
             while self.blocks(r.computed + tokens) - self.blocks(r.computed) > self.free:
                 victim = self.running.pop()
                 self.release(victim)
@@ -159,37 +168,72 @@ class Engine:
                 self.grow(r, tokens)
                 scheduled.append((r, tokens))
                 budget -= tokens
-                if (r.generated == 0 or tokens > 1) and r.computed + tokens == r.context:
-                    self.publish(r)
+                if not self.is_decode(r) and r.computed + tokens == r.context:
+                    self.prompt_scheduled(r)
                 position += 1
                 continue
             break
+        return preempted
+
+    def begin(self, r: Request, budget: int, found: int, read: bool) -> int:
+        """A waiting request starts running; returns its first chunk."""
+        self.waiting.remove(r)
+        self.running.append(r)
+        r.prefilling = True
+        if r.start is None:
+            r.start = self.now
+        self.take(self.limits.state_blocks)
+        r.computed = found * self.limits.block_size
+        if found:
+            if not read:
+                self.take(found)
+            self.prefixes[r.group].readers += 1
+            r.shares = True
+        tokens = self.cut(r.context - r.computed, budget)
+        self.grow(r, tokens)
+        return tokens
+
+    def admit(self, scheduled: list[tuple[Request, int]]) -> tuple[int, int]:
+        """Waiting requests, first in first out; returns cached tokens and requests admitted."""
+        budget = self.limits.max_num_batched_tokens - sum(tokens for _, tokens in scheduled)
+        hit = admitted = 0
+        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            r = self.waiting[0]
+            found, read = self.cached(r)
+            if self.blocks(r.context) - (found if read else 0) + self.limits.state_blocks > self.free:
+                break
+            admitted += 1
+            hit += found * self.limits.block_size
+            tokens = self.begin(r, budget, found, read)
+            scheduled.append((r, tokens))
+            budget -= tokens
+            if r.computed + tokens == r.context:
+                self.prompt_scheduled(r)
+        return hit, admitted
+
+    def prompt_scheduled(self, r: Request) -> None:
+        """The whole prompt has blocks: vLLM's siblings may read them from now on."""
+        self.publish(r)
+
+    def prompt_computed(self, r: Request) -> None:
+        """The whole prompt is in the cache."""
+
+    def left(self) -> None:
+        """A running request has ended."""
+
+    def iterate(self) -> list[Request]:
+        """One iteration; returns the requests that finished in it."""
+        scheduled: list[tuple[Request, int]] = []
+        hit = admitted = 0
+        preempted = self.serve_running(scheduled)
         if not preempted:
-            while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
-                r = self.waiting[0]
-                found, read = self.cached(r)
-                if self.blocks(r.context) - (found if read else 0) > self.free:
-                    break
-                self.waiting.pop(0)
-                self.running.append(r)
-                admitted += 1
-                hit += found * self.limits.block_size
-                if r.start is None:
-                    r.start = self.now
-                r.computed = found * self.limits.block_size
-                if found:
-                    if not read:
-                        self.take(found)
-                    self.prefixes[r.group].readers += 1
-                    r.shares = True
-                tokens = min(r.context - r.computed, budget)
-                self.grow(r, tokens)
-                scheduled.append((r, tokens))
-                budget -= tokens
-                if r.computed + tokens == r.context:
-                    self.publish(r)
-        decodes = [r for r, _ in scheduled if r.generated > 0 and r.context - r.computed == 1]
-        prefills = [(r, tokens) for r, tokens in scheduled if r.generated == 0 or r.context - r.computed != 1]
+            hit, admitted = self.admit(scheduled)
+        return self.run(scheduled, hit, admitted, preempted)
+
+    def run(self, scheduled: list[tuple[Request, int]], hit: int, admitted: int, preempted: int) -> list[Request]:
+        """The scheduled tokens are computed."""
+        decodes = [r for r, _ in scheduled if self.is_decode(r)]
+        prefills = [(r, tokens) for r, tokens in scheduled if not self.is_decode(r)]
         p = sum(tokens for _, tokens in prefills)
         pairs = sum(tokens * r.computed + tokens * (tokens + 1) / 2 for r, tokens in prefills)
         s = self.step_time
@@ -209,6 +253,9 @@ class Engine:
         for r, tokens in scheduled:
             r.computed += tokens
             if r.computed == r.context:
+                if (r, tokens) in prefills:
+                    self.prompt_computed(r)
+                r.prefilling = False
                 r.generated += 1
                 made += 1
                 if r.first is None:
@@ -223,6 +270,7 @@ class Engine:
         for r in finished:
             self.running.remove(r)
             self.release(r)
+            self.left()
         if self.log is not None:
             held = (
                 len(decodes),
@@ -264,7 +312,10 @@ def run_reference(
     for r in requests:
         if r.group is not None:
             sizes[r.group] = sizes.get(r.group, 0) + 1
-    engines = [Engine(step_time, limits, caching, slow=slow[i] if slow else 1.0, sizes=sizes) for i in range(instances)]
+    from tests.engine.reference_modes import ENGINES
+
+    kind = ENGINES[limits.scheduler]
+    engines = [kind(step_time, limits, caching, slow=slow[i] if slow else 1.0, sizes=sizes) for i in range(instances)]
     where = [-1] * n
     load = [0] * instances
     pending = sorted(requests, key=lambda r: r.arrival)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
-from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.sim.fleet import Fleet
 from tests.engine.reference import run_reference
@@ -52,6 +52,9 @@ def scripts(draw: st.DrawFn) -> dict[str, Any]:
         "routing": draw(st.sampled_from(["round_robin", "least_loaded", "prefix_affinity"])),
         "workers": draw(st.sampled_from([None, 2])),
         "seed": draw(st.integers(0, 5)),
+        "scheduler": draw(st.sampled_from(SCHEDULERS)),
+        "no_evict": draw(st.booleans()),
+        "state": draw(st.sampled_from([0, 2])),
     }
 
 
@@ -76,7 +79,13 @@ def make_fleet(script: dict[str, Any]) -> Fleet:
             "run.seed": script["seed"],
         },
     )
-    limits = EngineLimits(5, 48, script["kv"], 16)
+    limits = EngineLimits(
+        5, 48, script["kv"] + script.get("state", 0), 16,
+        state_blocks=script.get("state", 0),
+        max_output_tokens=90,
+        scheduler=script.get("scheduler", "vllm"),
+        no_evict=script.get("no_evict", True),
+    )  # fmt: skip
     return Fleet(scenario, LinearStepTime(0.004, 1e-4, 2e-5, 1e-6), limits, 0)
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime, run_requests
+from fleetsim.engine.limits import SCHEDULERS
 from tests.engine.reference import run_reference
 
 seconds = st.sampled_from([0.0, 1.7e-5, 3.1e-4, 0.0123])
@@ -45,12 +46,17 @@ def cases(draw: st.DrawFn) -> dict:
     outputs = draw(st.lists(st.integers(1, 60), min_size=n, max_size=n))
     longest = max(p + o - 1 for p, o in zip(prompts, outputs, strict=True))
     seqs = draw(st.integers(1, 12))
+    state = draw(st.sampled_from([0, 0, 3]))
     limits = EngineLimits(
         max_num_seqs=seqs,
         max_num_batched_tokens=draw(st.integers(seqs, 200)),
         # from "one request just fits" (preemption all the time) to plenty
-        kv_blocks=-(-longest // size) + draw(st.integers(0, 60)),
+        kv_blocks=-(-longest // size) + state + draw(st.integers(0, 60)),
         block_size=size,
+        state_blocks=state,
+        max_output_tokens=max(outputs) + draw(st.sampled_from([0, 7, 500])),
+        scheduler=draw(st.sampled_from(SCHEDULERS)),
+        no_evict=draw(st.booleans()),
     )
     arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
     return {
@@ -95,9 +101,10 @@ def test_jump_equals_loop(case: dict) -> None:
     check(case)
 
 
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("caching", [False, True])
 @pytest.mark.parametrize("kv_blocks", [40, 75, 400])
-def test_jump_equals_loop_on_a_group_workload(kv_blocks: int, caching: bool) -> None:
+def test_jump_equals_loop_on_a_group_workload(kv_blocks: int, caching: bool, scheduler: str) -> None:
     """Groups of 8, heavy-tailed lengths, KV from very tight to plenty: the shape that RL makes."""
     rng = np.random.default_rng(5)
     prompts = np.repeat(rng.integers(20, 200, 20), 8)
@@ -105,7 +112,7 @@ def test_jump_equals_loop_on_a_group_workload(kv_blocks: int, caching: bool) -> 
     check(
         {
             "step_time": LinearStepTime(0.008, 2e-5, 5e-5, 3e-7),
-            "limits": EngineLimits(32, 256, kv_blocks, 16),
+            "limits": EngineLimits(32, 256, kv_blocks, 16, max_output_tokens=400, scheduler=scheduler),
             "prompt": prompts.tolist(),
             "output": outputs.tolist(),
             "arrival": np.sort(rng.uniform(0, 3, 160)).tolist(),
@@ -115,6 +122,34 @@ def test_jump_equals_loop_on_a_group_workload(kv_blocks: int, caching: bool) -> 
             "routing": "least_loaded",
         }
     )
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_retraction_equals_the_loop(size: int) -> None:
+    """Long outputs, so that SGLang's ratio falls, its estimate turns out too low, and decodes are retracted."""
+    retracted = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n = 32
+        prompts = np.repeat(rng.integers(5, 60, n // 4), 4)
+        outputs = rng.integers(600, 900, n)
+        limits = EngineLimits(
+            32, 64, 4000 // size, size, max_output_tokens=900, scheduler="sglang", state_blocks=seed % 3
+        )
+        case = {
+            "step_time": LinearStepTime(0.01, 1e-4, 1e-4, 1e-7),
+            "limits": limits,
+            "prompt": prompts.tolist(),
+            "output": outputs.tolist(),
+            "arrival": np.sort(rng.uniform(0, 15, n)).tolist(),
+            "group": np.repeat(np.arange(n // 4), 4).tolist(),
+            "caching": seed % 2 == 0,
+            "instances": 1,
+            "routing": "round_robin",
+        }
+        check(case)
+        retracted += sum(r.preemptions for r in run_reference(**case)[0])
+    assert retracted > 20
 
 
 def test_preemption_happens_as_in_real_vllm() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fleetsim.engine
 from fleetsim.engine import EngineLimits, StepTime, roofline
+from fleetsim.engine.defaults import sglang_static_share
 from fleetsim.engine.factors import RooflineFactors, read_factors, shipped_factors
 from fleetsim.engine.gpus import GPUS, GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import activation_peak_bytes
@@ -72,6 +73,85 @@ def test_a_mixture_reads_more_experts_with_more_tokens() -> None:
     assert f[1] == pytest.approx(one_token, rel=0.01)
     assert f[256] == pytest.approx(2 * (shape.params - shape.embedding_params) / 4.8e12, rel=0.01)
     assert np.all(np.diff(f[1:65], 2) <= 1e-12)  # concave while it is bound by reading
+
+
+def test_ranks_read_the_experts_that_all_of_them_pick_each_its_share() -> None:
+    """dp ranks of n tokens each touch E (1 - (1 - k/E)^(n dp)) experts, of which a rank's GPUs hold 1 / dp."""
+    shape, gpu = MODELS["Qwen/Qwen3-30B-A3B"], GPUS["H200-SXM"]
+    alone, four = (roofline("H200", shape, dp=dp, factors=IDEAL)[0] for dp in (1, 4))
+    fixed = 2 * (shape.trunk_params + shape.embedding_params)
+    expert = 2 * shape.moe_layers * shape.expert_params
+    exchange = 48 * allreduce_seconds(gpu, 4, 4 * 2048 * 2, IDEAL)
+    assert four.seconds(1) - four.per_seq_s == pytest.approx(
+        (fixed + expert * shape.experts_touched(4) / 4) / gpu.memory_bytes_s + exchange, rel=0.005
+    )
+    assert four.seconds(64) < alone.seconds(64), "64 tokens touch nearly all experts: a quarter of them is read"
+    assert "of 4 ranks" in four.source
+    assert roofline("H200", "Qwen/Qwen3-8B", dp=4)[0] == roofline("H200", "Qwen/Qwen3-8B")[0], "nothing to share"
+
+
+def test_ranks_leave_more_room_for_the_cache() -> None:
+    shape = MODELS["Qwen/Qwen3-235B-A22B"]
+    with pytest.raises(InputError, match="leave no KV cache"):
+        roofline("H200", shape)
+    _, limits = roofline("H200", shape, dp=8)
+    weights = (shape.params - shape.routed_params + shape.routed_params / 8) * 2
+    cache = limits.kv_tokens * shape.kv_bytes_per_token()
+    assert cache == pytest.approx(0.92 * 139.81 * GIB - weights - 0.3e9, rel=0.15)  # less the profile run's peak
+    with pytest.raises(InputError, match="experts across nodes are not supported yet"):
+        roofline("H200", shape, tp=2, dp=8)
+
+
+def test_a_latent_is_read_once_for_all_heads_and_multiplied_with_each() -> None:
+    """DeepSeek-V3: 1,152 bytes and 278,528 operations per token and layer. tp splits the heads, not the latent."""
+    operations, read = 61 * 2 * 128 * (576 + 512), 61 * 576 * 2
+    for gpu, tp, seconds in (
+        ("H20", 1, operations / 148e12),  # all heads on one slow GPU: multiplying takes longer
+        ("H20", 8, read / 4.0e12),
+        ("H200", 8, read / 4.8e12),
+    ):
+        step_time, _ = roofline(gpu, "DeepSeek-V3", tp=tp, dtype="fp8", factors=IDEAL, kv_blocks=1000)
+        assert step_time.per_kv_token_s == pytest.approx(seconds)
+    assert operations / 148e12 > 6 * read / 4.0e12
+
+
+def test_linear_layers_move_their_state_with_every_token() -> None:
+    shape = MODELS["Qwen/Qwen3.5-35B-A3B"]
+    step_time, limits = roofline("H200", shape, factors=IDEAL)
+    passes = 6 * 4 * 248320
+    head = 2 * 248320 * 2048 / 989.4e12
+    assert step_time.per_seq_s == pytest.approx(head + (passes + 2 * shape.state_bytes()) / 4.8e12)
+    assert limits.state_blocks == -(-64_389_120 // (20_480 * 16)) == 197
+    assert roofline("H200", "Qwen/Qwen3-8B")[1].state_blocks == 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "seqs", "tokens", "block", "cache"),
+    [
+        ("vllm", 1024, 16384, 16, None),
+        # 79.11 GiB less 512 + 1.5 x 8,192 + 2 x 256 + 128 MiB for activations and graphs, weights, runtime
+        ("sglang", 2048, 8192, 1, 79.11 * GIB - 13_440 * 2**20 - 15.231e9 - 0.3e9),
+        # 0.9 of what weights, one MLP of 8,192 tokens and runtime leave
+        ("tensorrt-llm", 2048, 8192, 32, 0.9 * (79.11 * GIB - 15.231e9 - 0.3e9 - 8192 * 2 * 3 * (3584 + 18944))),
+    ],
+)
+def test_defaults_of_each_engine(engine: str, seqs: int, tokens: int, block: int, cache: float | None) -> None:
+    _, limits = roofline("H100", "Qwen/Qwen2.5-7B", engine=engine)
+    assert (limits.max_num_seqs, limits.max_num_batched_tokens, limits.block_size) == (seqs, tokens, block)
+    assert limits.scheduler == engine
+    if cache is not None:
+        assert limits.kv_tokens * 57_344 == pytest.approx(cache, rel=0.001)
+
+
+def test_sglang_limits_by_device() -> None:
+    chunk = {gpu: roofline(gpu, "Qwen/Qwen2.5-1.5B", engine="sglang")[1].max_num_batched_tokens for gpu in GPUS}
+    assert [chunk[g] for g in ("L40S", "A100-SXM-40GB", "H100-SXM", "H20-SXM", "B200-SXM", "MI300X")] == [
+        4096, 4096, 8192, 8192, 16384, 16384,
+    ]  # fmt: skip
+    share = sglang_static_share(GPUS["B200-SXM"], 1, 16384)
+    assert share == pytest.approx(1 - (512 + 1.5 * 16384 + 1024 + 128) / (178.35 * 1024))
+    small = roofline("H100", "Qwen/Qwen2.5-1.5B", engine="sglang", max_num_batched_tokens=512)[1]
+    assert (small.max_num_seqs, small.max_num_batched_tokens) == (2048, 512), "decodes are not in the budget"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +308,8 @@ def test_data_sheets_are_dense_peaks_with_a_source() -> None:
         ({"tp": 0}, ["tp"]),
         ({"tp": 16}, ["tp"]),
         ({"tp": 1.5}, ["tp"]),
+        ({"dp": 0}, ["dp"]),
+        ({"engine": "orca"}, ["engine"]),
         ({"dtype": "int4"}, ["dtype"]),
         ({"gpu_memory_utilization": 92}, ["gpu_memory_utilization"]),
         ({"gpu_memory_utilization": float("nan")}, ["gpu_memory_utilization"]),

@@ -31,11 +31,19 @@ PUBLISHED_PARAMS = {
     "Qwen/Qwen3-14B": 14_768_307_200,
     "Qwen/Qwen3-32B": 32_762_123_264,
     "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+    "Qwen/Qwen3-235B-A22B": 235_093_634_560,
+    "Qwen/Qwen3.5-35B-A3B": 34_660_610_688,  # the language model, without vision tower and MTP layer
+    # without the MTP layer, fp8 scales and the routers' 32-bit biases
+    "deepseek-ai/DeepSeek-V3": 671_026_404_352,
+    "moonshotai/Kimi-K2-Base": 1_026_408_209_408,
+    "moonshotai/Moonlight-16B-A3B": 15_960_108_544,
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": 1_777_088_000,
     "meta-llama/Llama-2-7b-hf": 6_738_415_616,
     "meta-llama/Llama-2-13b-hf": 13_015_864_320,
     "meta-llama/Llama-2-70b-hf": 68_976_648_192,
     "meta-llama/Llama-3.1-8B": 8_030_261_248,
     "meta-llama/Llama-3.1-70B": 70_553_706_496,
+    "meta-llama/Llama-3.1-405B": 405_853_388_800,
     "codellama/CodeLlama-34b-hf": 33_743_970_304,
     "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
 }
@@ -73,6 +81,59 @@ QWEN3_MOE = {
 }
 
 
+QWEN35_MOE = {
+    "model_type": "qwen3_5_moe",
+    "text_config": {
+        "model_type": "qwen3_5_moe_text",
+        "hidden_size": 2048,
+        "num_hidden_layers": 40,
+        "layer_types": [*["linear_attention"] * 3, "full_attention"] * 10,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "attn_output_gate": True,
+        "head_dim": 256,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512,
+        "vocab_size": 248320,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": 262144,
+        "dtype": "bfloat16",
+    },
+}
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "max_position_embeddings": 163840,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+
+
 def problem_paths(error: InputError) -> list[str]:
     return [p.path for p in error.problems]
 
@@ -89,6 +150,40 @@ def test_parameter_counts_are_the_published_ones(name: str, params: int) -> None
 def test_active_parameters_of_the_mixtures() -> None:
     assert MODELS["Qwen/Qwen3-30B-A3B"].active_params == pytest.approx(3.35e9, rel=0.01)  # "A3B", 3.3B activated
     assert MODELS["mistralai/Mixtral-8x7B-v0.1"].active_params == pytest.approx(12.9e9, rel=0.01)  # Mistral says so
+    assert MODELS["Qwen/Qwen3-235B-A22B"].active_params == pytest.approx(22e9, rel=0.01)
+    assert MODELS["deepseek-ai/DeepSeek-V3"].active_params == 37_552_282_624
+    moonlight = MODELS["moonshotai/Moonlight-16B-A3B"]
+    assert moonlight.active_trunk_params == pytest.approx(2.24e9, rel=0.005)  # as its authors count: no embeddings
+    assert moonlight.params - 2 * moonlight.embedding_params == pytest.approx(15.29e9, rel=0.001)
+
+
+def test_latent_attention_caches_one_vector_for_all_heads() -> None:
+    shape = MODELS["deepseek-ai/DeepSeek-V3"]
+    assert shape.kv_bytes_per_token() == 61 * (512 + 64) * 2 == 70_272
+    assert shape.kv_bytes_per_token(8) == 70_272, "the latent is on every GPU"
+    # a decode multiplies 128 heads with 576 numbers for the scores and 512 for the values, two operations each
+    assert shape.decode_pair_flop == 61 * 2 * 128 * (576 + 512)
+    assert shape.prefill_pair_flop == 61 * 2 * 128 * (128 + 64 + 128)
+
+
+def test_hybrid_models_cache_in_their_full_attention_layers_only() -> None:
+    shape = MODELS["Qwen/Qwen3.5-35B-A3B"]
+    assert shape.full_layers == 10
+    assert shape.kv_bytes_per_token() == 10 * 2 * 2 * 256 * 2 == 20_480
+    # per linear layer: 32 matrices of 128 x 128 in 32 bits, and 3 inputs of 8,192 channels in 16
+    assert shape.state_bytes() == 30 * (32 * 128 * 128 * 4 + 3 * 8192 * 2) == 64_389_120
+    assert shape.state_bytes(4) == 64_389_120 / 4
+    assert shape.mixer_params == 1_011_553_920 + 272_634_880 + 80 * 2048, "linear + full attention + norms"
+    assert MODELS["Qwen/Qwen3-8B"].state_bytes() == 0
+
+
+def test_ranks_share_the_routed_experts_and_nothing_else() -> None:
+    shape = MODELS["Qwen/Qwen3-30B-A3B"]
+    routed = 48 * 128 * 3 * 2048 * 768 * 2
+    assert shape.weight_bytes_per_gpu(2, 1) == shape.weight_bytes() / 2
+    assert shape.weight_bytes_per_gpu(2, 4) == (shape.weight_bytes() - routed) / 2 + routed / 8
+    dense = MODELS["Qwen/Qwen3-8B"]
+    assert dense.weight_bytes_per_gpu(2, 4) == dense.weight_bytes() / 2
 
 
 def test_kv_bytes_per_token_and_their_sharding() -> None:
@@ -127,6 +222,11 @@ def test_experts_touched_grow_from_k_to_all() -> None:
         ("meta-llama/Llama-2-7b", "meta-llama/Llama-2-7b-hf"),
         ("codellama/CodeLlama-34b-Instruct-hf", "codellama/CodeLlama-34b-hf"),
         ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mistralai/Mixtral-8x7B-v0.1"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "Qwen/Qwen2.5-7B"),
+        ("deepseek-ai/DeepSeek-V3.1", "deepseek-ai/DeepSeek-V3"),
+        ("moonshotai/Moonlight-16B-A3B-Instruct", "moonshotai/Moonlight-16B-A3B"),
+        ("Qwen/Qwen3.5-35B-A3B-Base", "Qwen/Qwen3.5-35B-A3B"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen/Qwen3-235B-A22B"),
     ],
 )
 def test_variants_share_their_base_shape(alias: str, name: str) -> None:
@@ -142,6 +242,10 @@ def test_config_gives_the_built_in_shapes() -> None:
     assert shape_from_config(LLAMA_2_7B).params == MODELS["meta-llama/Llama-2-7b-hf"].params
     moe = shape_from_config(QWEN3_MOE, name="Qwen/Qwen3-30B-A3B")
     assert moe == MODELS["Qwen/Qwen3-30B-A3B"]
+    assert shape_from_config(QWEN35_MOE, name="Qwen/Qwen3.5-35B-A3B") == MODELS["Qwen/Qwen3.5-35B-A3B"]
+    latent = shape_from_config(DEEPSEEK_V3, name="deepseek-ai/DeepSeek-V3")
+    assert (latent.mla, latent.params) == (MODELS[latent.name].mla, PUBLISHED_PARAMS[latent.name])
+    assert latent.dtype == "fp8"
 
 
 def test_config_defaults_are_those_of_transformers() -> None:
@@ -187,8 +291,10 @@ def test_everything_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kv_lora_rank": 512}, r"multi-head latent attention \(MLA\) is not supported yet"),
-        ({"layer_types": ["linear_attention", "full_attention"]}, "linear attention.*not supported yet"),
+        ({"kv_lora_rank": 512}, "qk_nope_head_dim.*required"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "a list of 32 texts"),
+        ({"layer_types": ["linear_attention"] * 32}, "at least one layer of full attention"),
+        ({"full_attention_interval": 4}, "linear_num_key_heads.*required"),
         ({"model_type": "mamba2"}, "not supported yet"),
         ({"quantization_config": {"quant_method": "awq"}}, "quantization other than fp8 is not supported yet"),
         ({"num_key_value_heads": 5}, "a divisor of num_attention_heads"),
@@ -254,12 +360,21 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = (*LLAMA_2_7B, *QWEN3_MOE, "kv_lora_rank", "layer_types", "quantization_config", "text_config", "dtype",
-        "n_shared_experts", "n_routed_experts", "first_k_dense_replace")  # fmt: skip
+KEYS = (
+    *LLAMA_2_7B,
+    *QWEN3_MOE,
+    *DEEPSEEK_V3,
+    *QWEN35_MOE["text_config"],
+    *("layer_types", "quantization_config", "text_config", "dtype", "full_attention_interval", "attn_output_gate"),
+    *("n_shared_experts", "n_routed_experts", "first_k_dense_replace"),
+)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(base=st.sampled_from([LLAMA_2_7B, QWEN3_MOE, {}]), change=st.dictionaries(st.sampled_from(KEYS), JSON_VALUES))
+@given(
+    base=st.sampled_from([LLAMA_2_7B, QWEN3_MOE, DEEPSEEK_V3, QWEN35_MOE["text_config"], {}]),
+    change=st.dictionaries(st.sampled_from(KEYS), JSON_VALUES),
+)
 def test_any_mapping_is_a_shape_or_an_input_error(base: dict[str, Any], change: dict[str, Any]) -> None:
     try:
         shape = shape_from_config({**base, **change})

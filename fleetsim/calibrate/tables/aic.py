@@ -199,7 +199,13 @@ def _config_folder(model: str, shape: ModelShape, folder: Path) -> str:
 
 
 def _config_of(shape: ModelShape) -> dict[str, Any]:
-    """The fields of a Hugging Face config that the tables are looked up by."""
+    """The fields of a Hugging Face config that the tables are looked up by.
+
+    Raises InputError for attention that only the model's own config.json describes to aiconfigurator.
+    """
+    if shape.mla or shape.linear:
+        rule = "aiconfigurator knows its attention by the model's own config.json only"
+        raise InputError([Problem("--model", shape.name, rule, "download that file and give its path")])
     family = "Qwen3" if shape.qk_norm else "Qwen2" if shape.qkv_bias else "Llama"
     mixtral = shape.experts and not shape.qk_norm and not shape.shared_intermediate
     family = "Mixtral" if mixtral else f"{family}Moe" if shape.experts else family

@@ -246,7 +246,8 @@ def give_back(fleet: int, i: int, s: int) -> None:
     """All blocks of a request are freed."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    instance_at(w.instances, i).free += blocks(S.computed, w.block_size) - held_elsewhere(fleet, s)
+    own = blocks(S.computed, w.block_size) - held_elsewhere(fleet, s)
+    instance_at(w.instances, i).free += own + w.state_blocks
     if S.shared >= 0:
         let_go(fleet, i, S.shared)
         S.shared = -1

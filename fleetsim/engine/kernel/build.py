@@ -8,6 +8,9 @@ import llvmlite.binding as llvm
 
 from fleetsim.engine.compiled import sources_digest
 
+# What all schedulers do alike is a body in each of them, not a call: parts of mangled names, module and function.
+_INLINED = ("6kernel5batch", "blocks7look_up", "blocks10hold_found", "instance19iterations_that_fit")
+
 
 def kernel_code() -> str:
     """LLVM code of the whole kernel, headed by the digest of the sources that it was made from. Takes seconds."""
@@ -39,6 +42,8 @@ def _optimise(module: llvm.ModuleRef) -> None:
     for function in module.functions:
         if not function.is_declaration and not function.name.startswith("fleetsim_"):
             function.linkage = "internal"
+            if any(part in function.name for part in _INLINED):
+                function.add_function_attribute("alwaysinline")
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = False  # the kernel chases indices, it has no loops over numbers
     options.slp_vectorization = False

@@ -21,6 +21,7 @@ from fleetsim.engine.kernel.memory import (
     put_int32,
     sample_at,
 )
+from fleetsim.engine.kernel.sharing import prompt_done
 from fleetsim.engine.kernel.tables import (
     AWAY,
     DONE,
@@ -37,6 +38,7 @@ from fleetsim.engine.kernel.tables import (
     SCORING,
     STEP,
     UNSENT,
+    VLLM,
 )
 from fleetsim.engine.kernel.trees import heap_remove, timer_push
 
@@ -201,6 +203,8 @@ def land(fleet: int, i: int, t: float) -> None:
             S = sample_at(w.samples, s)
             following = S.next
             S.computed = context(fleet, s)
+            if w.scheduler != VLLM:
+                prompt_done(fleet, i, s)
             S.made += 1
             instance.generated += 1
             if S.first_token_s < 0.0:
@@ -215,7 +219,7 @@ def land(fleet: int, i: int, t: float) -> None:
         if s >= 0:
             S = sample_at(w.samples, s)
             S.computed += instance.chunk
-            if S.made > 0 and S.computed == context(fleet, s) - 1:
+            if w.scheduler == VLLM and S.made > 0 and S.computed == context(fleet, s) - 1:
                 instance.partial = -1  # one token to go after a preemption: that is a decode
                 join_decodes(fleet, i, s)
         instance.fresh = -1

@@ -27,6 +27,9 @@ ACCOUNTS = np.int64(5)
 # what is to happen at its next iteration boundary (bits)
 NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 DO_MOVE = np.int64(8)
+# whose scheduler plans an iteration
+VLLM, SGLANG, TENSORRT = _codes(3)
+INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run empty
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # why `advance` returned
@@ -108,7 +111,7 @@ PREFIX = np.dtype(
         ("next", "i8"),
         ("holders", "i8"),  # running requests that read it
         ("blocks", "i8"),
-        ("epoch", "i4"),  # valid while the instance's epoch is the same
+        ("epoch", "i4"),  # valid while the instance's epoch is the same; -1 - epoch while it is being computed
         ("evicted_at", "i8"),  # instance's `taken` counter beyond which its blocks have been reused
     ],
     align=True,
@@ -153,6 +156,11 @@ INSTANCE = np.dtype(
         ("draining", "i1"),  # `advance` returns when it is empty
         ("todo", "i1"),
         ("dirty", "i1"),
+        ("seen", "i8"),  # SGLang: requests that decode, or were to decode, when it last planned
+        ("ratio", "f8"),  # SGLang: new_token_ratio when `count` was `ratio_count`
+        ("ratio_count", "i8"),
+        ("planned", "i4"),  # SGLang: epoch when it last planned
+        ("full", "i1"),  # SGLang: nothing is admitted before a running request has left
     ],
     align=True,
 )
@@ -245,6 +253,12 @@ FLEET = np.dtype(
         ("aborted_groups", "i8"),
         ("patience", "i8"),  # `advance` returns when so many groups have been completed
         ("wake", "i8"),  # and, as for a batch, when so many have been completed or aborted
+        ("kv_blocks", "i8"),
+        ("state_blocks", "i8"),  # blocks that a running request holds whatever its length (linear attention)
+        ("chunk_unit", "i8"),  # a prompt is cut at multiples of so many tokens
+        ("most_output", "i8"),  # the client's cap on output tokens: all that a scheduler knows of a length
+        ("scheduler", "i1"),
+        ("no_evict", "i1"),  # TensorRT-LLM: admitted only if its longest output fits
     ],
     align=True,
 )

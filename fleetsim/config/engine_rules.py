@@ -1,0 +1,45 @@
+"""Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from fleetsim.config.lengths import longest_length
+from fleetsim.errors import Problem
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+
+
+def _no_eviction_needs_a_cap(s: Scenario) -> Iterator[Problem]:
+    policy = s.engine.capacity_scheduler_policy
+    if s.engine.name != "tensorrt-llm" or policy != "guaranteed_no_evict":
+        return
+    if longest_length(s.workload.output_tokens) is None:
+        yield Problem(
+            "workload.output_tokens.max",
+            None,
+            "TensorRT-LLM starts a request only when its longest output fits, and nothing says how long that may be",
+            "give the client's cap, or use engine.capacity_scheduler_policy: max_utilization",
+        )
+
+
+def _ranks_make_whole_engines(s: Scenario) -> Iterator[Problem]:
+    dp = s.engine.dp
+    for path, n in [
+        ("fleet.instances", s.fleet.instances),
+        *((f"run.events[{i}].instances", e.instances) for i, e in enumerate(s.run.events) if e.instances is not None),
+    ]:
+        if n % dp:
+            rule = f"must be a multiple of engine.dp ({dp}): every data-parallel rank is an instance"
+            yield Problem(path, n, rule, f"use {max(1, n // dp) * dp}")
+
+
+ENGINE_RULES: tuple[tuple[Callable[[Scenario], Iterator[Problem]], tuple[str, ...]], ...] = (
+    (
+        _no_eviction_needs_a_cap,
+        ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),
+    ),
+    (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "run.events")),
+)

@@ -1,0 +1,152 @@
+"""What every scheduler does alike: serve the running requests, start a waiting one, and let the planned batch run."""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.engine.kernel.blocks import blocks, context, hold_found, take
+from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.members import ends_of, evict, unwait
+from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int64_at, sample_at
+from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, IDLE, JUMP, RUNNING, STEP
+
+
+@compiled
+def chunk_of(fleet: int, rest: int, budget: int) -> int:
+    """Tokens of a prompt with `rest` tokens to go that fit into the budget; a cut falls on a multiple of the unit."""
+    w = fleet_at(fleet, 0)
+    if rest <= budget:
+        return rest
+    return budget - budget % w.chunk_unit
+
+
+@compiled
+def partial_step(fleet: int, i: int, budget: int) -> tuple[int, int]:
+    """The next chunk of the unfinished prompt and the blocks it takes."""
+    w = fleet_at(fleet, 0)
+    p = instance_at(w.instances, i).partial
+    if p < 0:
+        return 0, 0
+    size = w.block_size
+    done = sample_at(w.samples, p).computed
+    chunk = chunk_of(fleet, context(fleet, p) - done, budget)
+    return chunk, blocks(done + chunk, size) - blocks(done, size)
+
+
+@compiled
+def continue_partial(fleet: int, i: int, chunk: int, need: int) -> float:
+    """Computes the next chunk of the unfinished prompt; returns its attention pairs. Its last one makes it fresh."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    instance.fresh = -1
+    instance.chunk = chunk
+    if chunk == 0:
+        return 0.0
+    p = instance.partial
+    done = sample_at(w.samples, p).computed
+    take(fleet, i, need)
+    if done + chunk == context(fleet, p):
+        instance.fresh = p
+        instance.partial = -1
+    return chunk * done + 0.5 * chunk * (chunk + 1)
+
+
+@compiled
+def make_room(fleet: int, i: int) -> tuple[int, int, int, bool]:
+    """Preempts the last admitted requests until the running ones fit.
+
+    Returns the chunk of the unfinished prompt, its blocks, the blocks of the decodes, and whether any was preempted.
+    """
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    preempted = False
+    chunk, need_partial = partial_step(fleet, i, w.max_tokens - instance.decodes)
+    need = blocks_now(fleet, i)
+    while need + need_partial > instance.free:
+        victim = instance.tail
+        sample_at(w.samples, victim).preemptions += 1
+        instance.preemptions += 1
+        evict(fleet, i, victim)
+        preempted = True
+        chunk, need_partial = 0, 0
+        need = blocks_now(fleet, i)
+    return chunk, need_partial, need, preempted
+
+
+@compiled
+def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: int) -> float:
+    """Moves a waiting request to the end of running and computes its first chunk; returns its attention pairs.
+
+    found, unread: blocks that `look_up` found. A whole prompt makes the request fresh, a part of one partial.
+    """
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    S = sample_at(w.samples, s)
+    size = w.block_size
+    length = context(fleet, s)
+    unwait(fleet, i, s)
+    S.prev = instance.tail
+    S.next = -1
+    if instance.tail >= 0:
+        sample_at(w.samples, instance.tail).next = s
+    else:
+        instance.head = s
+    instance.tail = s
+    instance.running += 1
+    S.status = RUNNING
+    if S.start_s < 0.0:
+        S.start_s = t
+    hold_found(fleet, i, s)
+    hit = found * size
+    take(fleet, i, unread + blocks(hit + chunk, size) - found + w.state_blocks)
+    if S.redo == 1:
+        w.recomputed_tokens += length - hit
+        S.redo = 0
+    instance.hit_tokens += hit
+    S.computed = hit
+    if hit + chunk < length:
+        instance.partial = s
+        instance.chunk = chunk
+    elif instance.fresh < 0:
+        instance.fresh = s
+    return chunk * hit + 0.5 * chunk * (chunk + 1)
+
+
+@compiled
+def run_step(fleet: int, i: int, t: float, decodes: int, kv_tokens: int, prefill: int, pairs: float) -> None:
+    """One iteration with prompts in it, and `decodes` (all or none of them) that read `kv_tokens` of cache."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    dt = float_at(w.table_s, decodes + prefill) + w.per_seq_s * decodes + w.per_prefill_token_s * prefill
+    dt += w.per_kv_token_s * kv_tokens + w.per_attn_pair_s * pairs
+    instance.kind = STEP
+    instance.k = 1 if decodes > 0 else 0
+    instance.first_s = dt * instance.slow
+    instance.slope_s = 0.0
+    instance.prefilled += prefill
+    if instance.account != ACC_BUSY:
+        account(fleet, i, ACC_BUSY, t)
+    set_next(fleet, i, t + instance.first_s)
+
+
+@compiled
+def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
+    """Decode iterations until the first end or until the cache is full; a single one if `once`; none: idle."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    b = instance.decodes
+    if b == 0:
+        instance.kind = IDLE
+        if instance.account != ACC_IDLE:
+            account(fleet, i, ACC_IDLE, t)
+        set_next(fleet, i, math.inf)
+        return
+    most = (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count
+    instance.kind = JUMP
+    instance.k = 1 if once else iterations_that_fit(fleet, i, most)
+    instance.first_s = (float_at(w.table_s, b) + w.per_seq_s * b + w.per_kv_token_s * instance.kv_sum) * instance.slow
+    instance.slope_s = w.per_kv_token_s * b * instance.slow
+    if instance.account != ACC_BUSY:
+        account(fleet, i, ACC_BUSY, t)
+    set_next(fleet, i, t + elapsed(fleet, i, instance.k))
