@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
-
-NOT_SUPPORTED = "not supported yet"
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Section(BaseModel):
@@ -21,28 +18,6 @@ class Section(BaseModel):
     def _empty_section_means_defaults(cls, given: Any) -> Any:
         """A section header whose keys are all commented out reads as null in YAML; it means the defaults."""
         return {} if given is None else given
-
-
-def unsupported(*values: str) -> AfterValidator:
-    """Refuse `values`, which the schema knows but the simulator does not run: refused by name, never ignored."""
-
-    def check(given: Any) -> Any:
-        if given in values:
-            raise PydanticCustomError("not_supported", NOT_SUPPORTED, {"unsupported": list(values)})
-        return given
-
-    return AfterValidator(check)
-
-
-def at_most_supported(most: int) -> AfterValidator:
-    """Refuse whole numbers above `most`, which the schema allows but the simulator does not run."""
-
-    def check(given: int) -> int:
-        if given > most:
-            raise PydanticCustomError("not_supported", NOT_SUPPORTED, {"most": most})
-        return given
-
-    return AfterValidator(check)
 
 
 # The upper bounds keep every count in 32 bits and every sum of them in 64; nothing real comes near them.

@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from fleetsim.config.base import NOT_SUPPORTED
 from fleetsim.config.tree import Node, Place, did_you_mean, paths_ending_in, place_of
 from fleetsim.errors import Problem
 
@@ -112,12 +111,6 @@ def _literal(given: Any, ctx: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-def _not_supported(given: Any, ctx: dict[str, Any]) -> tuple[str, str]:
-    if "most" in ctx:
-        return NOT_SUPPORTED, f"use at most {ctx['most']}"
-    return NOT_SUPPORTED, f"use another value ({', '.join(ctx['unsupported'])}: planned)"
-
-
 def _length(given: Any, ctx: dict[str, Any]) -> tuple[str, str]:
     if "min_length" in ctx:
         return f"must hold at least {ctx['min_length']}", "add one"
@@ -143,7 +136,6 @@ _SAY: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str]]] = {
     "less_than_equal": _bound("at most", "le"),
     "less_than": _bound("below", "lt"),
     "literal_error": _literal,
-    "not_supported": _not_supported,
     "too_short": _length,
     "too_long": _length,
     "string_too_short": lambda given, ctx: ("must not be empty", "write a name"),

@@ -96,7 +96,6 @@ class World:
             caching=int(prefix_caching),
             block_size=limits.block_size,
             system_blocks=system_tokens // limits.block_size,
-            kv_blocks=limits.kv_blocks,
             max_num_seqs=limits.max_num_seqs,
             max_tokens=limits.max_num_batched_tokens,
             kv_blocks=limits.kv_blocks,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.config.base import NOT_SUPPORTED
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.scenario import Scenario
@@ -140,19 +139,13 @@ def _given(sets: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def _validated(draft: Draft, head: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
-    """The raw mapping, checked; an engine that the simulator does not have gives way to vLLM."""
+    """The raw mapping, checked."""
     raw = with_overrides({**head, **_nested(draft.values)}, sets)
     try:
         scenario_from_mapping(raw)
-        return raw
     except InputError as error:
-        unsupported = [p for p in error.problems if p.path == "engine.name" and NOT_SUPPORTED in p.rule]
-        if not unsupported or "engine.name" in draft.given:
-            raise InputError([_told(p, draft) for p in error.problems]) from None
-    draft.note(f"engine.name = {draft.values['engine.name']}", "this engine's scheduler: vLLM's stands in")
-    draft.values["engine.name"] = "vllm"
-    draft.comments["engine.name"] = f"stands in for {draft.comments['engine.name']}"
-    return _validated(draft, head, sets)
+        raise InputError([_told(p, draft) for p in error.problems]) from None
+    return raw
 
 
 def _told(problem: Problem, draft: Draft) -> Problem:

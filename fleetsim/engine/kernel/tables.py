@@ -241,7 +241,6 @@ FLEET = np.dtype(
         ("imbalance", "i4"),
         ("system_blocks", "i4"),
         ("block_size", "i8"),
-        ("kv_blocks", "i8"),  # of an instance
         ("max_num_seqs", "i8"),
         ("max_tokens", "i8"),
         ("workers", "i8"),  # reward workers; 0 = unbounded
