@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ BINDINGS: dict[str, Binding] = {
     "longest_response": Binding(
         "the longest responses",
         "the trainer waits for a few long responses while most instances have nothing left to do",
-        "a lower --max-len, a larger --max-staleness, or fewer tokens per sequence on faster GPUs (--tp)",
+        "a lower --max-len, more batches ahead, or fewer tokens per sequence on faster GPUs (--tp)",
     ),
     "sync": Binding(
         "weight sync",
@@ -48,6 +48,20 @@ BINDINGS: dict[str, Binding] = {
 }
 
 
-def binding_words(binding: str) -> Binding:
-    """The words for a binding; one that is not known here stands for itself."""
-    return BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
+# What holds the fleet back under each admission law.
+_BUDGETS = {
+    "version_window": "a larger --max-staleness",
+    "target_step": "a larger --max-staleness",
+    "batches_ahead": "more admission.batches_ahead",
+    "per_sync_window": "a larger admission.staleness_threshold",
+    "cumulative_ratio": "a larger admission.async_ratio",
+    "fixed_pool": "a larger admission.pool_samples",
+}
+
+
+def binding_words(binding: str, law: str = "version_window") -> Binding:
+    """The words for a binding under an admission law; one that is not known here stands for itself."""
+    words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
+    if binding == "staleness_window" and law in _BUDGETS:
+        return replace(words, lift=f"{_BUDGETS[law]}, if the recipe tolerates it")
+    return words

@@ -109,7 +109,7 @@ def opening(view: RunView) -> Group:
         Text(what, style="bold"),
         Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
         *([Text(transport[:1].upper() + transport[1:])] if transport else []),
-        Text(words.binds(view.binding)),
+        Text(words.binds(view.binding, s.admission.law)),
     )
 
 

@@ -107,9 +107,9 @@ def verdict(result: SizeResult) -> str:
     )
 
 
-def binds(binding: str) -> str:
-    """What binds, why one sees it, and what would lift it."""
-    words = binding_words(binding)
+def binds(binding: str, law: str = "version_window") -> str:
+    """What binds, why one sees it, and what would lift it under this admission law."""
+    words = binding_words(binding, law)
     if not words.meaning:
         return f"What binds: {words.name}."
     return (
