@@ -3,7 +3,7 @@
     python docs/make_readme.py            rewrite the tables
     python docs/make_readme.py --check    exit 1 if README would change
 
-Run it after `calibration/fit_roofline.py`, `docs/make_published.py` or `benchmarks/run.py --write`.
+Run it after `calibration/fit_roofline.py`, `fleetsim validate --write docs` or `benchmarks/run.py --write`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def with_rows(text: str, head: str, rows: list[str]) -> str:
 def filled(text: str) -> str:
     """README with today's figures."""
     accuracy = page_rows("accuracy.md", ("fitted models", "models never fitted"), 3)
-    published = page_rows("published.md", ("trl-", "nemo-"), 4)
+    gates = page_rows("validation.md", ("order of", "bottleneck", "ratio error", "absolute error"), 3)
     text = with_rows(text, "| mean end-to-end latency | stages | error |", accuracy)
-    text = with_rows(text, "| run | published step s | predicted | error |", published)
+    text = with_rows(text, "| published runs, one scalar fitted per case | wanted | reached |", gates)
     return with_rows(text, "| what | measured |", speed_rows())
 
 

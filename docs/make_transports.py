@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
-from docs.make_published import same
 from docs.transport_rows import (
     Row,
     concordance,
@@ -29,6 +28,7 @@ from docs.transport_rows import (
 )
 from fleetsim.config.link import LinkConfig
 from fleetsim.engine.transport import transfer_of
+from fleetsim.report.pages import same
 
 PAGE = Path(__file__).resolve().parent / "transports.md"
 GOAL = 1.5

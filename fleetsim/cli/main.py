@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import calibrate, profile, scenario, simulate, size, split
+from fleetsim.cli import calibrate, profile, scenario, simulate, size, split, validate
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -79,6 +79,7 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
@@ -105,6 +106,7 @@ def fleetsim_command(
     fleetsim simulate job.yaml              where each second of an optimizer step goes
     fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
+    fleetsim validate                       published runs, predicted: how far off are the answers
 
     Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 

@@ -11,6 +11,8 @@ from fleetsim.errors import InputError, Problem
 KINDS = ("scenarios", "calibration")
 # Tables of published figures beside the scenarios that are checked against them.
 TABLES = ("published/weight_sync",)
+# Published cases are no scenarios: each holds one for every arm (fleetsim/validate/case.py).
+CASE = ".case"
 PRESETS = "presets"
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -41,7 +43,7 @@ def shipped_scenarios() -> dict[str, Path]:
     """Names (`published/trl-async-grpo`) and paths of all shipped scenarios, sorted by name."""
     folder = data_folder("scenarios")
     found = {p.relative_to(folder).with_suffix("").as_posix(): p for e in ("*.yaml", "*.yml") for p in folder.rglob(e)}
-    return {name: found[name] for name in sorted(found) if name not in TABLES}
+    return {name: found[name] for name in sorted(found) if name not in TABLES and not name.endswith(CASE)}
 
 
 def find_scenario(argument: str | os.PathLike[str]) -> Path:

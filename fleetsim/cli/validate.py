@@ -1,0 +1,55 @@
+"""`fleetsim validate`: published runs, predicted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def validate(
+    case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, as C01. Repeatable.")] = None,
+    write: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write validation.md and validation.svg there.")
+    ] = None,
+    check: Annotated[str | None, typer.Option(metavar="DIR", help="Exit 10 if the page there would change.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 10 if a gate does not hold.")] = False,
+) -> None:
+    """How far is the simulation from what real projects published? One scalar fitted, everything else predicted.
+
+    Examples:
+
+    [bold]fleetsim validate[/bold]
+
+    [bold]fleetsim validate --case C02 --json[/bold]
+
+    [bold]fleetsim validate --write docs[/bold]
+    """
+    from fleetsim.cli.output import show, show_json
+    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.validation_files import checked_folder, drifted, write_page
+
+    folder = checked_folder(case or (), write, check)
+    with spinner("loading the simulator") as tell:
+        from fleetsim.validate.case import load_cases
+        from fleetsim.validate.run import run_cases
+        from fleetsim.validate.verdict import summary
+
+        results = run_cases(load_cases(tuple(case or ())), progress=lambda done: tell(f"simulating: {done} done"))
+    if json_:
+        from fleetsim.report.validation_json import validation_document
+
+        show_json(validation_document(results))
+    else:
+        from fleetsim.report.validation_view import validation_report
+
+        show(validation_report(results))
+    if write is not None and folder is not None:
+        write_page(folder, results)
+    if check is not None and folder is not None and drifted(folder, results):
+        typer.echo(f"the page in {check} has drifted: run fleetsim validate --write {check}", err=True)
+        raise typer.Exit(10)
+    if strict and not summary(results).holds:
+        typer.echo("error: --strict: a gate does not hold", err=True)
+        raise typer.Exit(10)

@@ -1,0 +1,56 @@
+"""The page that `fleetsim validate` writes, and whether it is still true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetsim.cli.files import reason
+from fleetsim.errors import InputError, OutsideError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.validate.verdict import CaseResult
+
+PAGE = "validation.md"
+
+
+def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -> Path | None:
+    """The folder of --write or --check. Raises InputError for both, for a page of some cases only, or for no folder."""
+    problems = []
+    if write is not None and check is not None:
+        problems.append(Problem("--check", check, "cannot be combined with --write", "give one of the two"))
+    given = write if write is not None else check
+    flag = "--write" if write is not None else "--check"
+    if given is not None and cases:
+        problems.append(Problem("--case", ", ".join(cases), f"{flag} is about all cases", "leave --case out"))
+    if given is not None and not Path(given).is_dir():
+        problems.append(Problem(flag, given, "is no folder", "create it"))
+    if problems:
+        raise InputError(problems)
+    return None if given is None else Path(given)
+
+
+def write_page(folder: Path, results: Sequence[CaseResult]) -> None:
+    """Writes the page and its plot. Raises OutsideError."""
+    from fleetsim.report.validation_page import PLOT, validation_page
+    from fleetsim.report.validation_plot import validation_plot
+
+    try:
+        (folder / PAGE).write_text(validation_page(results), encoding="utf-8")
+        (folder / PLOT).write_text(validation_plot(results), encoding="utf-8")
+    except OSError as error:
+        raise OutsideError(f"{folder}: cannot be written to: {reason(error)}") from None
+
+
+def drifted(folder: Path, results: Sequence[CaseResult]) -> bool:
+    """Whether the page there says something else. A missing page has drifted."""
+    from fleetsim.report.pages import same
+    from fleetsim.report.validation_page import validation_page
+
+    try:
+        written = (folder / PAGE).read_text(encoding="utf-8")
+    except OSError:
+        return True
+    # a fit stops at a step of its own on another processor: its arms move by a fraction of a percent
+    return not same(written, validation_page(results), relative=0.02, absolute=0.6)

@@ -1,0 +1,62 @@
+"""`fleetsim validate --json`: the same as the page, as one document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import fleetsim
+from fleetsim.report.json import SCHEMA_VERSION
+from fleetsim.report.validation_words import role
+from fleetsim.validate.assumptions import STATED
+from fleetsim.validate.verdict import CaseResult, summary
+
+
+def validation_document(results: Sequence[CaseResult]) -> dict[str, Any]:
+    """Gates, assumptions and every arm. `error` is predicted / published - 1, `ratio_error` the same relative to the
+    baseline arm; null where nothing is published."""
+    total = summary(results)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": "validate",
+        "fleetsim_version": fleetsim.__version__,
+        "assumed": list(STATED),
+        "summary": {**asdict(total), "holds": total.holds},
+        "cases": [_case(result) for result in results],
+    }
+
+
+def _case(result: CaseResult) -> dict[str, Any]:
+    case = result.case
+    return {
+        "id": case.id,
+        "title": case.title,
+        "sources": list(case.sources),
+        "trust": case.trust,
+        "gates": list(case.gates),
+        "measure": case.measure,
+        "assumed": list(case.assumed),
+        "fit": None if case.fit is None else case.fit.model_dump(),
+        "fitted": None if result.fitted is None else asdict(result.fitted),
+        "wrong_order": [list(pair) for pair in result.wrong_order],
+        "arms": [
+            {
+                "name": arm.arm.name,
+                "role": role(result, arm),
+                "gated": arm.arm.gated,
+                "inputs": arm.arm.inputs,
+                "published": arm.arm.published,
+                "relative_to": arm.arm.reference,
+                "predicted": arm.predicted,
+                "error": arm.error,
+                "ratio_error": arm.ratio_error,
+                "bottleneck_published": arm.arm.bottleneck,
+                "bottleneck_predicted": arm.figures.side,
+                "bottleneck_right": arm.bottleneck,
+                "missed": arm in result.misses,
+                "figures": asdict(arm.figures),
+            }
+            for arm in result.arms
+        ],
+    }

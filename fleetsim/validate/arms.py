@@ -1,0 +1,136 @@
+"""From an arm of a case and a value of its scalar to a scenario, and from a run to the figures that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.analysis.binding import SMALL_WAIT
+from fleetsim.analysis.metrics import metrics_of, window_of
+from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.shapes import model_shape
+from fleetsim.engine.step_time import StepTime
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.run import simulate
+from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, IN_SITU_SLOWDOWN, length_law
+from fleetsim.validate.case import Arm, Case
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a simulated arm comes to, per step or second.
+
+    wait_s: the trainer waits for samples. gen_s: the same with the hand-over that a source counts as generation. tok_s:
+    trained output tokens, prompts apart. capped: the client's cap was reached when waits ended. queue_samples: mean
+    samples in the buffer.
+    """
+
+    step_s: float
+    wait_s: float
+    gen_s: float
+    tok_s: float
+    generated_tok_s: float
+    wait_share: float
+    capped: bool
+    binding: str
+    staleness_steps: float
+    queue_samples: float
+
+    @property
+    def side(self) -> str:
+        """trainer | generation | in_flight_cap, as publications tell it apart: does the trainer wait for samples?
+
+        Weight syncs are on neither side. capped: the client's cap was reached at most of the batches waited for.
+        """
+        if self.wait_share < SMALL_WAIT:
+            return "trainer"
+        return "in_flight_cap" if self.capped else "generation"
+
+
+def scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
+    """The scenario of an arm at a value of the case's scalar (None: the case fits nothing).
+
+    Raises InputError for an arm that makes no valid scenario.
+    """
+    raw = _copy(case.scenario)
+    for path, value in arm.set.items():
+        _put(raw, path, value)  # null takes a value of the base away
+    kind = case.fit.scalar if case.fit is not None and scalar is not None else None
+    lengths = arm.lengths or case.lengths
+    mean = scalar if kind == "mean_tokens" and scalar is not None else lengths.mean
+    _put(raw, "workload.output_tokens", length_law(mean, lengths.cap, lengths.sigma).model_dump(exclude_none=True))
+    raw.setdefault("workload", {}).setdefault("group_correlation", GROUP_CORRELATION)
+    _put(raw, "name", f"{case.id} {arm.name}")
+    raw.setdefault("run", {})
+    raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
+    slowdown = scalar if kind == "decode_slowdown" else IN_SITU_SLOWDOWN
+    _put(raw, "fleet.speed_factors", [slowdown] * int(raw.get("fleet", {}).get("instances", 8)))
+    if kind == "trainer_seconds" and scalar is not None:
+        trainer = raw.setdefault("trainer", {})
+        for part in (trainer, *trainer.get("phases", ())):
+            for key in ("fixed_s", "per_token_s"):
+                if key in part:
+                    part[key] = part[key] * scalar
+    return scenario_from_mapping(raw, where=f"{case.id} {arm.name}")
+
+
+def figures_of(case: Case, arm: Arm, scalar: float | None) -> Figures:
+    """Simulates an arm once. Raises StuckError and InputError as `simulate` does.
+
+    Where the source counts the hand-over of the GPUs as generation, that share of it is added to every step.
+    """
+    scenario = scenario_of(case, arm, scalar)
+    records = simulate(scenario, engine=_eager(scenario) if case.eager else None)
+    metrics, window = metrics_of(records), window_of(records)
+    wait_s = metrics["trainer_idle_fraction"] * metrics["step_s"]
+    gen_s = wait_s / (1 - arm.handover_share)
+    step_s = metrics["step_s"] + gen_s - wait_s
+    return Figures(
+        step_s=step_s,
+        wait_s=wait_s,
+        gen_s=gen_s,
+        tok_s=float(window.steps["output_tokens"].sum()) / len(window.steps) / step_s,
+        generated_tok_s=metrics["generated_tok_s"] * metrics["step_s"] / step_s,
+        wait_share=wait_s / step_s,
+        capped=_capped(scenario, window.steps),
+        binding=metrics["binding"],
+        staleness_steps=metrics["staleness_steps"]["mean"],
+        queue_samples=metrics["queue_depth"],
+    )
+
+
+def _eager(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
+    """The scenario's engine without CUDA graphs."""
+    step_time, limits = engine_of(scenario)
+    launches_s = EAGER_S_PER_LAYER * model_shape(scenario.engine.model).layers
+    return replace(step_time, knots_s=tuple(s + launches_s for s in step_time.knots_s)), limits
+
+
+def _capped(scenario: Scenario, steps: NDArray[Any]) -> bool:
+    """Whether the fleet held as many samples as the client's cap lets it when waits ended, by share of the waiting."""
+    cap = scenario.fleet.max_in_flight_samples
+    waits = steps["wait_s"]
+    if cap is None or not waits.sum() > 0:
+        return False
+    full = steps["in_flight"] > cap - 2 * scenario.workload.group_size
+    return bool(np.average(full, weights=waits) > 0.5)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(below) for key, below in value.items()}
+    return [_copy(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _put(raw: dict[str, Any], path: str, value: Any) -> None:
+    *above, last = path.split(".")
+    here = raw
+    for key in above:
+        here = here.setdefault(key, {})
+    here[last] = _copy(value)

@@ -1,0 +1,69 @@
+"""What no source publishes, assumed once for every case and never tuned for one of them."""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.config.lengths import Lognormal
+from fleetsim.errors import InputError, Problem
+from fleetsim.workload.lengths import limited_mean
+
+# Spread of the log of the output length. Two GSM8K runs of marin-community/marin issue 8936 publish mean and truncated
+# share at caps of 2048 and 4096: a capped lognormal through both has sigma 0.875 and 0.905. p99 / median = 10
+# (arXiv 2510.12633) is 0.99, longest / median = 25 to 32 of 1,024 samples (RollPacker, NSDI 2026) 1.04 to 1.12.
+LENGTH_SIGMA = 0.9
+# Siblings of a group resemble each other in length (RollPacker section 3, Seer), but nobody publishes a coefficient.
+GROUP_CORRELATION = 0.0
+# No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
+_LONGEST_SHARE = 0.97
+
+# Generation inside a training job is slower than the same engine alone: what NeMo-RL v0.3 publishes for it (its blog's
+# table 1: 58, 84, 96 and 78 s for Llama-3.1-8B, 70B, Qwen3-32B and 30B-A3B) over what the roofline makes of the same
+# batches (40.4, 62.4, 66.0, 43.0 s): 1.43, 1.35, 1.46, 1.81. Their median. None of these runs is gated.
+IN_SITU_SLOWDOWN = 1.45
+# Without CUDA graphs the host launches every kernel of every layer. vllm-project/vllm-omni issue 7960: 22 to 23 ms a
+# token without and 13 ms with graphs for the 28 layers of Qwen2.5-7B's shape.
+EAGER_S_PER_LAYER = 0.34e-3
+
+STATED = (
+    f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
+    "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
+    "publishes is taken instead (C12). Siblings of a group are independent.",
+    "Iteration times are the roofline of the GPU and model named; where a source names no GPU, those of its "
+    f"other experiments. They are multiplied by the fitted decode slowdown, or by {IN_SITU_SLOWDOWN:g} where another "
+    "scalar is fitted: generation inside a training job is slower than the same engine alone, in NeMo-RL v0.3's four "
+    "published rows by 1.43, 1.35, 1.46 and 1.81 (its blog's table 1: Llama-3.1-8B, 70B, Qwen3-32B, 30B-A3B; none is "
+    "gated).",
+    "An engine that ran without CUDA graphs takes 0.34 ms per layer and iteration longer (vllm-project/vllm-omni issue "
+    "7960: 22 to 23 ms a token against 13 for 28 layers).",
+    "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "
+    "training FLOP/s of the same paper (AReaL, counted as its code counts them); from another publication of the same "
+    "framework and model (NeMo-RL v0.3's table for C08 and C09; verl's 28 % of the peak in C02 for C07 and C18); else, "
+    "for mixtures with 3 billion active parameters, from NeMo-RL v0.3's 677 GPU-microseconds a token. Where the model "
+    "is the same but its parallel layout or release is not, those seconds are the fitted scalar.",
+    "A trainer on other GPUs of the same kind takes time in inverse proportion to their number.",
+    "Weight syncs take the seconds published; where none are, those that the framework's way of moving weights comes "
+    "to from bytes and bandwidths. Other hand-overs take the seconds published, and none where none are. What verl of "
+    "2025 counts as generation of a colocated step is 22.5 % hand-over: both rows of its one_step_off page that "
+    "publish both say so (247 of 321 s, 162 of 207 s).",
+    "No instance fails or is slower than the others, no reward takes time, and nothing else uses the fleet.",
+)
+
+
+def length_law(mean: float, cap: float, sigma: float | None = None) -> Lognormal:
+    """The length law whose mean after the cap is `mean` tokens; sigma None: the assumed spread.
+
+    Raises InputError if the cap allows no such mean.
+    """
+    if not 0 < mean <= _LONGEST_SHARE * cap:
+        rule = f"between 0 and {_LONGEST_SHARE:.0%} of the cap of {cap:g} tokens"
+        raise InputError([Problem("lengths.mean", mean, rule, "lower the mean or raise the cap")])
+    cv = math.sqrt(math.expm1((LENGTH_SIGMA if sigma is None else sigma) ** 2))
+    low, high = mean, 1000.0 * cap
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        if limited_mean(Lognormal(mean=middle, cv=cv, max=cap), cap) < mean:
+            low = middle
+        else:
+            high = middle
+    return Lognormal(mean=round(high, 3), cv=cv, max=cap)

@@ -1,0 +1,164 @@
+"""A published case as its file says it: where its figures come from, what is fitted, and its arms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from fleetsim.config.base import Count, Name, Section
+from fleetsim.config.files import read_text
+from fleetsim.config.shipped import data_folder
+from fleetsim.config.yaml_text import MAX_BYTES, from_yaml
+from fleetsim.errors import InputError, Problem
+
+ENDING = ".case.yaml"
+Measure = Literal["step_s", "tok_s"]
+Gate = Literal["order", "ratio", "abs"]
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Text = Annotated[str, Field(min_length=1, max_length=4000)]
+Side = Literal["trainer", "generation", "in_flight_cap"]
+
+
+class Lengths(Section):
+    """Output lengths after the cap; the law between is the one of `assumptions`."""
+
+    mean: Positive = Field(description="mean output tokens after the cap; where it is the fitted scalar, a start")
+    cap: Positive = Field(description="longest output in tokens")
+    sigma: Annotated[float, Field(gt=0, le=3)] | None = Field(
+        default=None,
+        description="spread of the log, only where the source itself publishes one; null = the assumed one",
+    )
+
+
+class Fit(Section):
+    """The one scalar of a case: what is changed, on which arm, until which figure is met."""
+
+    scalar: Literal["decode_slowdown", "mean_tokens", "trainer_seconds"] = Field(
+        description="iteration time multiplier of every instance | mean output tokens after the cap | multiplier of "
+        "the trainer's seconds"
+    )
+    arm: Name = Field(description="the baseline: the only arm that the fit sees")
+    figure: Literal["step_s", "tok_s", "wait_s", "wait_share", "gen_s"] = Field(
+        description="simulated figure: seconds of a step, trained output tokens a second, seconds or share of a step "
+        "that the trainer waits for samples, or seconds of generation, hand-over included"
+    )
+    against: Name | None = Field(
+        default=None, description="where no absolute figure is published: the arm that the figure is relative to"
+    )
+    value: Positive = Field(description="the published figure")
+    low: Positive = Field(description="where the search for the scalar begins")
+    high: Positive = Field(description="and ends")
+
+
+class Arm(Section):
+    """One published run. `set` and `lengths` change the case's scenario; everything in them is an input."""
+
+    name: Name
+    set: dict[str, Any] = Field(default={}, description="dotted paths of the scenario and their values")
+    lengths: Lengths | None = Field(default=None, description="the arm's own lengths, if they were published")
+    handover_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0,
+        description="share of what the source calls generation that is handing the GPUs over, not generating",
+    )
+    published: Positive | None = Field(default=None, description="the figure of the case's measure")
+    reference: Name | None = Field(
+        default=None, description="the arm that the figure is relative to; null = it is absolute"
+    )
+    bottleneck: Side | None = Field(default=None, description="what the authors found, or their waits show, to bind")
+    bottleneck_from: str = Field(default="", max_length=500, description="where that comes from")
+    gated: bool = Field(default=True, description="whether the arm counts; false needs a reason in `reading`")
+    inputs: str = Field(default="", max_length=1000, description="what entered from this arm's own publication")
+    reading: str = Field(default="", max_length=4000, description="why it misses, or what to know about it")
+
+
+class Case(Section):
+    """A case file."""
+
+    schema_version: Literal[1] = 1
+    id: Annotated[str, Field(pattern=r"^C[0-9]{2}[a-z]?$")]
+    title: Text
+    trust: Literal["primary", "excerpt"] = Field(
+        description="a primary source, or an excerpt of an issue or pull request"
+    )
+    sources: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)]
+    gates: Annotated[tuple[Gate, ...], Field(strict=False)]
+    measure: Measure = Field(
+        description="what the arms publish: seconds per optimizer step, or trained tokens a second"
+    )
+    relative: bool = Field(
+        default=False, description="the published figures are relative to each other, none is absolute"
+    )
+    measure_note: str = Field(default="", max_length=1000, description="how the figures were read")
+    bottleneck_at_wait: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    assumed: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    scenario: dict[str, Any] = Field(description="the base scenario, as in a scenario file")
+    lengths: Lengths
+    eager: bool = Field(default=False, description="whether the engines ran without CUDA graphs (enforce_eager)")
+    fit: Fit | None = Field(default=None, description="null: everything was published, nothing is fitted")
+    baseline: Name = Field(description="the arm that ratios are taken to")
+    steps: Count = Field(default=24, description="optimizer steps to simulate")
+    arms: Annotated[tuple[Arm, ...], Field(min_length=1, strict=False)]
+    reading: str = Field(default="", max_length=6000, description="how to read the outcome")
+
+    @model_validator(mode="after")
+    def _arms_exist(self) -> Case:
+        names = [arm.name for arm in self.arms]
+        wanted = {
+            self.baseline,
+            *([self.fit.arm, self.fit.against] if self.fit else []),
+            None,
+            *(a.reference for a in self.arms if a.reference),
+        }
+        if len(set(names)) < len(names) or not wanted - {None} <= set(names):
+            raise PydanticCustomError("arms", "arm names must differ, and baseline and fit.arm be among them", {})
+        if self.fit is not None and self.fit.low >= self.fit.high:
+            raise PydanticCustomError("fit", "fit.low must be below fit.high", {})
+        for arm in self.arms:
+            if not arm.gated and not arm.reading:
+                raise PydanticCustomError("gated", f"{arm.name} is not gated: reading must say why", {})
+        return self
+
+    def arm(self, name: str) -> Arm:
+        """The arm of that name. Raises KeyError."""
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        raise KeyError(name)
+
+
+def case_files() -> list[Path]:
+    """The shipped case files, sorted."""
+    return sorted((data_folder("scenarios") / "published").glob(f"*{ENDING}"))
+
+
+def load_case(path: Path) -> Case:
+    """The case in a file. Raises InputError with what is wrong."""
+    raw = from_yaml(read_text(path, "CASE", MAX_BYTES), path.name)
+    if not isinstance(raw, Mapping):
+        raise InputError([Problem(path.name, raw, "must be a mapping", "see the shipped cases")])
+    try:
+        return Case.model_validate(dict(raw))
+    except ValidationError as error:
+        problems = [
+            Problem(".".join([path.name, *map(str, e["loc"])]), e["input"] if e["type"] != "missing" else None,
+                    e["msg"], "correct the case file")
+            for e in error.errors(include_url=False)
+        ]  # fmt: skip
+        raise InputError(problems) from None
+
+
+def load_cases(ids: tuple[str, ...] = ()) -> list[Case]:
+    """All shipped cases, or those with these ids, sorted by id. Raises InputError for an unknown id."""
+    cases = sorted((load_case(path) for path in case_files()), key=lambda case: case.id)
+    known = [case.id for case in cases]
+    wrong = [name for name in ids if name.upper() not in {k.upper() for k in known}]
+    if wrong:
+        raise InputError(
+            [Problem("--case", name, f"one of {', '.join(known)}", "name a shipped case") for name in wrong]
+        )
+    wanted = {name.upper() for name in ids}
+    return [case for case in cases if not wanted or case.id.upper() in wanted]

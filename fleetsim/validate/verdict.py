@@ -1,0 +1,151 @@
+"""What the comparison of a case comes to: errors, order, bottlenecks, and which gates hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+from fleetsim.validate.arms import Figures
+from fleetsim.validate.case import Arm, Case
+from fleetsim.validate.fit import Fitted
+
+# Published figures closer than this to each other are called equal: they have no order.
+SAME = 0.05
+# Simulated figures closer than this are equal as well: such a pair is neither right nor wrong.
+TIED = 0.01
+RATIO_MEDIAN, RATIO_WORST, ABSOLUTE = 0.10, 0.25, 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """One arm beside its publication.
+
+    predicted: the simulated figure of the case's measure, over the reference arm's where the published one is
+    relative. error: predicted / published - 1. ratio_error: the same with both taken relative to the baseline arm;
+    None on the baseline and where nothing is published. fitted: the scalar was fitted on this arm. bottleneck: whether
+    it is the published one, None where none is published.
+    """
+
+    arm: Arm
+    figures: Figures
+    predicted: float
+    error: float | None
+    ratio_error: float | None
+    fitted: bool
+    bottleneck: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order."""
+
+    case: Case
+    fitted: Fitted | None
+    arms: tuple[ArmResult, ...]
+    wrong_order: tuple[tuple[str, str], ...]
+
+    @property
+    def ratio_errors(self) -> tuple[float, ...]:
+        """Absolute ratio errors of the gated arms."""
+        return tuple(abs(a.ratio_error) for a in self.arms if a.ratio_error is not None and a.arm.gated)
+
+    @property
+    def misses(self) -> tuple[ArmResult, ...]:
+        """Gated arms that miss a gate of their case by themselves: ratio, absolute, or bottleneck."""
+        return tuple(a for a in self.arms if a.arm.gated and self._misses(a))
+
+    def _misses(self, a: ArmResult) -> bool:
+        ratio = "ratio" in self.case.gates and a.ratio_error is not None and abs(a.ratio_error) > RATIO_WORST
+        absolute = "abs" in self.case.gates and a.error is not None and abs(a.error) > ABSOLUTE
+        return ratio or absolute or a.bottleneck is False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All cases together: the gates of the whole page."""
+
+    cases: int
+    arms: int
+    ratio_median: float | None
+    ratio_worst: float | None
+    absolute_worst: float | None
+    bottlenecks_right: int
+    bottlenecks: int
+    orders_wrong: int
+    missed: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every gate holds."""
+        return not self.missed and not self.orders_wrong and (self.ratio_median or 0.0) <= RATIO_MEDIAN
+
+
+def judge(case: Case, fitted: Fitted | None, figures: dict[str, Figures]) -> CaseResult:
+    """The result of a case from the figures of its arms by name."""
+    values = {name: float(getattr(f, case.measure)) for name, f in figures.items()}
+    base = case.arm(case.baseline)
+    if case.relative and base.published:
+        values = {name: value * base.published / values[base.name] for name, value in values.items()}
+    arms = []
+    for arm in case.arms:
+        shown = values[arm.name] / values[arm.reference] if arm.reference else values[arm.name]
+        error = shown / arm.published - 1 if arm.published else None
+        ratio_error = error if arm.reference else None
+        if error is not None and not arm.reference and base.published and arm is not base:
+            ratio_error = (1 + error) / (values[base.name] / base.published) - 1
+        side = figures[arm.name].side
+        arms.append(
+            ArmResult(
+                arm,
+                figures[arm.name],
+                shown,
+                error,
+                ratio_error,
+                fitted is not None and case.fit is not None and case.fit.arm == arm.name,
+                None if arm.bottleneck is None else _matches(arm.bottleneck, side),
+            )
+        )
+    return CaseResult(case, fitted, tuple(arms), _wrong_order(case, arms))
+
+
+def summary(results: Sequence[CaseResult]) -> Summary:
+    """The gates over all cases."""
+    ratios = [e for r in results if "ratio" in r.case.gates for e in r.ratio_errors]
+    absolute = [
+        abs(a.error) for r in results if "abs" in r.case.gates for a in r.arms if a.error is not None and a.arm.gated
+    ]
+    sides = [a.bottleneck for r in results for a in r.arms if a.bottleneck is not None and a.arm.gated]
+    return Summary(
+        cases=len(results),
+        arms=sum(len(r.arms) for r in results),
+        ratio_median=median(ratios) if ratios else None,
+        ratio_worst=max(ratios) if ratios else None,
+        absolute_worst=max(absolute) if absolute else None,
+        bottlenecks_right=sum(sides),
+        bottlenecks=len(sides),
+        orders_wrong=sum(len(r.wrong_order) for r in results if "order" in r.case.gates),
+        missed=tuple(f"{r.case.id} {a.arm.name}" for r in results for a in r.misses),
+    )
+
+
+def _matches(published: str, simulated: str) -> bool:
+    """A client's cap is a way for generation to bind; authors who name the cap mean nothing else."""
+    return published == simulated or (published == "generation" and simulated == "in_flight_cap")
+
+
+def _apart(ratio: float, by: float) -> bool:
+    return max(ratio, 1 / ratio) > 1 + by
+
+
+def _wrong_order(case: Case, arms: Sequence[ArmResult]) -> tuple[tuple[str, str], ...]:
+    known = [a for a in arms if a.arm.published and a.arm.gated and not a.arm.reference]
+    wrong = []
+    for a, b in combinations(known, 2):
+        assert a.arm.published is not None
+        assert b.arm.published is not None
+        published, predicted = a.arm.published / b.arm.published, a.predicted / b.predicted
+        if _apart(published, SAME) and _apart(predicted, TIED) and (published > 1) != (predicted > 1):
+            wrong.append((a.arm.name, b.arm.name))
+    return tuple(wrong)

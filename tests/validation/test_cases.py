@@ -1,0 +1,101 @@
+"""The shipped cases: their files, and that nothing of a predicted arm's outcome gets into its scenario."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fleetsim.config import load_scenario, shipped
+from fleetsim.errors import InputError
+from fleetsim.validate.arms import scenario_of
+from fleetsim.validate.assumptions import LENGTH_SIGMA, length_law
+from fleetsim.validate.case import Case, case_files, load_case, load_cases
+from fleetsim.workload.lengths import limited_mean
+
+CASES = load_cases()
+GATED = {"C01", "C02", "C03", "C04", "C06", "C07", "C08", "C09", "C11", "C12", "C13", "C15", "C18"}
+# Keys of a scenario that say how a run went, rather than how it was set up.
+OUTCOMES = ("published", "targets")
+
+
+def test_every_gated_case_ships() -> None:
+    assert {case.id for case in CASES} >= GATED
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_every_arm_is_a_valid_scenario(case: Case) -> None:
+    scalar = None if case.fit is None else math.sqrt(case.fit.low * case.fit.high)
+    for arm in case.arms:
+        scenario = scenario_of(case, arm, scalar)
+        assert scenario.name == f"{case.id} {arm.name}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_no_arm_is_told_its_outcome(case: Case) -> None:
+    """A published step, wait or throughput of a predicted arm is nowhere in what it is simulated with."""
+
+    def numbers(value: object) -> list[float]:
+        if isinstance(value, dict):
+            return [x for below in value.values() for x in numbers(below)]
+        if isinstance(value, list | tuple):
+            return [x for below in value for x in numbers(below)]
+        return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+    for arm in case.arms:
+        if arm.published is None or arm.published <= 2:  # ratios are too small to be told from counts
+            continue
+        if case.fit is not None and case.fit.arm == arm.name:
+            continue
+        assert arm.published not in numbers(arm.set), arm.name
+        assert arm.published not in numbers(case.scenario), arm.name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_fit_sees_its_baseline_alone(case: Case) -> None:
+    if case.fit is None:
+        return
+    published = {arm.name: arm.published for arm in case.arms}
+    for name, value in published.items():
+        if name not in (case.fit.arm, case.fit.against) and value is not None:
+            assert case.fit.value != value, name
+
+
+@pytest.mark.parametrize(("mean", "cap", "sigma"), [(1107, 3000, None), (3203, 3986, None), (795, 16384, 1.08)])
+def test_the_length_law_has_the_mean_after_the_cap(mean: float, cap: float, sigma: float | None) -> None:
+    law = length_law(mean, cap, sigma)
+    assert limited_mean(law, cap) == pytest.approx(mean, rel=1e-6)
+    assert law.cv is not None
+    assert math.sqrt(math.log1p(law.cv**2)) == pytest.approx(sigma or LENGTH_SIGMA)
+
+
+@pytest.mark.parametrize("mean", [0.0, 3900.0, 5000.0])
+def test_a_mean_that_the_cap_forbids_is_refused(mean: float) -> None:
+    with pytest.raises(InputError, match="of the cap of 4000 tokens"):
+        length_law(mean, 4000)
+
+
+def test_cases_are_no_scenarios() -> None:
+    assert not [name for name in shipped.shipped_scenarios() if "case" in name]
+    assert load_scenario("trl-asyncgrpo-lora-run1").fleet.instances == 2
+
+
+def test_an_unknown_case_is_named() -> None:
+    with pytest.raises(InputError, match="one of C01"):
+        load_cases(("C99",))
+    assert [case.id for case in load_cases(("c01",))] == ["C01"]
+
+
+def test_what_is_wrong_with_a_file_is_said(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    text = (
+        case_files()[0]
+        .read_text(encoding="utf-8")
+        .replace("baseline: ", "baseline: not-", 1)
+        .replace("trust: ", "trst: ")
+    )
+    path = tmp_path / "C01.case.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        load_case(path)
+    assert "trst" in str(refused.value)
+    assert "trust" in str(refused.value)
