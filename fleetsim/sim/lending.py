@@ -23,7 +23,8 @@ def _enough(job: Job, step: int, wanted: int) -> bool:
 def lend(job: Job, step: int) -> Process:
     """Lends the GPUs until enough groups are ready, if fewer are now; returns the seconds that the switching took.
 
-    Each way takes switch_s. When they are called back their requests go to the other instances and prefill again;
+    Each way takes switch_s. All requests in flight are then routed anew, over the lent instances as well, and prefill
+    again. When the GPUs are called back their requests go to the other instances, in the same way;
     the GPUs change hands once the last iteration has ended.
     """
     scenario, fleet, env = job.scenario, job.fleet, job.env
@@ -38,6 +39,8 @@ def lend(job: Job, step: int) -> Process:
     for i in lent:
         fleet.serve_version(max(job.progress.version, job.loadable), i)
         fleet.command(CMD_REVIVE, i, job.now)
+    for i in range(fleet.own):  # what is in flight spreads over them too: verl aborts it and routes it anew
+        fleet.command(CMD_MOVE, i, job.now, -1)
     job.begin_wait()
     while not _enough(job, step, wanted):
         yield job.batch_of(wanted) if fleet.get("n_ready") < wanted else job.next_group()
