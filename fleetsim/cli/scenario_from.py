@@ -104,7 +104,7 @@ def _trainer_speed(model: str, gpu: str, gpus: int) -> tuple[float, float] | Non
     twice that), a pass 2. None for a model or GPU that is not built in.
     """
     from fleetsim.engine.gpus import gpu_spec
-    from fleetsim.engine.shapes import model_shape
+    from fleetsim.engine.models import model_shape
     from fleetsim.errors import InputError
 
     try:
@@ -116,7 +116,7 @@ def _trainer_speed(model: str, gpu: str, gpus: int) -> tuple[float, float] | Non
 
 def _unknown_model(model: str) -> str | None:
     """What is wrong with a model that the simulator has no shape for."""
-    from fleetsim.engine.shapes import model_shape
+    from fleetsim.engine.models import model_shape
     from fleetsim.errors import InputError
 
     try:

@@ -30,7 +30,8 @@ from fleetsim.engine.factors import RooflineFactors, shipped_factors
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
-from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape, model_shape
+from fleetsim.engine.models import model_shape
+from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 

@@ -9,7 +9,8 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
-from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape, model_shape
+from fleetsim.engine.models import model_shape
+from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape
 from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
 from fleetsim.errors import InputError, Problem
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.shapes import model_shape
+from fleetsim.engine.models import model_shape
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.scaling import scaled
 from fleetsim.sim.engines import profile_of

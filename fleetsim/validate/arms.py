@@ -14,7 +14,7 @@ from fleetsim.analysis.metrics import metrics_of, window_of
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.shapes import model_shape
+from fleetsim.engine.models import model_shape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate

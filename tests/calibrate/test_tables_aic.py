@@ -18,7 +18,7 @@ from fleetsim.calibrate.leave_out import predicted_s
 from fleetsim.calibrate.tables import Given, read_source
 from fleetsim.calibrate.tables.aic import _config_of
 from fleetsim.engine.hf_config import shape_from_config
-from fleetsim.engine.shapes import MODELS
+from fleetsim.engine.models import MODELS
 from fleetsim.errors import InputError, OutsideError
 from tests.calibrate.bench import TRUTH
 

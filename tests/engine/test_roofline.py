@@ -19,8 +19,8 @@ from fleetsim.engine.defaults import sglang_static_share
 from fleetsim.engine.factors import RooflineFactors, read_factors, shipped_factors
 from fleetsim.engine.gpus import GPUS, GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import activation_peak_bytes
+from fleetsim.engine.models import MODELS, model_shape
 from fleetsim.engine.roofline_step import allreduce_seconds
-from fleetsim.engine.shapes import MODELS, model_shape
 from fleetsim.errors import InputError
 
 IDEAL = RooflineFactors(1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0)

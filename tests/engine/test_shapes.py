@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.engine.hf_config import shape_from_config
-from fleetsim.engine.shapes import MODELS, ModelShape, model_shape
+from fleetsim.engine.models import MODELS, model_shape
+from fleetsim.engine.shapes import ModelShape
 from fleetsim.errors import InputError
 
 # Parameters in the published safetensors index of each repository (tied embeddings once).

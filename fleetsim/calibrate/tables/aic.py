@@ -24,7 +24,8 @@ from typing import Any
 from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.tables.source import Measured, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.shapes import ModelShape, model_shape
+from fleetsim.engine.models import model_shape
+from fleetsim.engine.shapes import ModelShape
 from fleetsim.errors import InputError, OutsideError, Problem
 
 PACKAGE = "aiconfigurator_core"
