@@ -45,6 +45,8 @@ ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("fit_100000", "the fit of 100,000 measured iterations, cross-validation and intervals included", "s", 5),
     ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1.5),
     ("size_first", "- the very first time after installing", "s", 6),
+    ("split_64", "fleetsim split --gpus 64, whole process", "s", 10),
+    ("validate", "fleetsim validate, whole process: all published runs", "s", 60),
     ("help", "fleetsim --help, whole process", "s", 0.25),
     ("profile_show", "fleetsim profile show, whole process", "s", 0.5),
     ("recording", "what recording adds to an iteration of a real engine (calibration/raw)", "%", 1),
@@ -109,6 +111,9 @@ def measure() -> dict[str, float]:
         caches = [site / f"cache-{i}" for i in range(3)]
         out["size_first"] = statistics.median(process_seconds(SIZE, site, cache) for cache in caches)
         out["size_warm"] = statistics.median(process_seconds(SIZE, site, caches[0]) for _ in range(7))
+        split = ["split", "--gpus", "64"]
+        out["split_64"] = statistics.median(process_seconds(split, site, caches[0]) for _ in range(3))
+        out["validate"] = process_seconds(["validate"], site, caches[0])
         out["help"] = statistics.median(process_seconds(["--help"], site, caches[0]) for _ in range(11))
         profile = str(site / "cpu-tiny.profile.json")
         process_seconds(["calibrate", "--from", str(RAW), "-o", profile], site, caches[0])

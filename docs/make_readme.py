@@ -17,7 +17,17 @@ sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and 
 from benchmarks.run import ROWS, shown  # noqa: E402
 
 README = ROOT / "README.md"
-SPEED = ("requests_4096", "requests_million", "fleet_1000", "size_warm", "size_first", "fit_100000", "profile_show")
+SPEED = (
+    "requests_4096",
+    "requests_million",
+    "fleet_1000",
+    "size_warm",
+    "size_first",
+    "split_64",
+    "validate",
+    "fit_100000",
+    "profile_show",
+)
 
 
 def page_rows(page: str, starts: tuple[str, ...], cells: int) -> list[str]:
