@@ -16,11 +16,15 @@ SMALL_WAIT = 0.03
 WORTH_SPLITTING = 0.10
 
 
-def binding_of(scenario: Scenario, step_time: StepTime, steps: NDArray[Any], span_s: float) -> str:
+def binding_of(
+    scenario: Scenario, step_time: StepTime, steps: NDArray[Any], span_s: float, publication_s: float = 0.0
+) -> str:
     """trainer | sync | in_flight_cap | rollout | staleness_window | longest_response.
 
     The trainer hardly waits: `sync` if it is held by sync for longer than it waits and for over a tenth of the cycle,
-    else `trainer`. It waits: in this order `sync` if sync holds it longer than the samples do, `in_flight_cap` if the
+    else `trainer`. It waits: in this order `sync` if sync holds it longer than the samples do, or if a rolling
+    publication takes longer than a step (publication_s, until the last instance has it) while admission waits for it;
+    `in_flight_cap` if the
     client's cap was reached when batches completed, `rollout` if requests wait inside the engines or halving an
     instance's load would make its iterations over a tenth shorter, else `staleness_window` if admission had no
     credit left, else `longest_response`: the engines are as fast as they get, and the last sample takes so long.
@@ -32,7 +36,7 @@ def binding_of(scenario: Scenario, step_time: StepTime, steps: NDArray[Any], spa
     sync = float(steps["sync_block_s"].sum()) / span_s
     if wait < SMALL_WAIT:
         return "sync" if sync > max(wait, 0.1) else "trainer"
-    if sync > wait:
+    if sync > wait or (_waits_for_versions(scenario) and publication_s > span_s / len(steps)):
         return "sync"
     # what the fleet looked like at the batches that were waited for, weighted by the wait
     weight = steps["wait_s"] / steps["wait_s"].sum()
@@ -40,10 +44,21 @@ def binding_of(scenario: Scenario, step_time: StepTime, steps: NDArray[Any], spa
         return "in_flight_cap"
     if float((weight * (steps["waiting"] > 0)).sum()) > 0.5 or _splitting_pays(step_time, steps):
         return "rollout"
-    if scenario.admission.law not in ("barrier", "unbounded", "adaptive"):
+    if scenario.admission.law not in ("barrier", "unbounded", "adaptive") and not _on_policy(scenario):
         starved = float((weight * (steps["credits"] <= 0)).sum())
         return "staleness_window" if starved > 0.5 else "longest_response"
     return "longest_response"
+
+
+def _waits_for_versions(scenario: Scenario) -> bool:
+    """Rolling publications, and a law that lets groups in by published versions."""
+    law = scenario.admission.law
+    return scenario.sync.scope == "rolling" and law in ("version_window", "target_step", "per_sync_window")
+
+
+def _on_policy(scenario: Scenario) -> bool:
+    """A cumulative ratio of 0 starts a batch with every step: a barrier by another name."""
+    return scenario.admission.law == "cumulative_ratio" and scenario.admission.async_ratio == 0.0
 
 
 def _capped(scenario: Scenario, steps: NDArray[Any], weight: NDArray[np.float64]) -> bool:

@@ -63,8 +63,8 @@ def metrics_of(records: Records) -> dict[str, Any]:
     filtered, aborted, lost) and tokens computed again (recomputed), per trained output token.
     generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
     goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
-    kv_use: mean share of KV blocks in use when a batch completes. trained_length_bias: mean length of trained samples
-    / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
+    kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
+    samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
     samples that were generated for nothing, see `_samples_lost`. binding: see `binding_of`.
     """
     window = window_of(records)
@@ -93,11 +93,17 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
         "cost_per_step": cost_usd(records, gpu_s) / n,
         "preemptions": window.total("preemptions") / n,
-        "kv_use": float(steps["kv_use"].mean()),
+        "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
-        "binding": binding_of(scenario, records.engine[0], steps, span),
+        "binding": binding_of(scenario, records.engine[0], steps, span, _publication_s(records, window)),
     }
+
+
+def _publication_s(records: Records, window: Window) -> float:
+    """Mean seconds from a version's making until the last instance serves it."""
+    syncs = records.syncs[records.syncs["end_s"] > window.start_s]
+    return float((syncs["end_s"] - syncs["trigger_s"]).mean()) if len(syncs) else 0.0
 
 
 def _lent(records: Records, window: Window) -> float:

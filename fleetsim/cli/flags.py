@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from fleetsim.cli.lengths import LENGTH_FLAGS, law_from_flags
+from fleetsim.cli.unread import unread_notes
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
@@ -114,7 +115,9 @@ def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, An
         raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
     given |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
     scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
-    return Job(scenario, frozenset(given | profiled.facts), (*_notes(flags), *profiled.notes))
+    return Job(
+        scenario, frozenset(given | profiled.facts), (*_notes(flags), *unread_notes(scenario, sets), *profiled.notes)
+    )
 
 
 def _is_at(path: str, place: str) -> bool:

@@ -40,8 +40,11 @@ class ErrorsToExitCodes(TyperGroup):
         except KeyboardInterrupt as interrupt:
             typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
             raise typer.Exit(INTERRUPTED) from None
-        except (typer.Exit, typer.Abort, USAGE_ERROR, BrokenPipeError):
-            raise  # typer's own, and a reader that has seen enough
+        except BrokenPipeError:  # a reader that has seen enough: what is left goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
+        except (typer.Exit, typer.Abort, USAGE_ERROR):
+            raise  # typer's own
         except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback reaches a user
             raise _ours(error) from None
 

@@ -105,7 +105,7 @@ def _bound(sign: str, key: str) -> Callable[[Any, dict[str, Any]], tuple[str, st
 
 def _literal(given: Any, ctx: dict[str, Any]) -> tuple[str, str]:
     words = str(ctx["expected"]).replace("'", "")
-    known = [w.strip() for w in words.replace(" or ", ",").split(",")]
+    known = list(dict.fromkeys(w.strip() for w in words.replace(" or ", ",").split(",")))
     return f"must be {'one of ' if len(known) > 1 else ''}{', '.join(known)}", (
         did_you_mean(given, known) if isinstance(given, str) else f"use {known[0]}"
     )

@@ -59,9 +59,15 @@ _BUDGETS = {
 }
 
 
-def binding_words(binding: str, law: str = "version_window") -> Binding:
-    """The words for a binding under an admission law; one that is not known here stands for itself."""
+def binding_words(binding: str, law: str = "version_window", scope: str = "global") -> Binding:
+    """The words for a binding under an admission law and sync scope; one not known here stands for itself."""
     words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
     if binding == "staleness_window" and law in _BUDGETS:
         return replace(words, lift=f"{_BUDGETS[law]}, if the recipe tolerates it")
+    if binding == "sync" and scope == "rolling":
+        return replace(
+            words,
+            meaning="instances load new weights in turn, and the last one has a version only after the next is made",
+            lift="more instances at a time (sync.at_once), or all of them (sync.scope: global)",
+        )
     return words

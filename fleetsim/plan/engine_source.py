@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from fleetsim.config.profile import Profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import data_path
+from fleetsim.engine.gpus import gpu_spec
 from fleetsim.plan.measured_range import outside_as_planned, outside_as_run
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.records import Records
+
+# The GPU that the roofline's factors were fitted and checked on (calibration/roofline_factors.json).
+FITTED_GPU = "H100-SXM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,8 @@ class EngineSource:
     kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or
     modelled, empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit,
     None where none were published; error_what says of which quantity. extrapolations: where the answer leaves the
-    measured range, in words; None where nothing was measured that it could leave.
+    measured range, in words; None where nothing was measured that it could leave. unmeasured: what the error says
+    nothing about, in words.
     """
 
     kind: str
@@ -33,6 +38,7 @@ class EngineSource:
     extrapolations: tuple[str, ...] | None
     gpu: str = ""
     model: str = ""
+    unmeasured: str = ""
 
     @property
     def strict_problem(self) -> str | None:
@@ -65,7 +71,8 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
     if profile is None:
         median, worst, what = roofline_error()
         name = f"{e.model} on {e.gpu}"
-        return EngineSource("roofline", name, f"roofline of {name}", median, worst, what, None, e.gpu, e.model)
+        text = f"roofline of {name}" + ("" if e.name == "vllm" else f", {e.name}'s scheduler")
+        return EngineSource("roofline", name, text, median, worst, what, None, e.gpu, e.model, _unmeasured(scenario))
     extrapolations: tuple[str, ...] | None = None
     if any(bounds is not None for bounds in profile.ranges.model_dump().values()):
         extrapolations = outside_as_run(runs, profile) if runs else outside_as_planned(scenario, profile, instances)
@@ -80,6 +87,17 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
         profile.provenance.gpu,
         profile.provenance.model,
     )
+
+
+def _unmeasured(scenario: Scenario) -> str:
+    """What of this engine the roofline was never held against: it was fitted to vLLM on one type of GPU."""
+    e = scenario.engine
+    what = []
+    if gpu_spec(e.gpu).name != FITTED_GPU:
+        what.append(e.gpu)
+    if e.name != "vllm":
+        what.append({"sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}[e.name])
+    return f"Nothing was measured on {' or with '.join(what)}: expect more" if what else ""
 
 
 def profile_words(profile: Profile) -> str:

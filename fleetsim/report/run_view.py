@@ -38,7 +38,7 @@ _MAIN = (
     ("instance_tok_s", "tok/s per instance", "number"),
     ("goodput", "goodput, trained tok per GPU-second", "number"),
     ("cost_per_step", "US dollars per step", "number"),
-    ("kv_use", "KV cache in use", "share"),
+    ("kv_use", "KV cache in use while computing", "share"),
     ("preemptions", "preemptions per step", "number"),
 )
 # Of use to some placements only: shown when they are anything.
@@ -109,7 +109,7 @@ def opening(view: RunView) -> Group:
         Text(what, style="bold"),
         Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
         *([Text(transport[:1].upper() + transport[1:])] if transport else []),
-        Text(words.binds(view.binding, s.admission.law)),
+        Text(words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope))),
     )
 
 

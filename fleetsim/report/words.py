@@ -16,7 +16,7 @@ from fleetsim.sim.engines import profile_of
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
-    SYNC: "weight-sync pauses",
+    SYNC: "weight syncs: pauses and caches lost",
     STRAGGLERS: "stragglers",
     FAILURES: "instance failures",
     PREFILL: "computing prompts",
@@ -34,6 +34,14 @@ THEMES: Mapping[str, str] = {
     "admission": "staleness",
     "targets": "targets",
     "cost": "prices",
+}
+# Flags of `size` that advice names, and the settings behind them.
+_SETTINGS = {
+    "--max-staleness": "admission.max_staleness=N",
+    "--max-len": "workload.output_tokens.max=N",
+    "--sync-pause-s": "sync.pause_s=S",
+    "--tp": "engine.tp=N",
+    "--gpu": "engine.gpu=NAME",
 }
 
 
@@ -107,14 +115,21 @@ def verdict(result: SizeResult) -> str:
     )
 
 
-def binds(binding: str, law: str = "version_window") -> str:
-    """What binds, why one sees it, and what would lift it under this admission law."""
-    words = binding_words(binding, law)
+def binds(binding: str, law: str = "version_window", scope: str = "global") -> str:
+    """What binds, why one sees it, and what would lift it under this admission law and sync scope."""
+    words = binding_words(binding, law, scope)
     if not words.meaning:
         return f"What binds: {words.name}."
     return (
         f"What binds: {words.name}. {words.meaning[:1].upper()}{words.meaning[1:]}. What would lift it: {words.lift}."
     )
+
+
+def as_settings(text: str) -> str:
+    """The same words for a command that has none of `size`'s flags: each as the --set that it stands for."""
+    for flag, setting in _SETTINGS.items():
+        text = text.replace(flag, f"--set {setting}")
+    return text
 
 
 def arithmetic(result: SizeResult) -> str:
@@ -162,7 +177,8 @@ def profile(p: EngineSource) -> str:
         return f"engine speed: {p.text}; no error is on record for it"
     worst = f", worst {units.share(p.error_worst)}" if p.error_worst is not None else ""
     what = f" ({p.error_what})" if p.error_what else ""
-    return f"engine speed: {p.text}; error: median {units.share(p.error_median)}{worst}{what}"
+    unmeasured = f". {p.unmeasured}" if p.unmeasured else ""
+    return f"engine speed: {p.text}; error: median {units.share(p.error_median)}{worst}{what}{unmeasured}"
 
 
 def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:

@@ -45,6 +45,7 @@ STEP = np.dtype(
         ("idle_s", "f8"),
         ("down_s", "f8"),
         ("lent_s", "f8"),  # of them, on the trainer's GPUs
+        ("block_s", "f8"),  # KV blocks in use, integrated over busy time
         ("generated_tokens", "i8"),
         ("prefilled_tokens", "i8"),
         ("hit_tokens", "i8"),

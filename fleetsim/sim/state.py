@@ -38,6 +38,7 @@ def totals(job: Job) -> tuple[float, ...]:
         int(np.count_nonzero(rows["account"] != ACC_OFF)),
         *(fleet.seconds(account, job.now) for account in (ACC_BUSY, ACC_PAUSED, ACC_IDLE, ACC_DOWN)),
         job.lent_s,
+        float(rows["block_s"].sum()),
         int(rows["generated"].sum()),
         int(rows["prefilled"].sum()),
         int(rows["hit_tokens"].sum()),

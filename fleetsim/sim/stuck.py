@@ -47,7 +47,17 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
             )
         )
     law = scenario.admission.law
-    if law == "per_sync_window":
+    overflown = int(np.count_nonzero(fleet.world.groups["status"][: fleet.started()] == G_OVERFLOW))
+    if overflown and law == "per_sync_window":
+        out.append(
+            Problem(
+                "buffer.capacity_samples",
+                capacity,
+                f"{overflown} finished groups pushed each other out of a full buffer; a sync window replaces none",
+                "raise it, or set buffer.on_full: block",
+            )
+        )
+    elif law == "per_sync_window":
         out.append(
             Problem(
                 "admission.staleness_threshold",

@@ -187,8 +187,10 @@ def land(fleet: int, i: int, t: float) -> None:
     set_next(fleet, i, math.inf)
     if kind == JUMP or kind == STEP:
         k = instance.k
+        used = w.kv_blocks - instance.free
         if kind == JUMP:
             take(fleet, i, blocks_needed(fleet, i, k))
+        instance.block_s += 0.5 * (used + w.kv_blocks - instance.free) * (t - instance.t0)
         instance.count += k
         instance.kv_sum += k * instance.decodes
         instance.generated += k * instance.decodes

@@ -161,6 +161,7 @@ INSTANCE = np.dtype(
         ("ratio_count", "i8"),
         ("planned", "i4"),  # SGLang: epoch when it last planned
         ("full", "i1"),  # SGLang: nothing is admitted before a running request has left
+        ("block_s", "f8"),  # KV blocks in use, integrated over the iterations
     ],
     align=True,
 )
