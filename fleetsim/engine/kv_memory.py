@@ -73,7 +73,7 @@ def kv_blocks(
     blocks = int(cache // (shape.kv_bytes_per_token(tp) * block_size)) - (1 if engine == "vllm" else 0)
     if blocks < 1:
         rule = (
-            f"fits {gpu.name} x{tp}: {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB activations + "
+            f"must fit {gpu.name} x{tp}, but {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB activations + "
             f"{reserve / _GIB:.1f} GiB runtime leave no KV cache in {budget / _GIB:.1f} GiB"
         )
         remedy = "raise tp, use dtype fp8, a larger GPU, or lower max_num_seqs or max_num_batched_tokens"

@@ -3,7 +3,8 @@
 The price of a lever is the change of cost per optimizer step for each second that a step becomes shorter. A lever that
 takes no GPU shortens the step at no cost at all (a step of fewer seconds on the same GPUs is even cheaper): it is free
 in money, and its price is what it asks of the algorithm, which is named beside it. Free levers come first, the largest
-gain of them; then the least price.
+gain of them; then the least price. A lever that throws notably more samples away than now is never the cheapest: a
+batch that is made by discarding the responses that were not ready buys its speed with what it trains on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.plan.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, risk_words
+from fleetsim.plan.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words
 from fleetsim.plan.paired import Runs, differs, ratio_of
 from fleetsim.plan.trials import Measure, Tell, flat
 
@@ -26,7 +27,8 @@ class Alternative:
 
     step_ratio, cost_ratio: with / without it, paired. gain_s: seconds that a step becomes shorter (negative: longer).
     cost_change: US dollars per step. shortens: whether the gain is larger than chance. price_usd_per_s: dollars per
-    step for each second gained, None without a gain. risk: what it asks of the algorithm, in words.
+    step for each second gained, None without a gain. loses_more: notably more samples are thrown away than without it,
+    samples_lost and long_samples_lost of all and of the longest tenth. risk: what it asks of the algorithm, in words.
     """
 
     name: str
@@ -38,7 +40,9 @@ class Alternative:
     gain_s: float
     cost_change: float
     staleness_p99_steps: float
+    samples_lost: float
     long_samples_lost: float
+    loses_more: bool
     truncated: float
     shortens: bool
     lengthens: bool
@@ -53,7 +57,9 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """All levers that run, in the order of levers_of. cheapest: name of one of them, None where none shortens a step.
+    """All levers that run, in the order of levers_of.
+
+    cheapest: name of one of them, None where none shortens a step without losing more samples.
 
     cheapest_without_risk: the same among those that leave the algorithm alone. stuck: levers that block the run.
     """
@@ -124,9 +130,14 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
     gain = mean(base, "step_s") - mean(runs, "step_s")
     change = mean(runs, "cost_per_step") - mean(base, "cost_per_step")
     significant = differs(step, n)
-    stale, stale_mean, lost = (
+    stale, stale_mean, lost, lost_of_all = (
         (mean(base, metric), mean(runs, metric))
-        for metric in ("staleness_steps.p99", "staleness_steps.mean", "samples_lost.longest_tenth")
+        for metric in (
+            "staleness_steps.p99",
+            "staleness_steps.mean",
+            "samples_lost.longest_tenth",
+            "samples_lost.all",
+        )
     )
     return Alternative(
         name=lever.name,
@@ -138,18 +149,20 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
         gain_s=gain,
         cost_change=change,
         staleness_p99_steps=stale[1],
+        samples_lost=lost_of_all[1],
         long_samples_lost=lost[1],
+        loses_more=more_lost(lost) or more_lost(lost_of_all),
         truncated=lever.truncated,
         shortens=significant and gain > 0,
         lengthens=significant and gain < 0,
         price_usd_per_s=change / gain if significant and gain > 0 else None,
-        risk=risk_words(lever, stale, stale_mean, lost),
+        risk=risk_words(lever, stale, stale_mean, lost, lost_of_all),
     )
 
 
 def _cheapest(tried: Sequence[Alternative]) -> str | None:
     """See the module's docstring."""
-    useful = [a for a in tried if a.shortens]
+    useful = [a for a in tried if a.shortens and not a.loses_more]
     free = [a for a in useful if a.free]
     if free:
         return max(free, key=lambda a: a.gain_s).name

@@ -28,7 +28,7 @@ BINDINGS: dict[str, Binding] = {
     "longest_response": Binding(
         "the longest responses",
         "the trainer waits for a few long responses while most instances have nothing left to do",
-        "a lower --max-len, more batches ahead, or fewer tokens per sequence on faster GPUs (--tp)",
+        "a lower --max-len, more batches ahead, or faster decoding of each response (a larger --tp, a faster --gpu)",
     ),
     "sync": Binding(
         "weight sync",

@@ -38,6 +38,9 @@ def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longes
     sentences += _others(alternatives)
     sentences.append(_cheapest(alternatives))
     sentences.append(lost_words(lost, longest_lost))
+    losing = _losing(alternatives)
+    if losing is not None:
+        sentences.append(losing)
     return " ".join(sentences)
 
 
@@ -60,6 +63,18 @@ def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
         f"Of the longest tenth of the samples {units.share(longest_lost.mean)} are dropped or aborted, of all samples "
         f"{units.share(lost.mean)}{bias}."
     )
+
+
+def _losing(alternatives: Alternatives) -> str | None:
+    """Which levers would throw more samples away than now; None where none does."""
+    losing = [a for a in alternatives.tried if a.loses_more]
+    if not losing:
+        return None
+    each = [
+        f"{a.text}, {units.share(a.long_samples_lost)} of the longest tenth and {units.share(a.samples_lost)} of all"
+        for a in losing
+    ]
+    return f"More of them would be lost with {'; with '.join(each)}."
 
 
 def change_words(ratio: Estimate, replications: int) -> str:
@@ -97,8 +112,11 @@ def _others(alternatives: Alternatives) -> list[str]:
 
 def _change(a: Alternative) -> str:
     """A lever and what it does to the step, with what it asks of the algorithm."""
-    risk = f" ({a.risk})" if a.risk is not None else ""
-    return f"{a.text}, by {change_words(a.step_ratio, a.replications)}{risk}"
+    return f"{a.text}, by {change_words(a.step_ratio, a.replications)}{_risk(a)}"
+
+
+def _risk(a: Alternative) -> str:
+    return f" ({a.risk})" if a.risk is not None else ""
 
 
 def _sentence(more: Alternative) -> str:
@@ -112,14 +130,16 @@ def _sentence(more: Alternative) -> str:
         if abs(cost) < 0.0005
         else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
     )
-    return f"{_capital(more.text)} shortens the step by {change_words(more.step_ratio, more.replications)} {price}."
+    change = change_words(more.step_ratio, more.replications)
+    return f"{_capital(more.text)} shortens the step by {change} {price}{_risk(more)}."
 
 
 def _cheapest(alternatives: Alternatives) -> str:
     """The cheapest second, with what it risks; and the cheapest that risks nothing, where that is another."""
     best = alternatives.named(alternatives.cheapest or "")
     if best is None:
-        return "None of these makes a step measurably shorter."
+        losing = any(a.shortens for a in alternatives.tried)
+        return f"None of these makes a step measurably shorter{' without losing more samples' if losing else ''}."
     text = f"Cheapest: {best.text}, {units.seconds(best.gain_s)} off each step {_price(best)}"
     safe = alternatives.named(alternatives.cheapest_without_risk or "")
     if safe is not None and safe is not best:

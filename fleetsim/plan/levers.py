@@ -27,7 +27,7 @@ ONE_MORE, CAP, NO_CAP, STALENESS, CADENCE, LENGTH = (
 _CAP_FACTOR = 1.5
 # A new length cap cuts about this share of the samples.
 CUT_SHARE = 0.05
-# What is called a risk: this much older on average, in steps; this much more of the long samples lost.
+# What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
 _OLDER, _MORE_LOST = 0.02, 0.005
 # Levers that change no part of the recipe, whatever else they do.
 OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP)
@@ -76,15 +76,24 @@ def _caps(scenario: Scenario) -> Iterator[Lever]:
         return
     group = scenario.workload.group_size
     raised = {path: math.ceil(_CAP_FACTOR * cap / group) * group for path, cap in held.items()}
-    each = " and ".join(f"{raised[path]:,} instead of {cap:,}" for path, cap in held.items())
-    yield _pulled(scenario, CAP, f"an in-flight cap of {each} samples", raised)
+    each = " and of ".join(f"{raised[path]:,} instead of {cap:,} samples{_of_what(path)}" for path, cap in held.items())
+    yield _pulled(scenario, CAP, f"an in-flight cap of {each}", raised)
     off = {path: None for path in held if path.startswith("fleet.")}
     if off:
         yield _pulled(scenario, NO_CAP, "no in-flight cap at all", off)
 
 
+def _of_what(path: str) -> str:
+    return " per instance" if path.endswith("_per_instance") else ""
+
+
 def _staleness(scenario: Scenario) -> Iterator[Lever]:
-    """One version, batch or window more ahead of the trainer."""
+    """One version, batch or window more ahead of the trainer.
+
+    What may start earlier is older when it is trained and in flight at more publications: an age limit rises by the
+    one version (half a window is rounded up, ages are whole), and what was never unfinished at a publication so far is
+    resumed after it instead of being thrown away.
+    """
     a = scenario.admission
     older = {} if a.max_age is None else {"admission.max_age": a.max_age + 1.0}
     if a.law in ("version_window", "target_step"):
@@ -107,11 +116,26 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
         text = "one batch ahead instead of a barrier"
     else:
         return
+    if scenario.sync.in_flight == "abort_discard" and _nothing_ahead(scenario):
+        changes["sync.in_flight"] = "abort_resume"
+        text += ", with unfinished responses resumed after a sync"
     yield _pulled(scenario, STALENESS, text, changes | older)
 
 
+def _nothing_ahead(scenario: Scenario) -> bool:
+    """Whether nothing starts before the batches so far are trained, so that a publication finds nothing in flight."""
+    a, b = scenario.admission, scenario.buffer
+    if b.leftover == "carry_over" or b.oversampling > 1:
+        return False
+    return (
+        a.law == "barrier"
+        or (a.law in ("version_window", "target_step") and a.max_staleness == 0)
+        or (a.law == "cumulative_ratio" and a.async_ratio == 0 and a.extra_groups == 0)
+    )
+
+
 def _cadence(scenario: Scenario) -> Iterator[Lever]:
-    """Half as many publications."""
+    """Half as many publications. They add nothing to an age, which counts publications: its limit stays."""
     s = scenario.sync
     path, count = {
         "steps": ("sync.every_steps", s.every_steps),
@@ -168,12 +192,22 @@ def share_above(law: LengthSpec, cap: float) -> float:
     return 1.0 - low
 
 
+def more_lost(lost: tuple[float, float]) -> bool:
+    """Whether notably more samples are thrown away: shares without and with a lever."""
+    return lost[1] > lost[0] + _MORE_LOST
+
+
 def risk_words(
-    lever: Lever, stale: tuple[float, float], stale_mean: tuple[float, float], lost: tuple[float, float]
+    lever: Lever,
+    stale: tuple[float, float],
+    stale_mean: tuple[float, float],
+    lost: tuple[float, float],
+    lost_of_all: tuple[float, float],
 ) -> str | None:
     """What a lever asks of the algorithm, in words; None where it asks nothing.
 
-    stale, stale_mean: staleness in steps, p99 and mean, without and with it. lost: share of the long samples lost.
+    stale, stale_mean: staleness in steps, p99 and mean, without and with it. lost, lost_of_all: shares of the long
+    samples and of all that are lost.
     """
     risks = []
     if lever.truncated > 0:
@@ -182,6 +216,8 @@ def risk_words(
         risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
     elif stale_mean[1] > stale_mean[0] + _OLDER:
         risks.append(f"mean staleness {stale_mean[1]:.2g} instead of {stale_mean[0]:.2g} steps")
-    if lost[1] > lost[0] + _MORE_LOST:
+    if more_lost(lost):
         risks.append(f"{units.share(lost[1])} instead of {units.share(lost[0])} of the longest tenth lost")
+    elif more_lost(lost_of_all):
+        risks.append(f"{units.share(lost_of_all[1])} instead of {units.share(lost_of_all[0])} of all samples lost")
     return ", ".join(risks) or None

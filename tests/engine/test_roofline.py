@@ -269,7 +269,9 @@ def test_kv_capacity_follows_memory() -> None:
 
 
 def test_a_model_that_does_not_fit_says_what_would_help() -> None:
-    with pytest.raises(InputError, match=r"131\.4 GiB weights.*leave no KV cache.*raise tp, use dtype fp8"):
+    with pytest.raises(
+        InputError, match=r"must fit .*, but 131\.4 GiB weights.*leave no KV cache.*raise tp, use dtype fp8"
+    ):
         roofline("H100", "meta-llama/Llama-3.1-70B")
     assert roofline("H100", "meta-llama/Llama-3.1-70B", tp=4)[1].kv_tokens > 400_000
     assert roofline("H200", "meta-llama/Llama-3.1-70B", dtype="fp8")[1].kv_tokens > 100_000

@@ -19,7 +19,7 @@ from fleetsim.plan.binding import BINDINGS
 from fleetsim.plan.explain import explanation, lost_words
 from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.plan.paired import differs, ratio_of
-from fleetsim.plan.trials import with_instances
+from fleetsim.plan.trials import simulated, with_instances
 from fleetsim.workload.lengths import quantile_length
 from tests.plan.fakes import metrics
 
@@ -52,6 +52,28 @@ def changed(scenario: Scenario | None, path: str) -> Any:
         ({"admission__law": "cumulative_ratio"}, STALENESS, "admission.async_ratio", 1.0),
         ({"admission__law": "barrier"}, STALENESS, "admission.law", "batches_ahead"),
         ({"admission__age_action": "wait", "admission__max_age": 2.0}, STALENESS, "admission.max_age", 3.0),
+        (
+            {
+                "admission__law": "cumulative_ratio",
+                "admission__age_action": "cancel_in_flight",
+                "admission__max_age": 0.0,
+            },
+            STALENESS,
+            "admission.max_age",
+            1.0,
+        ),
+        (
+            {
+                "admission__law": "per_sync_window",
+                "admission__age_action": "drop_on_dequeue",
+                "admission__max_age": 1.0,
+            },
+            STALENESS,
+            "admission.max_age",
+            2.0,
+        ),
+        ({"admission__age_action": "wait", "admission__max_age": 2.0}, CADENCE, "admission.max_age", 2.0),
+        ({"admission__law": "barrier", "sync__in_flight": "drain"}, STALENESS, "sync.in_flight", "abort_resume"),
         ({"fleet__max_in_flight_samples": 100}, CAP, "fleet.max_in_flight_samples", 152),
         ({"fleet__max_in_flight_samples_per_instance": 64}, CAP, "fleet.max_in_flight_samples_per_instance", 96),
         ({"fleet__max_in_flight_samples": 100}, NO_CAP, "fleet.max_in_flight_samples", None),
@@ -65,6 +87,59 @@ def changed(scenario: Scenario | None, path: str) -> Any:
 )
 def test_a_lever_is_one_change(changes: dict[str, Any], name: str, path: str, value: Any) -> None:
     assert changed(lever(job(**changes), name), path) == value
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        ({"admission__law": "cumulative_ratio"}, "abort_resume"),
+        ({"admission__law": "barrier"}, "abort_resume"),
+        ({"admission__max_staleness": 0.0}, "abort_resume"),
+        ({"admission__law": "cumulative_ratio", "admission__async_ratio": 1.0}, "abort_discard"),
+        ({"admission__law": "cumulative_ratio", "admission__extra_groups": 4}, "abort_discard"),
+        ({"admission__max_staleness": 1.0}, "abort_discard"),
+    ],
+)
+def test_what_a_sync_now_finds_unfinished_is_not_thrown_away(now: dict[str, Any], then: str) -> None:
+    """A recipe that never had anything in flight at a publication did not choose to discard it."""
+    s = job(sync__in_flight="abort_discard", **now)
+    assert changed(lever(s, STALENESS), "sync.in_flight") == then
+    found = next(x for x in levers_of(s, s, "") if x.name == STALENESS)
+    assert ("resumed after a sync" in found.text) == (then == "abort_resume")
+
+
+def test_one_batch_ahead_of_rolls_synchronous_pipeline_loses_nothing() -> None:
+    """As simulated: with its sync discarding what is unfinished, most of the long samples would be lost."""
+    s = job(
+        engine__kind="constant",
+        engine__instance_tok_s=4000.0,
+        trainer__batch_samples=64,
+        trainer__fixed_s=0.5,
+        admission__law="cumulative_ratio",
+        sync__in_flight="abort_discard",
+        buffer__wait_for_oldest=True,
+        run__steps=12,
+    )
+    ahead = next(x.scenario for x in levers_of(s, s, "") if x.name == STALENESS)
+    discarding = with_changes(ahead, {"sync.in_flight": "abort_discard"})
+    assert simulated(ahead, 0)["samples_lost"]["longest_tenth"] == 0.0
+    assert simulated(discarding, 0)["samples_lost"]["longest_tenth"] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fleet__max_in_flight_samples": 256}, "384 instead of 256 samples"),
+        ({"fleet__max_in_flight_samples_per_instance": 256}, "384 instead of 256 samples per instance"),
+        (
+            {"fleet__max_in_flight_samples": 256, "fleet__max_in_flight_samples_per_instance": 64},
+            "384 instead of 256 samples and of 96 instead of 64 samples per instance",
+        ),
+    ],
+)
+def test_a_cap_says_what_it_is_of(changes: dict[str, Any], words: str) -> None:
+    s = job(**changes)
+    assert {x.name: x.text for x in levers_of(s, s, "")}[CAP] == f"an in-flight cap of {words}"
 
 
 def test_the_queue_of_a_sync_window_grows_with_it() -> None:
@@ -188,6 +263,54 @@ def test_what_is_free_comes_first_and_its_risk_is_named() -> None:
     text = explanation("rollout", found, NOTHING, NOTHING)
     assert "Cheapest: a staleness budget of 2 instead of 1, 3.0 s off each step and $0.03 less per step" in text
     assert "without touching the algorithm one more instance, 10.0 s for $0.0001 more per step" in text
+
+
+def losing(lost: dict[str, float]) -> Callable[[Scenario], dict[str, Any]]:
+    """More staleness is much the best, and loses `lost`; syncing less often helps a little."""
+
+    def change(s: Scenario) -> dict[str, Any]:
+        if s.admission.max_staleness == 2.0:
+            return {"step_s": 50.0, "cost_per_step": 0.5, "samples_lost": lost}
+        return {"step_s": 98.0, "cost_per_step": 0.98} if s.sync.every_steps == 2 else {}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("lost", "risk"),
+    [
+        ({"all": 0.2, "longest_tenth": 0.9}, "90.0 % instead of 0.0 % of the longest tenth lost"),
+        ({"all": 0.2, "longest_tenth": 0.0}, "20.0 % instead of 0.0 % of all samples lost"),
+    ],
+)
+def test_what_throws_samples_away_is_never_the_cheapest(lost: dict[str, float], risk: str) -> None:
+    found = tried(losing(lost))
+    staleness = found.named(STALENESS)
+    assert staleness is not None
+    assert (staleness.risk, staleness.loses_more, staleness.samples_lost) == (risk, True, pytest.approx(0.2))
+    assert found.cheapest == CADENCE
+    text = explanation("rollout", found, NOTHING, NOTHING)
+    assert text.endswith(
+        "No sample is dropped or aborted, so no long one is lost. More of them would be lost with a staleness budget "
+        f"of 2 instead of 1, {100 * lost['longest_tenth']:.1f} % of the longest tenth and 20.0 % of all."
+    )
+
+
+def test_where_all_that_helps_loses_samples_nothing_is_cheapest() -> None:
+    def change(s: Scenario) -> dict[str, Any]:
+        return losing({"all": 0.2, "longest_tenth": 0.9})(s) if s.admission.max_staleness == 2.0 else {}
+
+    found = tried(change)
+    assert found.cheapest is None
+    text = explanation("rollout", found, NOTHING, NOTHING)
+    assert "None of these makes a step measurably shorter without losing more samples." in text
+    assert "Cheapest" not in text
+
+
+def test_a_loss_within_what_is_lost_already_is_no_reason_against_a_lever() -> None:
+    found = tried(losing({"all": 0.004, "longest_tenth": 0.004}))
+    assert found.cheapest == STALENESS
+    assert "would be lost" not in explanation("rollout", found, NOTHING, NOTHING)
 
 
 def test_where_nothing_helps_it_says_so() -> None:
