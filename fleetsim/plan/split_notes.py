@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -48,11 +49,22 @@ def _gpus_of(job: Scenario) -> frozenset[str]:
     return frozenset({"trainer.gpus"}) if job.trainer.scaling.points else frozenset()
 
 
+def _slower_on_more(job: Scenario) -> Iterator[str]:
+    """Points at which more GPUs take longer: rarely so, and the ranking rests on them."""
+    rising = [(a, b) for a, b in pairwise(job.trainer.scaling.points) if b[1] > a[1]]
+    if rising:
+        each = " and ".join(f"{b[1]:g} s on {b[0]} GPUs but {a[1]:g} s on {a[0]}" for a, b in rising)
+        yield (
+            f"the trainer's points are slower on more GPUs ({each}), and the ranking follows them: check that "
+            "--trainer-point is GPUS:SECONDS of a whole step, the same batch at every count"
+        )
+
+
 def warnings_of(
     job: Scenario, chosen: Arrangement, stuck: Mapping[str, StuckError], profile: EngineSource
 ) -> tuple[str, ...]:
     """In the order of their weight."""
-    found = [*range_warnings(profile), *error_warnings(profile)]
+    found = [*_slower_on_more(job), *range_warnings(profile), *error_warnings(profile)]
     trainer, gpus = job.trainer, chosen.trainer_gpus
     counts = [count for count, _ in trainer.scaling.points] or [trainer.gpus]
     if gpus > _FAR * max(counts) or gpus < min(counts) / _FAR:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Mapping
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from fleetsim.plan.split import Outcome, SplitResult
+from fleetsim.plan.ways import By
 from fleetsim.report import split_words, words
 from fleetsim.report.blocks import assumption_table, grid, section
 
@@ -43,25 +46,51 @@ def answer(result: SplitResult) -> RenderableType:
 
 def ranking(result: SplitResult) -> Group:
     """Best first; what lies between the shown ones is left out and said to be."""
-    table = grid("", "", "step, s", "tok/GPU-s", "$/step", "idle t/r", "stale", "lost", align=_ALIGN)
-    shown = _shown(result)
-    last = 0
-    for outcome in shown:
-        place = result.outcomes.index(outcome) + 1
-        if place > last + 1:
-            table.add_row("", f"({place - last - 1} more)", *[""] * 6, style="dim")
-        last = place
-        _row(table, result, outcome, place)
-    if last < len(result.outcomes):
-        table.add_row("", f"({len(result.outcomes) - last} more)", *[""] * 6, style="dim")
     notes = (
         "idle: the trainer's share / the instances'; stale: p99 in steps; lost: share of the longest tenth of the "
         "samples that is dropped or aborted"
     )
-    return Group(table, Text(split_words.orders(result)), Text(notes, style="dim"))
+    return Group(_Ranking(result), Text(split_words.orders(result)), Text(notes, style="dim"))
 
 
-_ALIGN = ("left", "left", *("right",) * 6)
+class _Ranking:
+    """The table as the terminal allows: intervals go first, then columns, before a name or a figure is cut in two."""
+
+    def __init__(self, result: SplitResult) -> None:
+        self._result = result
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        by = _COLUMN_OF[self._result.by]
+        intervals = [name for name in _INTERVALS if name != by]
+        columns = [name for name in _COLUMNS if name != by]
+        for gone in range(len(intervals) + len(columns) + 1):
+            bare, dropped = intervals[:gone], columns[: max(0, gone - len(intervals))]
+            table = _table(self._result, [name for name in _FIGURES if name not in dropped], bare)
+            if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
+                break
+        yield table
+        if gone:
+            left_out = [*dropped, *(f"the interval of {name}" for name in bare if name not in dropped)]
+            yield Text(f"Left out, the terminal is too narrow: {', '.join(left_out)}.", style="dim")
+
+
+def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Table:
+    """bare: columns without their intervals."""
+    table = grid("", "", *columns, align=("left", "left", *("right",) * len(columns)))
+    table.columns[1].no_wrap = True
+    blank = [""] * len(columns)
+    last = 0
+    for outcome in _shown(result):
+        place = result.outcomes.index(outcome) + 1
+        if place > last + 1:
+            table.add_row("", f"({place - last - 1} more)", *blank, style="dim")
+        last = place
+        figures = [_FIGURES[name](outcome, name not in bare) for name in columns]
+        style = "bold" if outcome is result.chosen else ""
+        table.add_row(_sign(result, outcome, place), outcome.arrangement.label, *figures, style=style)
+    if last < len(result.outcomes):
+        table.add_row("", f"({len(result.outcomes) - last} more)", *blank, style="dim")
+    return table
 
 
 def _shown(result: SplitResult) -> list[Outcome]:
@@ -75,29 +104,41 @@ def _shown(result: SplitResult) -> list[Outcome]:
     ]
 
 
-def _row(table: Table, result: SplitResult, outcome: Outcome, place: int) -> None:
-    chosen = outcome is result.chosen
-    sign = ">" if chosen else "=" if outcome.ties and outcome.replications > 1 and place > 1 else ""
-    idle = [100 * outcome.mean(f"{pool}_idle_fraction") for pool in ("trainer", "rollout")]
-    table.add_row(
-        sign,
-        outcome.arrangement.label,
-        _interval(outcome, "step_s"),
-        _interval(outcome, "goodput"),
-        _interval(outcome, "cost_per_step"),
-        f"{idle[0]:.0f}/{idle[1]:.0f} %",
-        f"{outcome.mean('staleness_steps.p99'):.3g}",
-        f"{100 * outcome.mean('samples_lost.longest_tenth'):.0f} %",
-        style="bold" if chosen else "",
-    )
+def _sign(result: SplitResult, outcome: Outcome, place: int) -> str:
+    """The advised way, and what ties with the first."""
+    if outcome is result.chosen:
+        return ">"
+    return "=" if outcome.ties and outcome.replications > 1 and place > 1 else ""
 
 
-def _interval(outcome: Outcome, metric: str) -> Text:
-    """ "35.0 ±0.3", both to three figures of the mean; no interval where it is narrower or there is none."""
+def _interval(outcome: Outcome, metric: str, shown: bool) -> Text:
+    """ "35.0 ±0.3", both to three figures of the mean; no interval where it is narrower, none, or not `shown`."""
     e = outcome.estimates[metric]
     decimals = max(0, 2 - math.floor(math.log10(abs(e.mean)))) if e.mean else 0
     text = Text(f"{e.mean:,.{decimals}f}")
     half = f"{(e.ci_high - e.ci_low) / 2.0:,.{decimals}f}"
-    if float(half.replace(",", "")) > 0:
+    if shown and float(half.replace(",", "")) > 0:
         text.append(f" ±{half}", style="dim")
     return text
+
+
+def _idle(outcome: Outcome) -> Text:
+    idle = [100 * outcome.mean(f"{pool}_idle_fraction") for pool in ("trainer", "rollout")]
+    return Text(f"{idle[0]:.0f}/{idle[1]:.0f} %")
+
+
+# Heading of a column and what stands in it, with its interval or without.
+_FIGURES: Mapping[str, Callable[[Outcome, bool], Text]] = {
+    "step, s": lambda outcome, shown: _interval(outcome, "step_s", shown),
+    "tok/GPU-s": lambda outcome, shown: _interval(outcome, "goodput", shown),
+    "$/step": lambda outcome, shown: _interval(outcome, "cost_per_step", shown),
+    "idle t/r": lambda outcome, shown: _idle(outcome),
+    "stale": lambda outcome, shown: Text(f"{outcome.mean('staleness_steps.p99'):.3g}"),
+    "lost": lambda outcome, shown: Text(f"{100 * outcome.mean('samples_lost.longest_tenth'):.0f} %"),
+}
+_COLUMN_OF: Mapping[By, str] = {"step_s": "step, s", "goodput": "tok/GPU-s", "cost_per_step": "$/step"}
+# What goes where the terminal is too narrow, the first one first; never the figure that the ways are ranked by.
+_INTERVALS = ("$/step", "tok/GPU-s", "step, s")
+_COLUMNS = ("tok/GPU-s", "$/step", "lost", "stale", "idle t/r", "step, s")
+# Wide enough for any table: what it needs is measured, not what the terminal has.
+_UNBOUNDED = 10_000

@@ -39,9 +39,9 @@ def size_report(result: SizeResult) -> Group:
 
 
 def answer(result: SizeResult) -> RenderableType:
-    """The answer, its numbers, and in plain words what binds and what else would help."""
+    """The answer, its numbers, the way out of a knee, and in plain words what binds and what else would help."""
     lines = [Text(words.headline(result), style="bold"), Text(words.verdict(result))]
-    lines += [Text(line) for line in (words.reach(result), result.explanation, words.way_out(result)) if line]
+    lines += [Text(line) for line in (words.reach(result), words.way_out(result), result.explanation) if line]
     return Group(*lines)
 
 

@@ -272,3 +272,23 @@ def test_the_same_seed_gives_the_same_advice() -> None:
     first, second = advice(4), advice(4)
     assert [replace(o, runs=()) for o in first.outcomes] == [replace(o, runs=()) for o in second.outcomes]
     assert first.explanation == second.explanation
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        ([[2, 40.0], [4, 60.0]], True),
+        ([[1, 50.0], [2, 40.0], [4, 41.0]], True),
+        ([[2, 60.0], [4, 40.0]], False),
+        ([[2, 40.0], [4, 40.0]], False),
+        ([[2, 40.0]], False),
+    ],
+)
+def test_points_that_are_slower_on_more_gpus_are_told(points: list[list[float]], told: bool) -> None:
+    times = dict.fromkeys(("1 + 3", "2 + 2", "3 + 1", "colocated sync", "colocated async"), (10.0,))
+    job = with_changes(JOB, {"trainer.scaling.points": points})
+    found = [text for text in split(job, 4, measure=fake(times)).warnings if "slower on more GPUs" in text]
+    assert len(found) == told
+    if told:
+        (low, low_s), (high, high_s) = points[-2:]
+        assert f"({high_s:g} s on {high} GPUs but {low_s:g} s on {low})" in found[0]

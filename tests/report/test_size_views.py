@@ -3,12 +3,14 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.plan.binding import BINDINGS
 from fleetsim.plan.size import SizeResult, size
 from fleetsim.report import words
@@ -40,6 +42,16 @@ def test_a_knee_is_never_called_an_answer_that_holds() -> None:
     text = " ".join(rendered(result).split())
     assert "keep 8 trainer GPUs busy" not in text
     assert "No fleet reaches a trainer idle of 5.0 % (assumed)" in text
+
+
+def test_the_way_out_comes_before_the_reasons() -> None:
+    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        return fluid(floor_s=30.0 if s.admission.max_staleness < 2.0 else 0.0)(s, replication)
+
+    text = rendered(size(with_changes(default_scenario(), constant), measure=measure))
+    assert 0 < text.index("Way out: with --max-staleness 2") < text.index("What binds: ")
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from fleetsim.config import with_changes
@@ -87,6 +88,22 @@ def test_long_rankings_are_shortened_and_every_colocated_way_is_shown() -> None:
     assert "colocated sync" in text
     assert "colocated async" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("by", ["step_s", "goodput", "cost_per_step"])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_name_and_no_figure_is_cut_in_two(width: int, by: str) -> None:
+    lines = rendered(advised(WIN, by=by), width).splitlines()
+    assert max(map(len, lines)) <= width
+    start = next(i for i, line in enumerate(lines) if line.startswith("every way"))
+    table = [line for line in lines[start + 1 :] if line.strip() and "interval)" not in line]
+    for name in WIN:
+        rows = [line.split(name)[1] for line in table[:6] if f" {name} " in line]
+        assert len(rows) == 1, f"{name} stands in one row, with its figures"
+        assert any(character.isdigit() for character in rows[0])
+    heading = {"step_s": "step, s", "goodput": "tok/GPU-s", "cost_per_step": "$/step"}[by]
+    assert heading in table[0], "what ranks the ways is never left out"
+    assert ("the terminal is too narrow" in " ".join(" ".join(lines).split())) == (width < 80)
 
 
 def test_the_document_is_plain_json() -> None:
