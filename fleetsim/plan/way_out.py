@@ -43,7 +43,11 @@ def way_out_of(
         budget = float(math.floor(scenario.admission.max_staleness) + extra)
         if tell is not None:
             tell(f"trying a staleness budget of {budget:g} steps")
-        changed = with_changes(base, {"admission.max_staleness": budget})
+        limit = scenario.admission.max_age
+        changes = {"admission.max_staleness": budget}
+        if limit is not None:  # what starts earlier is older when it is trained
+            changes["admission.max_age"] = limit + budget - scenario.admission.max_staleness
+        changed = with_changes(base, changes)
         trial = trial_of(instances, [measure(changed, 0)])
         if all(t.held_by(trial.estimates[t.metric]) for t in wanted):
             return WayOut(
