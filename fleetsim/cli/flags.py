@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from fleetsim.config.load import default_scenario, load_scenario, scenario_from_
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
-from fleetsim.plan.assumptions import is_given
+from fleetsim.plan.assumptions import is_given, is_touched
 
 if TYPE_CHECKING:
     from fleetsim.sim.profiled import Profiled
@@ -65,7 +65,11 @@ _ALSO: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A scenario as the user asked for it. given: dotted paths that were written somewhere. notes: for the warnings."""
+    """A scenario as the user asked for it.
+
+    given: dotted paths that were written somewhere, and not as `assumed`; what the user set is no longer assumed in the
+    scenario. notes: for the warnings.
+    """
 
     scenario: Scenario
     given: frozenset[str]
@@ -98,7 +102,9 @@ def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, An
         base = _load(file, outside)
     except InputError:
         base = None  # the flags may mend it; if not, the full load tells everything
-    fitting = [] if base is None else _fitting(base, flags)
+    said = {line.partition("=")[0].strip() for line in chain(outside, *from_flags.values())}
+    said |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
+    fitting = [] if base is None else _fitting(base, flags, said)
     try:
         scenario = _load(file, [*outside, *chain(*from_flags.values()), *fitting])
     except InputError as error:
@@ -107,13 +113,18 @@ def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, An
         wrong = [p.path for p in error.problems]
         good = [lines for name, lines in from_flags.items() if not any(_is_at(path, PATHS[name]) for path in wrong)]
         scenario = _without(file, outside, good)
-    given = given_paths(scenario) - {line.partition("=")[0] for line in fitting}
+    assumed = _assumed(scenario, said)
+    given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
     found, changes = _second_look(scenario, given, flags)
     profiled, wrong_engine = _engine(scenario, given)
     problems += [*found, *wrong_engine]
     if problems:
         raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
-    given |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
+    given |= {path for path in said if path.startswith("workload.output_tokens.")}
+    if profiled.scenario.engine.kind == "measured":  # a profile knows its engine
+        assumed = [path for path in assumed if not path.startswith("engine.")]
+    if len(assumed) < len(scenario.assumed):
+        changes["assumed"] = assumed
     scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
     return Job(
         scenario, frozenset(given | profiled.facts), (*_notes(flags), *unread_notes(scenario, sets), *profiled.notes)
@@ -179,6 +190,16 @@ def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
     return paths
 
 
+def _assumed(scenario: Scenario, said: Collection[str]) -> list[str]:
+    """What the scenario assumes and nobody said since."""
+    return [path for path in scenario.assumed if not is_touched(path, said)]
+
+
+def _known(scenario: Scenario, assumed: Collection[str]) -> set[str]:
+    """The given paths but for the assumed ones."""
+    return {path for path in given_paths(scenario) if not is_given(path, assumed)}
+
+
 def _load(file: str | None, overrides: Sequence[str]) -> Scenario:
     return scenario_from_mapping({}, "flags", overrides) if file is None else load_scenario(file, overrides)
 
@@ -225,9 +246,9 @@ def _given_twice(sets: Sequence[str], flags: Mapping[str, Any]) -> list[Problem]
     return found
 
 
-def _fitting(base: Scenario, flags: Mapping[str, Any]) -> list[str]:
+def _fitting(base: Scenario, flags: Mapping[str, Any], said: Collection[str]) -> list[str]:
     """An assumed group size that divides the batch, or an assumed batch of whole groups."""
-    given = given_paths(base)
+    given = _known(base, _assumed(base, said))
     batch, group = flags.get("batch"), flags.get("group_size")
     if batch is not None and group is None and not is_given("workload.group_size", given) and batch >= 1:
         most = base.workload.group_size
@@ -242,9 +263,10 @@ def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) 
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
     if any(name in flags for name in LENGTH_FLAGS):
+        cap, kind = "workload.output_tokens.max", "workload.output_tokens.kind"
         found, law = law_from_flags(
             scenario.workload.output_tokens,
-            is_given("workload.output_tokens.max", given) or "workload.output_tokens.kind" in given,
+            is_given(cap, given) or (kind in given and not is_given(cap, scenario.assumed)),
             flags.get("len"),
             flags.get("len_cv"),
             flags.get("max_len"),

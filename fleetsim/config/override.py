@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import Node, did_you_mean, paths_ending_in, tree_of
+from fleetsim.config.tree import tree_of, unknown_path
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 
@@ -25,7 +25,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     path = path.strip()
     if not equals or not path:
         raise InputError([Problem("--set", text, "must read key.path=value", "for example --set fleet.instances=12")])
-    problem = _unknown_path(path)
+    problem = unknown_path(tree_of(Scenario), path)
     if problem is not None:
         raise InputError([problem])
     if not value_text.strip():
@@ -67,7 +67,7 @@ def env_overrides(environ: Mapping[str, str]) -> tuple[str, ...]:
         if not name.upper().startswith(ENV_PREFIX) or "__" not in name:
             continue
         path = ".".join(name[len(ENV_PREFIX) :].lower().split("__"))
-        problem = _unknown_path(path)
+        problem = unknown_path(tree_of(Scenario), path)
         if problem is None:
             overrides.append(f"{path}={environ[name]}")
         else:
@@ -75,24 +75,6 @@ def env_overrides(environ: Mapping[str, str]) -> tuple[str, ...]:
     if problems:
         raise InputError(problems)
     return tuple(overrides)
-
-
-def _unknown_path(path: str) -> Problem | None:
-    root = tree_of(Scenario)
-    node: Node = root
-    parts = path.split(".")
-    for i, part in enumerate(parts):
-        if part in node.children:
-            node = node.children[part]
-            continue
-        if node.items is not None:
-            return Problem(path, part, "a list is set as a whole", f"write --set '{'.'.join(parts[:i])}=[...]'")
-        elsewhere = paths_ending_in(root, part)
-        hint = did_you_mean(part, node.children)
-        if elsewhere and "did you mean" not in hint:
-            hint = f"did you mean {' or '.join(elsewhere)}?"
-        return Problem(path, part, "unknown key", hint)
-    return None
 
 
 def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
@@ -15,7 +15,20 @@ from fleetsim.config.rules import broken_rules
 from fleetsim.config.run import CostConfig, PublishedConfig, RunConfig, TargetsConfig
 from fleetsim.config.sync import SyncConfig
 from fleetsim.config.trainer import TrainerConfig
+from fleetsim.config.tree import tree_of, unknown_path
 from fleetsim.config.workload import WorkloadConfig
+
+
+def _names_a_value(path: str) -> str:
+    """The path, if a scenario has such a key."""
+    problem = unknown_path(tree_of(Scenario), path)
+    if problem is not None:
+        remedy = problem.remedy if problem.rule == "unknown key" else f"name the list as a whole ({problem.rule})"
+        raise PydanticCustomError("assumed", "names no value of a scenario", {"remedy": remedy})
+    return path
+
+
+AssumedPath = Annotated[str, Field(max_length=1000), AfterValidator(_names_a_value)]
 
 
 class Scenario(Section):
@@ -26,6 +39,13 @@ class Scenario(Section):
     description: Annotated[str, Field(max_length=100_000)] = Field(default="", description="what it is for")
     source: Annotated[str, Field(max_length=100_000)] = Field(default="", description="where its figures come from")
     published: PublishedConfig | None = Field(default=None, description="published outcome, if it is a real run")
+    assumed: tuple[AssumedPath, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=1000,
+        description="dotted paths (workload.output_tokens.mean) of values in this file that nobody measured: reports "
+        "name them as assumed; take a path out when its value is yours",
+    )
     workload: WorkloadConfig = WorkloadConfig()
     engine: EngineConfig = EngineConfig()
     fleet: FleetConfig = FleetConfig()

@@ -18,6 +18,8 @@ from typing import Any, Union
 
 from pydantic import BaseModel
 
+from fleetsim.errors import Problem
+
 _WORD = re.compile(r"[\w-]+")
 
 
@@ -115,3 +117,21 @@ def paths_ending_in(root: Node, key: str, prefix: str = "") -> list[str]:
     for name, child in root.children.items():
         found += paths_ending_in(child, key, f"{prefix}{name}.")
     return found
+
+
+def unknown_path(root: Node, path: str) -> Problem | None:
+    """What is wrong with a dotted path that nothing of a scenario has; None for one that names something."""
+    node = root
+    parts = path.split(".")
+    for i, part in enumerate(parts):
+        if part in node.children:
+            node = node.children[part]
+            continue
+        if node.items is not None:
+            return Problem(path, part, "a list is set as a whole", f"write --set '{'.'.join(parts[:i])}=[...]'")
+        elsewhere = paths_ending_in(root, part)
+        hint = did_you_mean(part, node.children)
+        if elsewhere and "did you mean" not in hint:
+            hint = f"did you mean {' or '.join(elsewhere)}?"
+        return Problem(path, part, "unknown key", hint)
+    return None

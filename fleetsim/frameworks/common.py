@@ -71,6 +71,7 @@ def lengths(
             prompt_cap,
             why=f"{PROMPT_OF_CAP:.0%} of the cap; --set workload.prompt_tokens=TOKENS",
         )
+        draft.guesses.add("workload.prompt_tokens")
     else:
         draft.assume("workload.prompt_tokens", 512, "tokens of a prompt; the configuration says no cap")
 
@@ -103,7 +104,8 @@ def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping
             "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS",
         )
     )
-    if draft.values.get("fleet.placement") in ("colocated", "colocated_lending"):
+    shared = draft.values.get("fleet.placement") in ("colocated", "colocated_lending")
+    if shared and "fleet.switch_s" not in draft.values:
         draft.assume("fleet.switch_s", 5.0, "seconds to hand the GPUs over, each way")
 
 

@@ -19,6 +19,8 @@ from fleetsim.frameworks.document import SECTIONS, scenario_yaml
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken, one_line
 from fleetsim.frameworks.settings import Settings
 
+_ASSUMED = "nobody measured these; take a path out when its value below is yours"
+
 Build = Callable[[Draft, TrainerSpeed | None], None]
 
 # Name on the command line -> what fills the draft, and where the framework lives.
@@ -90,7 +92,7 @@ def scenario_from(
     problems = [*draft.problems, *problems]
     if problems:
         raise InputError(_once(problems))
-    head = {
+    head: dict[str, Any] = {
         "schema_version": 1,
         "name": one_line(f"{framework} {name}"),
         "description": one_line(
@@ -98,8 +100,11 @@ def scenario_from(
         ),
         "source": one_line(f"a configuration of {repository}"),
     }
+    guesses = sorted(path for path in draft.guesses if not draft.is_given(path))
+    if guesses:
+        head["assumed"] = guesses
     raw = _validated(draft, head, sets)
-    comments = {**draft.comments, **dict.fromkeys(given, "given with --set")}
+    comments = {**draft.comments, **dict.fromkeys(given, "given with --set"), "assumed": _ASSUMED}
     text = scenario_yaml(raw, comments, _header(framework, name))
     scenario = scenario_from_mapping(from_yaml(text, "scenario"))  # what is handed out is what was checked
     return Imported(

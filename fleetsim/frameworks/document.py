@@ -36,6 +36,9 @@ def scenario_yaml(raw: Mapping[str, Any], comments: Mapping[str, str], header: S
     for key, value in raw.items():
         if isinstance(value, Mapping):
             lines += ["", *_section(key, value, comments)]
+        elif isinstance(value, list) and value:
+            comment = f"  # {one_line(comments[key], 160)}" if key in comments else ""
+            lines += ["", f"{key}:{comment}", *(f"  - {_scalar(item)}" for item in value)]
         else:
             lines.append(f"{key}: {_scalar(value)}")
     return "\n".join(lines) + "\n"

@@ -66,7 +66,10 @@ class NotModelled:
 
 @dataclass(slots=True)
 class Draft:
-    """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike."""
+    """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike.
+
+    guesses: paths whose values neither the configuration nor the framework says.
+    """
 
     framework: str
     settings: Settings
@@ -77,6 +80,7 @@ class Draft:
     comments: dict[str, str] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
     assumed: list[Assumed] = field(default_factory=list)
+    guesses: set[str] = field(default_factory=set)
     not_modelled: list[NotModelled] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
@@ -170,7 +174,7 @@ class Draft:
         )
         if reads and len(defaults) == len(reads):
             note = f"{self.framework}'s default ({shown})" + (f": {why}" if why else "")
-            self._assume(path, value, note, f"-- {_example(reads[0])}")
+            self.assumed.append(Assumed(path, value, note, f"-- {_example(reads[0])}"))
         else:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
             self.taken.append(Taken(path, value, settings, why))
@@ -183,11 +187,16 @@ class Draft:
 
     def assume(self, path: str, value: Any, why: str, remedy: str = "") -> None:
         """A scenario value that no setting says; the user's own --set is none of ours to assume."""
-        if any(p == path or p.startswith(f"{path}.") or path.startswith(f"{p}.") for p in self.given):
+        if self.is_given(path):
             return
         self.values[path] = value
         self.comments[path] = f"assumed: {why}"
-        self._assume(path, value, why, remedy or f"--set {path}=...")
+        self.assumed.append(Assumed(path, value, why, remedy or f"--set {path}=..."))
+        self.guesses.add(path)
+
+    def is_given(self, path: str) -> bool:
+        """Whether the user set the path himself, a part of it, or what it is a part of."""
+        return any(p == path or p.startswith(f"{path}.") or path.startswith(f"{p}.") for p in self.given)
 
     def leave_out(self, table: Mapping[str, str]) -> None:
         """Report the settings of a table (key -> why it cannot be held) that are there and switched on."""
@@ -212,9 +221,6 @@ class Draft:
                 whole.key, whole.value, f"{what} must be whole: {by} does not divide it", "change one of the two"
             )
         return max(1, whole.value // by.value)
-
-    def _assume(self, path: str, value: Any, why: str, remedy: str) -> None:
-        self.assumed.append(Assumed(path, value, why, remedy))
 
 
 def times(*reads: Read[int], key: str = "") -> Read[int]:

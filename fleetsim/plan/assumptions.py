@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
+from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,17 @@ def _dispersed(s: Scenario) -> bool:
     return law is not None and law.cv is not None
 
 
+def _per_token(s: Scenario) -> str:
+    """The update's seconds per token, and what a mean batch makes of them."""
+    t = s.trainer
+    batch = t.batch_samples * (mean_prompt_tokens(s) + mean_output_tokens(s)) * t.per_token_s
+    return f"{t.per_token_s:.3g} s of compute per trained token ({units.seconds(batch)} for a mean batch)"
+
+
+def _counts_per_token(s: Scenario) -> bool:
+    return s.trainer.fixed_s == 0 and (s.trainer.per_token_s > 0 or bool(s.trainer.phases))
+
+
 def _plural(number: float, noun: str) -> str:
     return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
 
@@ -140,7 +152,19 @@ _DEFAULTS = (
         lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
         lambda s: s.engine.kind != "constant",
     ),
-    _Default("trainer.fixed_s", "--trainer-step-s", lambda s: f"{s.trainer.fixed_s:g} s of compute per step"),
+    _Default(
+        "trainer.fixed_s",
+        "--trainer-step-s",
+        lambda s: f"{s.trainer.fixed_s:g} s of compute per step",
+        lambda s: not _counts_per_token(s),
+    ),
+    _Default("trainer.per_token_s", "--trainer-step-s", _per_token, lambda s: "trainer.per_token_s" in s.assumed),
+    _Default(
+        "trainer.phases",
+        "--trainer-step-s",
+        lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
+        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed,
+    ),
     _Default("trainer.gpus", "--trainer-gpus", lambda s: _plural(s.trainer.gpus, "GPU")),
     _Default(
         "admission.max_staleness",
@@ -193,14 +217,49 @@ _DEFAULTS = (
 
 
 def assumptions_of(scenario: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
-    """Every default that bears on the plan and that no path in `given` touches: itself, a part of it, or above it."""
-    return tuple(
+    """Every default that bears on the plan and that no path in `given` touches, and what the scenario calls assumed."""
+    defaults = tuple(
         Assumption(d.path, value_at(scenario, d.path), d.flag, d.say(scenario))
         for d in _DEFAULTS
-        if d.matters(scenario)
-        and not is_given(d.path, given)
-        and not any(path.startswith(f"{d.path}.") for path in given)
+        if d.matters(scenario) and not is_touched(d.path, given)
     )
+    return (*defaults, *_others(scenario, given))
+
+
+def _others(scenario: Scenario, given: Collection[str]) -> Iterator[Assumption]:
+    """Values that the scenario calls assumed and that have no sentence of their own; plans choose the instances."""
+    told = {"fleet.instances", *(d.path for d in _DEFAULTS)}
+    for path, value in assumed_values(scenario).items():
+        if path not in told and not is_touched(path, given):
+            flag = f"--set {path}=VALUE"
+            yield Assumption(path, value, flag, f"{path} = {short(value)} ({flag})")
+
+
+def assumed_values(scenario: Scenario) -> dict[str, Any]:
+    """What the scenario itself calls assumed: its values by path, without those that it does not have (any more)."""
+    found = {}
+    for path in scenario.assumed:
+        try:
+            value = value_at(scenario, path)
+        except AttributeError:  # a parameter of another law
+            continue
+        if value is not None:
+            found[path] = value
+    return found
+
+
+def short(value: Any) -> str:
+    """A value of a scenario in a few characters."""
+    if isinstance(value, dict) and value.keys() == {"kind", "value"}:
+        value = value["value"]
+    if isinstance(value, (tuple, list)):
+        return f"{len(value)} of them" if value else "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)[:100]
+
+
+def is_touched(path: str, given: Collection[str]) -> bool:
+    """Whether the path was given: itself, a part of it, or above it."""
+    return is_given(path, given) or any(other.startswith(f"{path}.") for other in given)
 
 
 def is_given(path: str, given: Collection[str]) -> bool:

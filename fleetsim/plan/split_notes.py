@@ -15,20 +15,22 @@ from fleetsim.plan.warnings import error_warnings, range_warnings
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
 _FAR = 2.0
-_NOT_OF_A_SPLIT = ("targets.", "trainer.gpus", "trainer.fixed_s", "fleet.placement")
+_NOT_OF_A_SPLIT = ("targets.", "trainer.gpus", "trainer.fixed_s", "fleet.placement", "fleet.switch_s")
 
 
 def assumed(job: Scenario, asked: Rules, rules: Rules, given: frozenset[str]) -> tuple[Assumption, ...]:
     """The defaults of a plan without its targets, and those that only a split has. asked: the rules before theirs."""
-    found = [a for a in assumptions_of(job, given) if not a.path.startswith(_NOT_OF_A_SPLIT)]
-    return (*found, *_own(job, rules.trainer_least if asked.trainer_least is None else None, given))
+    own = tuple(_own(job, rules.trainer_least if asked.trainer_least is None else None, given))
+    whole = any(a.path == "trainer.fixed_s" for a in own)  # all seconds of a step in one line
+    not_here = (*_NOT_OF_A_SPLIT, "trainer.per_token_s", "trainer.phases") if whole else _NOT_OF_A_SPLIT
+    return (*(a for a in assumptions_of(job, given) if not a.path.startswith(not_here)), *own)
 
 
 def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[Assumption]:
     trainer, share = job.trainer, "trainer.scaling.parallel_share"
     seconds = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
     if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | _gpus_of(job)):
-        text = f"{trainer.fixed_s:g} s of compute per step on {trainer.gpus} GPUs"
+        text = f"{mean_step_s(job):.3g} s of compute per step on {trainer.gpus} GPUs"
         yield Assumption("trainer.fixed_s", trainer.fixed_s, "--trainer-step-s --trainer-gpus", text)
     if not trainer.scaling.points and not is_given(share, given):
         text = "the law by which they scale (above)"

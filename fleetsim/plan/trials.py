@@ -73,8 +73,10 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
-    """The scenario with another fleet size; speed factors of instances that are no more are dropped."""
+    """The scenario with another fleet size, chosen and not assumed; speed factors of instances that are no more go."""
     changes: dict[str, Any] = {"fleet.instances": instances}
+    if "fleet.instances" in scenario.assumed:
+        changes["assumed"] = [path for path in scenario.assumed if path != "fleet.instances"]
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
     return with_changes(scenario, changes)

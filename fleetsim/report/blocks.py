@@ -96,7 +96,8 @@ def assumption_table(assumptions: Iterable[Assumption], themes: Mapping[str, str
     table = grid("", "", align=("left", "left"))
     parts: dict[str, list[Assumption]] = {}
     for a in assumptions:
-        parts.setdefault(themes[a.path.partition(".")[0]], []).append(a)
+        section = a.path.partition(".")[0]
+        parts.setdefault(themes.get(section, section), []).append(a)
     for theme, assumed in parts.items():
         line = Text(", ".join(a.text for a in assumed))
         flags = [a.flag for a in assumed if not a.flag.startswith("--set")]

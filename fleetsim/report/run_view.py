@@ -16,6 +16,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.engine.transport import sync_times, sync_words
+from fleetsim.plan.assumptions import assumed_values, short
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.explain import lost_words
 from fleetsim.report import words
@@ -37,7 +38,7 @@ _MAIN = (
     ("generated_tok_s", "generated tok/s", "number"),
     ("instance_tok_s", "tok/s per instance", "number"),
     ("goodput", "goodput, trained tok per GPU-second", "number"),
-    ("cost_per_step", "US dollars per step", "number"),
+    ("cost_per_step", "US dollars per step, {prices}", "number"),
     ("kv_use", "KV cache in use while computing", "share"),
     ("preemptions", "preemptions per step", "number"),
 )
@@ -97,7 +98,7 @@ def _others(view: RunView) -> str:
 
 
 def opening(view: RunView) -> Group:
-    """What ran, what its transport made of a weight sync, and what binds."""
+    """What ran, what its transport made of a weight sync, what nobody measured, and what binds."""
     s = view.scenario
     runs = words.plural(view.replications, "replication")
     what = (
@@ -105,10 +106,12 @@ def opening(view: RunView) -> Group:
         f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
     )
     transport = sync_words(sync_times(s))
+    assumed = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(s).items())
     return Group(
         Text(what, style="bold"),
         Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
         *([Text(transport[:1].upper() + transport[1:])] if transport else []),
+        *([Text(f"Assumed, not measured: {assumed}")] if assumed else []),
         Text(words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope))),
     )
 
@@ -118,8 +121,16 @@ def metrics(view: RunView) -> RenderableType:
     table = grid("", "", align=("left", "left"))
     for name, label, how in _MAIN:
         if name in view.metrics and not (name in _RARE and view.metrics[name].mean == 0.0):
-            table.add_row(label, with_interval(view.metrics[name], how))
+            table.add_row(label.format(prices=_prices(view.scenario)), with_interval(view.metrics[name], how))
     return table
+
+
+def _prices(s: Scenario) -> str:
+    """What a cost rests on: "$3 a GPU-hour", or the prices of both pools."""
+    rollout, trainer = s.cost.instance_price_usd_per_gpu_h, s.cost.trainer_price_usd_per_gpu_h
+    if rollout == trainer:
+        return f"${rollout:g} a GPU-hour"
+    return f"${rollout:g} a rollout and ${trainer:g} a trainer GPU-hour"
 
 
 def published(view: RunView) -> RenderableType:

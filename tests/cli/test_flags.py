@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.cli.flags import PATHS, job_from_flags
-from fleetsim.config import default_scenario
+from fleetsim.config import default_scenario, dump_scenario, scenario_from_mapping
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
+from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.plan.assumptions import assumptions_of, value_at
 from fleetsim.workload.lengths import mean_length
@@ -191,3 +192,80 @@ def test_any_flags_give_a_job_or_say_what_is_wrong(data: st.DataObject, names: s
         assert all(p.path and p.rule and p.remedy for p in error.problems)
         return
     assert job.scenario.trainer.batch_samples % job.scenario.workload.group_size == 0
+
+
+IMPORTED = """
+assumed: [workload.output_tokens.mean, workload.output_tokens.max, workload.prompt_tokens, workload.group_size,
+          trainer.fixed_s, trainer.per_token_s, trainer.phases, fleet.switch_s]
+workload: {output_tokens: {kind: lognormal, mean: 300, cv: 1.0, max: 1000}, prompt_tokens: 64, group_size: 8}
+trainer: {fixed_s: 0.0, per_token_s: 1.0e-5, phases: [{name: log-probs, per_token_s: 2.0e-6}], batch_samples: 64}
+fleet: {switch_s: 5.0, placement: colocated}
+"""
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> str:
+    file = tmp_path / "imported.yaml"
+    file.write_text(IMPORTED)
+    return str(file)
+
+
+def told(file: str, sets: tuple[str, ...] = (), **flags: Any) -> dict[str, tuple[str, str]]:
+    """Path -> (flag, sentence) of what a plan lists as assumed."""
+    job = job_from_flags(file, sets, flags)
+    return {a.path: (a.flag, a.text) for a in assumptions_of(job.scenario, job.given)}
+
+
+def test_values_that_a_file_calls_assumed_are_not_given(imported: str) -> None:
+    job, found = job_from_flags(imported, (), {}), told(imported)
+    assert not set(job.given) & set(job.scenario.assumed)
+    assert "workload.output_tokens.cv" in job.given
+    assert found["workload.output_tokens.mean"] == ("--len", "a mean of 300 generated tokens before the cap")
+    assert found["workload.prompt_tokens"][1] == "prompts of 64 tokens"
+    assert found["fleet.switch_s"][1] == "fleet.switch_s = 5 (--set fleet.switch_s=VALUE)"
+    assert found["trainer.per_token_s"][0] == found["trainer.phases"][0] == "--trainer-step-s"
+    assert "trainer.fixed_s" not in found  # 0 s beside seconds per token says nothing
+
+
+@pytest.mark.parametrize(
+    ("sets", "flags", "gone"),
+    [
+        (("fleet.switch_s=2",), {}, {"fleet.switch_s"}),
+        (("fleet={switch_s: 2}",), {}, {"fleet.switch_s"}),
+        ((), {"len": 200.0}, {"workload.output_tokens.mean"}),
+        ((), {"trainer_step_s": 9.0}, {"trainer.fixed_s", "trainer.per_token_s", "trainer.phases"}),
+        (("workload.prompt_tokens.value=70",), {}, {"workload.prompt_tokens"}),
+    ],
+)
+def test_what_the_user_sets_is_assumed_no_longer(
+    imported: str, sets: tuple[str, ...], flags: dict[str, Any], gone: set[str]
+) -> None:
+    before = job_from_flags(imported, (), {}).scenario.assumed
+    job = job_from_flags(imported, sets, flags)
+    assert set(before) - set(job.scenario.assumed) == gone
+    assert load_scenario_text(dump_scenario(job.scenario)) == job.scenario
+    assert not gone & told(imported, sets, **flags).keys()
+
+
+def test_an_assumed_cap_and_group_give_way(imported: str) -> None:
+    scenario = job_from_flags(imported, (), {"len": 2500.0, "batch": 20}).scenario
+    assert getattr(scenario.workload.output_tokens, "max", None) == 16384
+    assert scenario.workload.group_size == 5
+
+
+def test_an_environment_variable_is_the_users_word_too(imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETSIM_FLEET__SWITCH_S", "3")
+    job = job_from_flags(imported, (), {})
+    assert "fleet.switch_s" not in job.scenario.assumed
+    assert "fleet.switch_s" in job.given
+
+
+def test_a_parameter_of_another_law_is_no_longer_listed(imported: str) -> None:
+    found = told(imported, ("workload.output_tokens=500",))
+    assert not [path for path in found if path.startswith("workload.output_tokens")]
+    pair = told(imported, ("workload.output_tokens.median=200", "workload.output_tokens.p99=900"))
+    assert "workload.output_tokens.mean" not in pair
+
+
+def load_scenario_text(text: str) -> Any:
+    return scenario_from_mapping(from_yaml(text, "text"))

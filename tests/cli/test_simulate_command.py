@@ -156,3 +156,18 @@ def test_a_wrong_scenario_is_exit_code_2(text: str, tmp_path: Path) -> None:
     result = run(str(file))
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
+
+
+def test_the_view_names_what_nobody_measured(job: str) -> None:
+    assert "Assumed" not in run(job).stdout
+    assumed = "assumed=[workload.output_tokens.mean, fleet.switch_s]"
+    shown = " ".join(run(job, "--set", assumed).stdout.split())
+    assert "Assumed, not measured: workload.output_tokens.mean = 200, fleet.switch_s = 0" in shown
+    mine = run(job, "--set", assumed, "--set", "fleet.switch_s=3").stdout
+    assert "fleet.switch_s" not in mine
+
+
+def test_dollars_stand_beside_their_prices(job: str) -> None:
+    assert "US dollars per step, $3 a GPU-hour  " in run(job).stdout
+    shown = run(job, "--set", "cost.trainer_price_usd_per_gpu_h=4.5").stdout
+    assert "US dollars per step, $3 a rollout and $4.5 a trainer GPU-hour  " in shown

@@ -7,10 +7,13 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fleetsim.config import Scenario, default_scenario, json_schema, scenario_from_mapping, with_changes
+from fleetsim.config import Scenario, default_scenario, dump_scenario, json_schema, scenario_from_mapping, with_changes
 from fleetsim.config.lengths import ConstantTokens, Empirical, Gamma, Histogram, Lognormal
+from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 
 
@@ -256,3 +259,25 @@ def test_a_profile_or_a_rate_says_which_kind_of_engine_is_meant() -> None:
     assert scenario_from_mapping({"engine": {"instance_tok_s": 4000.0}}).engine.kind == "constant"
     assert scenario_from_mapping({"engine": {"profile": "p.json", "kind": "roofline"}}).engine.kind == "roofline"
     assert scenario_from_mapping({"engine": {"profile": None}}).engine.kind == "roofline"
+
+
+def test_assumed_paths_are_known_and_survive_a_round_trip() -> None:
+    paths = ["workload.output_tokens.mean", "trainer.phases", "fleet"]
+    scenario = scenario_from_mapping({"assumed": paths})
+    assert scenario.assumed == tuple(paths)
+    assert scenario_from_mapping(from_yaml(dump_scenario(scenario), "text")) == scenario
+    assert with_changes(scenario, {"fleet.instances": 3}).assumed == tuple(paths)
+    found = problems({"assumed": ["workload.output_token.mean", "trainer.phases[0].fixed_s", 3], "fleet": {"x": 1}})
+    assert found["assumed[0]"].rule == "names no value of a scenario"
+    assert found["assumed[0]"].remedy == 'did you mean "output_tokens"?'
+    assert found.keys() == {"assumed[0]", "assumed[1]", "assumed[2]", "fleet.x"}
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
+def test_any_text_among_the_assumed_paths_is_taken_or_told(paths: list[str]) -> None:
+    try:
+        scenario = scenario_from_mapping({"assumed": paths})
+    except InputError as error:
+        assert all(p.path.startswith("assumed[") for p in error.problems)
+    else:
+        assert all(hasattr(scenario, path.partition(".")[0]) for path in paths)
