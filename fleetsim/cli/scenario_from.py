@@ -11,6 +11,9 @@ import typer
 if TYPE_CHECKING:
     from fleetsim.frameworks.settings import Settings
 
+# How a model without a built-in shape is given.
+_MODEL_FILE = "engine.model=PATH/config.json"
+
 
 def from_(
     framework: Annotated[
@@ -45,13 +48,14 @@ def from_(
     import json
 
     from fleetsim.cli.files import new_file, write_text
+    from fleetsim.engine.training import trainer_s_per_token
     from fleetsim.frameworks.convert import framework_name, scenario_from
     from fleetsim.frameworks.document import report_document, report_lines
 
     name = framework_name(framework)
     place = None if output is None else new_file("--output", output, force)
     shown, settings = _settings(list(config or ()))
-    result = scenario_from(name, settings, shown, set_ or (), _trainer_speed)
+    result = scenario_from(name, settings, shown, set_ or (), trainer_s_per_token)
     if place is not None:
         write_text(place, result.text)
     if json_:
@@ -65,7 +69,8 @@ def from_(
     if unknown:
         typer.echo(f"warning: {unknown}", err=True)
     if place is not None:
-        typer.echo(f"wrote {place}; next: fleetsim simulate {place}", err=True)
+        needs = f" --set {_MODEL_FILE}" if unknown else ""
+        typer.echo(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
 
 
 def _settings(words: list[str]) -> tuple[str, Settings]:
@@ -97,23 +102,6 @@ def _settings(words: list[str]) -> tuple[str, Settings]:
     return first, read_source(first, rest, CLASSES)
 
 
-def _trainer_speed(model: str, gpu: str, gpus: int) -> tuple[float, float] | None:
-    """Seconds per token of an update and of a log-prob pass, at half of the GPUs' dense bf16 peak.
-
-    An update is 8 FLOPs per active parameter and token (forward, forward again for recomputed activations, backward
-    twice that), a pass 2. None for a model or GPU that is not built in.
-    """
-    from fleetsim.engine.gpus import gpu_spec
-    from fleetsim.engine.models import model_shape
-    from fleetsim.errors import InputError
-
-    try:
-        flops, peak = model_shape(model).active_params, gpu_spec(gpu).bf16_flop_s * 0.5 * gpus
-    except InputError:
-        return None
-    return 8 * flops / peak, 2 * flops / peak
-
-
 def _unknown_model(model: str) -> str | None:
     """What is wrong with a model that the simulator has no shape for."""
     from fleetsim.engine.models import model_shape
@@ -122,5 +110,5 @@ def _unknown_model(model: str) -> str | None:
     try:
         model_shape(model)
     except InputError as error:
-        return f"engine.model: {error.problems[0].remedy}: --set engine.model=PATH/config.json"
+        return f"engine.model: {error.problems[0].remedy}: --set {_MODEL_FILE}"
     return None

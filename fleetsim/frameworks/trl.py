@@ -119,6 +119,9 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
         share = draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0)
         draft.put("engine.gpu_memory_utilization", share.value, share)
         draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs")
+        sleep = draft.flag("vllm_enable_sleep_mode", default=False)
+        if not sleep.value:
+            draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded")
     draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
 
 

@@ -142,3 +142,35 @@ def test_every_imported_scenario_runs(file: str, tmp_path: Path) -> None:
     result = replicate(scenario)
     trained = result.runs[0].steps["samples"].tolist()
     assert trained == [scenario.trainer.batch_samples] * 4
+
+
+def test_what_nobody_measured_is_listed_in_the_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    run("verl", str(DATA / "verl_sync.yaml"), "-o", str(file))
+    assumed = load_scenario(file).assumed
+    guesses = {"workload.output_tokens.mean", "workload.output_tokens.cv", "workload.prompt_tokens", "engine.gpu"}
+    assert guesses | {"trainer.per_token_s", "trainer.phases", "fleet.switch_s"} <= set(assumed)
+    # What the framework does by default is known, and a sync by its transport is no value of the file.
+    assert not {"engine.max_num_seqs", "sync.pause_s"} & set(assumed)
+    run("verl", str(DATA / "verl_sync.yaml"), "-o", str(file), "--force", "--set", "workload.output_tokens.mean=900")
+    assert set(assumed) - set(load_scenario(file).assumed) == {"workload.output_tokens.mean"}
+
+
+def test_the_next_command_of_an_unknown_model_has_its_config(tmp_path: Path) -> None:
+    script, file = tmp_path / "run.sh", tmp_path / "job.yaml"
+    text = (DATA / "open_instruct.sh").read_text()
+    script.write_text(text.replace("meta-llama/Llama-3.1-8B", "allenai/Olmo-3-1025-7B"))
+    result = run("open-instruct", str(script), "-o", str(file))
+    last = result.stderr.splitlines()[-1]
+    assert last == f"wrote {file}; next: fleetsim simulate {file} --set engine.model=PATH/config.json"
+    known = run("open-instruct", str(DATA / "open_instruct.sh"), "-o", str(file), "--force")
+    assert known.stderr.splitlines()[-1] == f"wrote {file}; next: fleetsim simulate {file}"
+
+
+@pytest.mark.parametrize(("words", "switch_s"), [((), 0.0), (("--vllm_enable_sleep_mode", "true"), 5.0)])
+def test_trl_hands_the_gpus_over_for_nothing_unless_vllm_sleeps(words: tuple[str, ...], switch_s: float) -> None:
+    result = run("trl", str(DATA / "trl_grpo.py"), "--json", "--", *words)
+    scenario = json.loads(result.stdout)["scenario"]
+    assert scenario["fleet"]["placement"] == "colocated"
+    assert scenario["fleet"]["switch_s"] == switch_s
+    assert ("fleet.switch_s" in scenario["assumed"]) == bool(words)
