@@ -24,6 +24,7 @@ from fleetsim.plan.engine_source import EngineSource, engine_source
 from fleetsim.plan.explain import explanation
 from fleetsim.plan.headroom import Headroom, headroom_of
 from fleetsim.plan.knee import knee
+from fleetsim.plan.plausible import implausible
 from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
 from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates, matched_instances
 from fleetsim.plan.search import smallest
@@ -150,7 +151,11 @@ def size(
         alternatives=alternatives,
         explanation=explanation(chosen.binding, alternatives, *lost),
         assumptions=assumptions_of(job, given),
-        warnings=(*notes, *warnings_of(job, chosen, missed, queue_cap, profile, resized)),
+        warnings=(
+            *notes,
+            *warnings_of(job, chosen, missed, queue_cap, profile, resized),
+            *implausible(here, given),
+        ),
         profile=profile,
         simulations=trials.runs,
     )

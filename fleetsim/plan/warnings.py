@@ -45,6 +45,12 @@ def warnings_of(
             f"{units.share(at_cap)} of the responses are cut at the cap: check --len against --max-len, "
             "real lengths may have a shorter tail"
         )
+    if scenario.fleet.placement == "colocated":
+        found.append(
+            f"in this scenario rollout and training share the trainer's {units.count(scenario.trainer.gpus)} GPUs, but "
+            "these instances are counted without regard to them: `fleetsim split --gpus "
+            f"{scenario.trainer.gpus}` with the same --preset, --scenario and flags keeps the GPUs equal"
+        )
     if resize_events:
         found.append("run.events resizes the fleet; those events were left out, because size chooses the fleet")
     return tuple(found)

@@ -9,6 +9,7 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.plan.size import SizeResult, size
+from fleetsim.plan.trials import with_instances
 from tests.plan.fakes import fluid, metrics
 
 
@@ -126,3 +127,23 @@ def test_warnings_name_the_number_and_the_way_out() -> None:
 def test_speed_factors_of_instances_that_are_no_more_are_dropped() -> None:
     slow = job(fleet__instances=40, fleet__speed_factors=[1.5] * 40)
     assert size(slow, measure=fluid()).instances == 10
+
+
+def test_a_fleet_on_the_trainers_own_gpus_is_a_matter_of_split() -> None:
+    found = size(job(fleet__placement="colocated", trainer__gpus=16), measure=fluid())
+    (text,) = [w for w in found.warnings if "share the trainer" in w]
+    assert "16 GPUs" in text
+    assert "`fleetsim split --gpus 16`" in text
+    assert not [w for w in size(job(), measure=fluid()).warnings if "fleetsim split" in w]
+
+
+def test_defaults_that_do_not_fit_are_among_the_warnings() -> None:
+    small = job(engine__kind="roofline", engine__model="Qwen/Qwen2.5-32B", engine__tp=2, trainer__gpus=2)
+    found = size(small, measure=fluid(), given=("engine.model",))
+    assert any("a trainer of 2 GPUs cannot hold" in w for w in found.warnings)
+
+
+def test_a_count_that_was_chosen_is_not_assumed() -> None:
+    guessed = job(assumed=("fleet.instances", "fleet.switch_s"))
+    assert with_instances(guessed, 3).assumed == ("fleet.switch_s",)
+    assert "fleet.instances" not in [a.path for a in size(guessed, measure=fluid()).assumptions]
