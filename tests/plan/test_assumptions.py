@@ -3,7 +3,10 @@ from __future__ import annotations
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
+from fleetsim.plan.arrangements import Rules
 from fleetsim.plan.assumptions import assumptions_of, is_given, value_at
+from fleetsim.plan.scaling import mean_step_s
+from fleetsim.plan.split_notes import assumed
 
 
 def test_the_embedded_default_is_told_in_full() -> None:
@@ -50,3 +53,17 @@ def test_derived_sync_times_are_told_as_derived() -> None:
     assert text["sync.publish_s"] == "weights published 0 s after the update"
     assert text["sync.trainer_block_s"] == "the trainer waits 3.5 s per weight sync"
     assert "sync.publish_s" not in {a.path for a in assumptions_of(default_scenario(), ())}
+
+
+def test_a_split_tells_assumed_trainer_seconds_once_and_as_a_whole() -> None:
+    guesses = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "fleet.switch_s")
+    job = with_changes(
+        default_scenario(),
+        {"trainer.fixed_s": 0.0, "trainer.per_token_s": 1e-5, "fleet.switch_s": 4.0, "assumed": list(guesses)},
+    )
+    found = [a for a in assumed(job, Rules(), Rules(trainer_least=2), frozenset()) if a.path in guesses]
+    assert [a.path for a in found] == ["trainer.fixed_s", "fleet.switch_s"]
+    assert found[0].text == f"{mean_step_s(job):.3g} s of compute per step on 8 GPUs"
+    # Seconds of the user's beside those per token: the others are still told.
+    mine = {a.path for a in assumed(job, Rules(), Rules(), frozenset({"trainer.fixed_s", "trainer.gpus"}))}
+    assert "trainer.per_token_s" in mine
