@@ -28,6 +28,7 @@ from fleetsim.plan.assumptions import Assumption, is_given
 from fleetsim.plan.engine_source import EngineSource, engine_source
 from fleetsim.plan.explain import explanation
 from fleetsim.plan.paired import differs, ratio_of
+from fleetsim.plan.plausible import implausible
 from fleetsim.plan.scaling import anchored, scaled
 from fleetsim.plan.split_notes import assumed, warnings_of
 from fleetsim.plan.trials import Measure, Tell, planned, remembered, simulated, trial_of, with_instances
@@ -158,7 +159,11 @@ def split(
         alternatives=alternatives,
         explanation=explanation(chosen.binding, alternatives, *lost),
         assumptions=assumed(job, asked, rules, frozenset(given)),
-        warnings=(*notes, *warnings_of(job, chosen.arrangement, ways.stuck, profile)),
+        warnings=(
+            *notes,
+            *warnings_of(job, chosen.arrangement, ways.stuck, profile),
+            *implausible(job, frozenset(given)),
+        ),
         profile=profile,
         simulations=sum(o.replications for o in outcomes),
     )
