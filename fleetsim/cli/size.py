@@ -6,57 +6,57 @@ from typing import Annotated
 
 import typer
 
-JOB, ENGINE, TRAINER, TARGETS, RUN = "The job", "The engine", "Trainer and sync", "Targets and prices", "Run and output"
+from fleetsim.cli.options import (
+    ENGINE,
+    RUN,
+    TRAINER,
+    Batch,
+    FailIf,
+    GroupSize,
+    InstanceRate,
+    Json,
+    LengthSpread,
+    LongestLength,
+    MaxStaleness,
+    MeanLength,
+    Model,
+    Preset,
+    ProfileFile,
+    PromptLength,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Settings,
+    Strict,
+    SyncPause,
+    TensorParallel,
+)
+
+TARGETS = "Targets and prices"
 
 
 def size(
     context: typer.Context,
-    batch: Annotated[int | None, typer.Option(help="Samples per optimizer step.", rich_help_panel=JOB)] = None,
-    len_: Annotated[
-        float | None, typer.Option("--len", help="Mean generated tokens per sample.", rich_help_panel=JOB)
-    ] = None,
-    max_len: Annotated[
-        float | None, typer.Option(help="Longest response, tokens (max_tokens).", rich_help_panel=JOB)
-    ] = None,
-    len_cv: Annotated[
-        float | None,
-        typer.Option(help="Spread of the lengths: deviation / mean; 0 = all equal.", rich_help_panel=JOB),
-    ] = None,
-    group_size: Annotated[int | None, typer.Option(help="Samples per prompt (G).", rich_help_panel=JOB)] = None,
-    prompt_len: Annotated[int | None, typer.Option(help="Tokens per prompt.", rich_help_panel=JOB)] = None,
-    scenario: Annotated[
-        str | None,
-        typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Start from a framework: verl-fully-async, areal...", rich_help_panel=JOB)
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
-    ] = None,
+    batch: Batch = None,
+    len_: MeanLength = None,
+    max_len: LongestLength = None,
+    len_cv: LengthSpread = None,
+    group_size: GroupSize = None,
+    prompt_len: PromptLength = None,
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    set_: Settings = None,
     gpu: Annotated[str | None, typer.Option(help="Rollout GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Hugging Face id, or a config.json.", rich_help_panel=ENGINE)
-    ] = None,
-    tp: Annotated[int | None, typer.Option(help="GPUs per instance.", rich_help_panel=ENGINE)] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="A measured engine: profile name or file.", rich_help_panel=ENGINE)
-    ] = None,
-    instance_tok_s: Annotated[
-        float | None,
-        typer.Option(help="Output tok/s of one instance, as measured; prompts free.", rich_help_panel=ENGINE),
-    ] = None,
+    model: Model = None,
+    tp: TensorParallel = None,
+    profile: ProfileFile = None,
+    instance_tok_s: InstanceRate = None,
     trainer_step_s: Annotated[
         float | None, typer.Option(help="Trainer compute seconds per step.", rich_help_panel=TRAINER)
     ] = None,
     trainer_gpus: Annotated[int | None, typer.Option(help="GPUs of the trainer.", rich_help_panel=TRAINER)] = None,
-    max_staleness: Annotated[
-        float | None, typer.Option(help="Weight versions a sample may lag.", rich_help_panel=TRAINER)
-    ] = None,
-    sync_pause_s: Annotated[
-        float | None, typer.Option(help="Seconds engines pause per weight sync.", rich_help_panel=TRAINER)
-    ] = None,
+    max_staleness: MaxStaleness = None,
+    sync_pause_s: SyncPause = None,
     target_idle: Annotated[
         float | None, typer.Option(help="Trainer idle at most: 0.05 = 5 %.", rich_help_panel=TARGETS)
     ] = None,
@@ -69,22 +69,15 @@ def size(
     trainer_price: Annotated[
         float | None, typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=TARGETS)
     ] = None,
-    replications: Annotated[
-        int | None, typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
+    replications: Replications = None,
+    seed: Seed = None,
+    json_: Json = False,
     save: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the job, sized, as a scenario file.", rich_help_panel=RUN),
     ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10 if true: "step_s>30". Repeatable.', rich_help_panel=RUN),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 12 outside the measured range.", rich_help_panel=RUN)
-    ] = False,
+    fail_if: FailIf = None,
+    strict: Strict = False,
 ) -> None:
     """The smallest rollout fleet that keeps the trainer busy.
 

@@ -7,54 +7,59 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fleetsim.cli.options import (
+    ENGINE,
+    JOB,
+    RUN,
+    TRAINER,
+    Batch,
+    FailIf,
+    GroupSize,
+    InstanceRate,
+    Json,
+    LengthSpread,
+    LongestLength,
+    MaxStaleness,
+    MeanLength,
+    Model,
+    Preset,
+    ProfileFile,
+    PromptLength,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Settings,
+    Strict,
+    SyncPause,
+    TensorParallel,
+)
+
 if TYPE_CHECKING:
     from fleetsim.cli.flags import Job
     from fleetsim.errors import Problem
     from fleetsim.plan.arrangements import Rules
 
-JOB, ENGINE, TRAINER, RULES, RUN = "The job", "The engine", "Trainer and sync", "Ranking and prices", "Run and output"
+RULES = "Ranking and prices"
 MEASURES = ("step_s", "goodput", "cost_per_step")
 
 
 def split(
     context: typer.Context,
     gpus: Annotated[int, typer.Option(help="GPUs of both pools together.", rich_help_panel=JOB)],
-    batch: Annotated[int | None, typer.Option(help="Samples per optimizer step.", rich_help_panel=JOB)] = None,
-    len_: Annotated[
-        float | None, typer.Option("--len", help="Mean generated tokens per sample.", rich_help_panel=JOB)
-    ] = None,
-    max_len: Annotated[
-        float | None, typer.Option(help="Longest response, tokens (max_tokens).", rich_help_panel=JOB)
-    ] = None,
-    len_cv: Annotated[
-        float | None,
-        typer.Option(help="Spread of the lengths: deviation / mean; 0 = all equal.", rich_help_panel=JOB),
-    ] = None,
-    group_size: Annotated[int | None, typer.Option(help="Samples per prompt (G).", rich_help_panel=JOB)] = None,
-    prompt_len: Annotated[int | None, typer.Option(help="Tokens per prompt.", rich_help_panel=JOB)] = None,
-    scenario: Annotated[
-        str | None,
-        typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Start from a framework: verl-fully-async, areal...", rich_help_panel=JOB)
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
-    ] = None,
+    batch: Batch = None,
+    len_: MeanLength = None,
+    max_len: LongestLength = None,
+    len_cv: LengthSpread = None,
+    group_size: GroupSize = None,
+    prompt_len: PromptLength = None,
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    set_: Settings = None,
     gpu: Annotated[str | None, typer.Option(help="The GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Hugging Face id, or a config.json.", rich_help_panel=ENGINE)
-    ] = None,
-    tp: Annotated[int | None, typer.Option(help="GPUs per instance.", rich_help_panel=ENGINE)] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="A measured engine: profile name or file.", rich_help_panel=ENGINE)
-    ] = None,
-    instance_tok_s: Annotated[
-        float | None,
-        typer.Option(help="Output tok/s of one instance, as measured; prompts free.", rich_help_panel=ENGINE),
-    ] = None,
+    model: Model = None,
+    tp: TensorParallel = None,
+    profile: ProfileFile = None,
+    instance_tok_s: InstanceRate = None,
     trainer_step_s: Annotated[
         float | None, typer.Option(help="Trainer compute seconds per step...", rich_help_panel=TRAINER)
     ] = None,
@@ -79,12 +84,8 @@ def split(
     switch_s: Annotated[
         float | None, typer.Option(help="Colocated: seconds to switch, each way.", rich_help_panel=TRAINER)
     ] = None,
-    max_staleness: Annotated[
-        float | None, typer.Option(help="Weight versions a sample may lag.", rich_help_panel=TRAINER)
-    ] = None,
-    sync_pause_s: Annotated[
-        float | None, typer.Option(help="Seconds engines pause per weight sync.", rich_help_panel=TRAINER)
-    ] = None,
+    max_staleness: MaxStaleness = None,
+    sync_pause_s: SyncPause = None,
     by: Annotated[
         str, typer.Option(metavar="MEASURE", help="step_s, goodput or cost_per_step.", rich_help_panel=RULES)
     ] = "step_s",
@@ -94,22 +95,15 @@ def split(
     trainer_price: Annotated[
         float | None, typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=RULES)
     ] = None,
-    replications: Annotated[
-        int | None, typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
+    replications: Replications = None,
+    seed: Seed = None,
+    json_: Json = False,
     save: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the advised way as a scenario file.", rich_help_panel=RUN),
     ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10 if true: "step_s>30". Repeatable.', rich_help_panel=RUN),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 12 outside the measured range.", rich_help_panel=RUN)
-    ] = False,
+    fail_if: FailIf = None,
+    strict: Strict = False,
 ) -> None:
     """Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.
 
