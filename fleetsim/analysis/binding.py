@@ -23,11 +23,11 @@ def binding_of(
 
     The trainer hardly waits: `sync` if it is held by sync for longer than it waits and for over a tenth of the cycle,
     else `trainer`. It waits: in this order `sync` if sync holds it longer than the samples do, or if a rolling
-    publication takes longer than a step (publication_s, until the last instance has it) while admission waits for it;
-    `in_flight_cap` if the
-    client's cap was reached when batches completed, `rollout` if requests wait inside the engines or halving an
-    instance's load would make its iterations over a tenth shorter, else `staleness_window` if admission had no
-    credit left, else `longest_response`: the engines are as fast as they get, and the last sample takes so long.
+    publication takes longer than a step (publication_s, until the last instance has it) while admission waits for it,
+    `in_flight_cap` if the client's cap was reached when batches completed, `rollout` if requests wait inside the
+    engines or halving an instance's load would make its iterations over a tenth shorter, else `staleness_window` if
+    admission had no credit left, else `longest_response`: the engines are as fast as they get, and the last sample
+    takes so long.
 
     A full buffer is not among them: it stops generation while the trainer has samples. That costs the smoothing of
     unequal batches, but it is never what the trainer waits for.

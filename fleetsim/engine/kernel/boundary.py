@@ -101,6 +101,20 @@ def lose(fleet: int, s: int) -> None:
 
 
 @compiled
+def to_client(fleet: int, s: int) -> None:
+    """A request goes back to the client with its tokens and without its cache; it will be sent again."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance_at(w.instances, S.instance).load -= 1
+    w.in_flight -= 1
+    S.instance = -1
+    if S.status != AWAY:
+        S.status = UNSENT
+        put_int32(w.requeue, w.n_requeued, s)
+        w.n_requeued += 1
+
+
+@compiled
 def kill_here(fleet: int, i: int, t: float) -> None:
     """The instance is gone: its work goes back to the queue, samples away at a tool lose their cache only."""
     w = fleet_at(fleet, 0)
@@ -117,26 +131,10 @@ def kill_here(fleet: int, i: int, t: float) -> None:
         for j in range(w.n_timers):
             s = int64_at(w.timer_key, j)
             if sample_at(w.samples, s).status == AWAY and sample_at(w.samples, s).instance == i:
-                sample_at(w.samples, s).instance = -1
-                w.in_flight -= 1
-                instance.load -= 1
+                to_client(fleet, s)
     instance.kind = DOWN
     instance.epoch += 1
     account(fleet, i, ACC_DOWN, t)
-
-
-@compiled
-def to_client(fleet: int, s: int) -> None:
-    """A request goes back to the client with its tokens and without its cache; it will be sent again."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    instance_at(w.instances, S.instance).load -= 1
-    w.in_flight -= 1
-    S.instance = -1
-    if S.status != AWAY:
-        S.status = UNSENT
-        put_int32(w.requeue, w.n_requeued, s)
-        w.n_requeued += 1
 
 
 @compiled

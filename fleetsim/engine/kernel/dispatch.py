@@ -6,9 +6,9 @@ import math
 
 from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import set_load
+from fleetsim.engine.kernel.members import set_load, wait_back
 from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
-from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFIX_AFFINITY, ROUND_ROBIN, WAITING
+from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFIX_AFFINITY, ROUND_ROBIN
 from fleetsim.engine.kernel.trees import tree_first
 
 
@@ -59,17 +59,8 @@ def enqueue(fleet: int, i: int, s: int, t: float) -> None:
     """A request arrives at an instance: it is seen at the first iteration boundary at or after t."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    S = sample_at(w.samples, s)
-    S.status = WAITING
-    S.instance = i
-    S.next = -1
-    S.prev = instance.wait_tail
-    if instance.wait_tail >= 0:
-        sample_at(w.samples, instance.wait_tail).next = s
-    else:
-        instance.wait_head = s
-    instance.wait_tail = s
-    instance.waiting += 1
+    sample_at(w.samples, s).instance = i
+    wait_back(fleet, i, s)
     if instance.kind == IDLE:
         mark(fleet, i, t)
     elif instance.waiting == 1 and instance.running < w.max_num_seqs:

@@ -73,6 +73,23 @@ def wait_front(fleet: int, i: int, s: int) -> None:
 
 
 @compiled
+def wait_back(fleet: int, i: int, s: int) -> None:
+    """Puts a request at the back of waiting."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    S.status = WAITING
+    S.next = -1
+    S.prev = instance.wait_tail
+    if instance.wait_tail >= 0:
+        sample_at(w.samples, instance.wait_tail).next = s
+    else:
+        instance.wait_head = s
+    instance.wait_tail = s
+    instance.waiting += 1
+
+
+@compiled
 def unwait(fleet: int, i: int, s: int) -> None:
     """Takes a request out of waiting."""
     w = fleet_at(fleet, 0)

@@ -19,9 +19,9 @@ from fleetsim.engine.kernel.batch import chunk_of, continue_partial, partial_ste
 from fleetsim.engine.kernel.blocks import context, give_back, look_up
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import leave_decodes, unlink
+from fleetsim.engine.kernel.members import leave_decodes, unlink, wait_back
 from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
-from fleetsim.engine.kernel.tables import INIT_RATIO, WAITING
+from fleetsim.engine.kernel.tables import INIT_RATIO
 
 LOWEST_RATIO = INIT_RATIO * 0.14
 RATIO_DECAY = (INIT_RATIO - LOWEST_RATIO) / 600
@@ -140,15 +140,7 @@ def retract(fleet: int, i: int) -> None:
         V.redo = 1
         V.preemptions += 1
         instance.preemptions += 1
-        V.status = WAITING
-        V.next = -1
-        V.prev = instance.wait_tail
-        if instance.wait_tail >= 0:
-            sample_at(w.samples, instance.wait_tail).next = victim
-        else:
-            instance.wait_head = victim
-        instance.wait_tail = victim
-        instance.waiting += 1
+        wait_back(fleet, i, victim)
         if blocks_now(fleet, i) <= instance.free:
             break
     made = RETRACT_STEPS * instance.decodes
