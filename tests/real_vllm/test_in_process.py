@@ -16,7 +16,7 @@ from fleetsim.calibrate.spawn import EngineFailedError, Spec, run_child
 from fleetsim.config.profile import Profile
 from fleetsim.config.profile_files import load_profile
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
-from tests.real_vllm.attempts import LIMIT, best_of
+from tests.real_vllm.attempts import LIMIT, central_error
 from tests.real_vllm.conftest import ENVIRONMENT, ROOT
 from tests.real_vllm.scenes import BLOCK, CONTEXTS, ENGINE
 
@@ -206,9 +206,7 @@ def test_a_calibration_predicts_the_batches_kept_out(
         assert profile.raw == f"tiny-{attempt}.raw.jsonl.gz"
         return profile
 
-    worst = best_of(calibrate).error.worst
-    assert worst is not None
-    assert worst <= LIMIT
+    assert central_error(calibrate)[1] <= LIMIT
 
 
 @pytest.mark.parametrize(
