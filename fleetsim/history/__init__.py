@@ -1,0 +1,1 @@
+"""What a fleet did: Prometheus, files and run logs, read into one form (`History`)."""

@@ -1,0 +1,102 @@
+"""`History`: all that was read of a window, on one grid of times, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceId:
+    """One engine: a scrape target and its data-parallel rank. A pod that comes back under another name is another."""
+
+    name: str  # label `pod` where there is one, else `instance`
+    engine: str = "0"
+    model: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name if self.engine == "0" else f"{self.name}/{self.engine}"
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """One histogram over time: running totals, as exposed.
+
+    le: (E,) upper bounds, increasing, the last one inf. times: (H,) unix seconds (coarser than the history's).
+    counts: (I, H, E) cumulative over le and over time. sums: (I, H). NaN where nothing was read.
+    """
+
+    le: Floats
+    times: Floats
+    counts: Floats
+    sums: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """One row per optimizer step, from a run log: arrays of equal length n, NaN where the log says nothing.
+
+    columns: step (number), time_s (unix seconds at the step's end), step_s, wait_s, train_s, sync_s, generate_s,
+    reward_s, checkpoint_s, samples, output_tokens, total_tokens, length_mean, length_max, clip_share, queue_samples,
+    staleness_steps, trainer_idle, rollout_idle. Only those that the log has. framework: which mapping read it.
+    """
+
+    framework: str
+    columns: Mapping[str, Floats]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about the data that the reader of a result must know.
+
+    kind: gap | reset | partial | rename | duplicate | skew | missing | truncated | other. text: one sentence with
+    numbers. share: of the window's values concerned, 0 to 1, where that can be said.
+    """
+
+    kind: str
+    text: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A window of history.
+
+    times: (T,) unix seconds, evenly spaced by step_s. instances: I of them, sorted by name and engine. values: signal
+    name -> (I, T), counters as exposed (with their resets), NaN where there was no sample. fleet: signal name -> (T,),
+    for signals of scope fleet. histograms: signal name -> Buckets. configs: per instance, the labels of its
+    cache_config. steps: the run log, where that is the source. notes: gaps, resets, renames, partial data. source: a
+    few words, without secrets.
+
+    A signal that no metric carried is absent, never zero. A history of a run log alone has I = 0.
+    """
+
+    times: Floats
+    step_s: float
+    instances: tuple[InstanceId, ...]
+    values: Mapping[str, Floats]
+    fleet: Mapping[str, Floats]
+    histograms: Mapping[str, Buckets]
+    configs: tuple[Mapping[str, str], ...]
+    steps: StepLog | None
+    notes: tuple[Note, ...]
+    source: str
+
+    @property
+    def start_s(self) -> float:
+        """Unix seconds of the first time on the grid."""
+        return float(self.times[0])
+
+    @property
+    def end_s(self) -> float:
+        """Unix seconds of the last time on the grid."""
+        return float(self.times[-1])

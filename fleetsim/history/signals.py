@@ -1,0 +1,266 @@
+"""Signals: what fleetsim reads, under one name each, and the metrics of engines and trainers that carry them.
+
+Sources of the metric names: vLLM `vllm/v1/metrics/loggers.py` (0.8.5 to 0.32), SGLang
+`python/sglang/srt/metrics/collector.py`. Names that a release gave up stand behind those that it took instead; where
+both are there, the first one counts and the other fills its gaps. Under Ray, vLLM's names begin with `ray_vllm_`.
+`rl_*` are names that a trainer can export itself (docs/metrics.md) and that `fleetsim simulate --openmetrics` writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram", "info"]
+Scope = Literal["instance", "fleet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One thing that is read.
+
+    name: fleetsim's word for it. kind: how its values behave. scope: one value per instance, or one for the whole job.
+    unit: of the value. metrics: exposed names (a histogram's without `_bucket`, `_sum`, `_count`), best first. doc:
+    what it is.
+    """
+
+    name: str
+    kind: Kind
+    scope: Scope
+    unit: str
+    metrics: tuple[str, ...]
+    doc: str
+
+
+def _vllm(*names: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}{name}" for name in names for prefix in ("vllm:", "ray_vllm_"))
+
+
+SIGNALS: tuple[Signal, ...] = (
+    Signal(
+        "generation_tokens",
+        "counter",
+        "instance",
+        "tokens",
+        (*_vllm("generation_tokens_total"), "sglang:generation_tokens_total"),
+        "output tokens",
+    ),
+    Signal(
+        "prompt_tokens",
+        "counter",
+        "instance",
+        "tokens",
+        (*_vllm("prompt_tokens_total"), "sglang:prompt_tokens_total"),
+        "prompt tokens, counted when a request's first token leaves",
+    ),
+    Signal(
+        "running",
+        "gauge",
+        "instance",
+        "requests",
+        (*_vllm("num_requests_running"), "sglang:num_running_reqs"),
+        "requests in the engine's batch",
+    ),
+    Signal(
+        "waiting",
+        "gauge",
+        "instance",
+        "requests",
+        (*_vllm("num_requests_waiting"), "sglang:num_queue_reqs"),
+        "requests that the engine has not admitted, or has preempted",
+    ),
+    Signal(
+        "kv_use",
+        "gauge",
+        "instance",
+        "share",
+        (*_vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), "sglang:token_usage"),
+        "KV cache in use, 0 to 1",
+    ),
+    Signal(
+        "preemptions",
+        "counter",
+        "instance",
+        "requests",
+        (*_vllm("num_preemptions_total"), "sglang:num_retracted_requests_total"),
+        "requests thrown out of the batch for want of KV blocks",
+    ),
+    Signal(
+        "prefix_queries",
+        "counter",
+        "instance",
+        "tokens",
+        _vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
+        "prompt tokens looked up in the prefix cache",
+    ),
+    Signal(
+        "prefix_hits",
+        "counter",
+        "instance",
+        "tokens",
+        (*_vllm("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"), "sglang:cached_tokens_total"),
+        "prompt tokens found there",
+    ),
+    Signal(
+        "finished",
+        "counter",
+        "instance",
+        "requests",
+        (*_vllm("request_success_total"), "sglang:num_requests_total"),
+        "requests that ended, for whatever reason (summed over finished_reason)",
+    ),
+    Signal(
+        "finished_length",
+        "counter",
+        "instance",
+        "requests",
+        _vllm('request_success_total{finished_reason="length"}'),
+        "requests cut by the length cap",
+    ),
+    Signal(
+        "finished_abort",
+        "counter",
+        "instance",
+        "requests",
+        (*_vllm('request_success_total{finished_reason="abort"}'), "sglang:num_aborted_requests_total"),
+        "requests that the client aborted",
+    ),
+    Signal(
+        "asleep",
+        "gauge",
+        "instance",
+        "share",
+        _vllm('engine_sleep_state{sleep_state="weights_offloaded"}', 'engine_sleep_state{sleep_state="discard_all"}'),
+        "1 while the engine sleeps (colocated: the trainer has the GPUs)",
+    ),
+    Signal(
+        "output_tokens",
+        "histogram",
+        "instance",
+        "tokens",
+        (*_vllm("request_generation_tokens"), "sglang:generation_tokens_histogram"),
+        "output length of finished requests",
+    ),
+    Signal(
+        "prompt_length",
+        "histogram",
+        "instance",
+        "tokens",
+        (*_vllm("request_prompt_tokens"), "sglang:prompt_tokens_histogram"),
+        "prompt length of finished requests",
+    ),
+    Signal(
+        "params_n",
+        "histogram",
+        "instance",
+        "requests",
+        _vllm("request_params_n"),
+        "samples asked for in one request (n)",
+    ),
+    Signal(
+        "e2e_s",
+        "histogram",
+        "instance",
+        "seconds",
+        (*_vllm("e2e_request_latency_seconds"), "sglang:e2e_request_latency_seconds"),
+        "seconds from submission to the last token",
+    ),
+    Signal(
+        "queue_s",
+        "histogram",
+        "instance",
+        "seconds",
+        (*_vllm("request_queue_time_seconds"), "sglang:queue_time_seconds"),
+        "seconds that a request waited in the engine",
+    ),
+    Signal(
+        "weight_update_s",
+        "histogram",
+        "instance",
+        "seconds",
+        (*_vllm("rl_weight_update_operation_duration_seconds"), "sglang:weight_load_duration_seconds"),
+        "seconds of weight updates, as the engine counts them",
+    ),
+    Signal(
+        "cache_config",
+        "info",
+        "instance",
+        "",
+        _vllm("cache_config_info"),
+        "block_size, num_gpu_blocks, enable_prefix_caching, as labels",
+    ),
+    Signal(
+        "trainer.steps",
+        "counter",
+        "fleet",
+        "steps",
+        ("rl_trainer_steps_total", "trainer_step"),
+        "optimizer steps completed (a gauge that holds the step's number will do)",
+    ),
+    Signal(
+        "trainer.wait_s_total",
+        "counter",
+        "fleet",
+        "seconds",
+        ("rl_trainer_sample_wait_seconds_total",),
+        "trainer waited for samples",
+    ),
+    Signal(
+        "trainer.train_s_total", "counter", "fleet", "seconds", ("rl_trainer_train_seconds_total",), "trainer computed"
+    ),
+    Signal(
+        "trainer.sync_s_total",
+        "counter",
+        "fleet",
+        "seconds",
+        ("rl_trainer_weight_sync_seconds_total",),
+        "trainer was held by weight sync",
+    ),
+    Signal("trainer.step_s", "gauge", "fleet", "seconds", (), "seconds of the last step, all of it"),
+    Signal("trainer.wait_s", "gauge", "fleet", "seconds", (), "of the last step: waiting for samples"),
+    Signal("trainer.train_s", "gauge", "fleet", "seconds", (), "of the last step: computing"),
+    Signal("trainer.sync_s", "gauge", "fleet", "seconds", (), "of the last step: held by weight sync"),
+    Signal(
+        "trainer.trained_samples",
+        "counter",
+        "fleet",
+        "samples",
+        ("rl_trainer_trained_samples_total",),
+        "samples trained on",
+    ),
+    Signal(
+        "trainer.trained_tokens",
+        "counter",
+        "fleet",
+        "tokens",
+        ("rl_trainer_trained_tokens_total",),
+        "output tokens trained on",
+    ),
+    Signal(
+        "trainer.dropped_samples",
+        "counter",
+        "fleet",
+        "samples",
+        ("rl_trainer_dropped_samples_total",),
+        "samples generated and thrown away",
+    ),
+    Signal("trainer.mfu", "gauge", "fleet", "share", (), "model FLOPs utilization of the trainer, 0 to 1"),
+    Signal(
+        "queue.samples",
+        "gauge",
+        "fleet",
+        "samples",
+        ("rl_rollout_queue_samples",),
+        "finished samples that the trainer has not taken",
+    ),
+    Signal(
+        "queue.oldest_age_steps",
+        "gauge",
+        "fleet",
+        "steps",
+        ("rl_rollout_queue_oldest_age_steps",),
+        "optimizer steps between the weights of the oldest queued sample and now",
+    ),
+)
+
+BY_NAME = {signal.name: signal for signal in SIGNALS}

@@ -1,0 +1,212 @@
+"""`Observed`: what a window of history shows, as numbers; the back-test predicts the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetsim.history.history import InstanceId, Note
+
+From = Literal["exported", "log", "inferred"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number and where it comes from: exported by the trainer, from a run log, or inferred from the engines."""
+
+    value: float
+    source: From
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    """One instance over the window.
+
+    present_s: seconds in which it was scraped. generated_tokens: growth of its counter, resets mended. tok_s: of its
+    present seconds. active_tok_s: of the present seconds outside fleet-wide pauses. spread: standard deviation / mean
+    of its rate over the active intervals. running, waiting, kv_use: means, kv_use_peak the highest; None = not
+    exported. preemptions: in the window. prefix_hit: hits / queries. restarts: counter resets. pace: its active rate at
+    its own load / the median instance's at that load (below 1 = slow). straggler: pace beyond the limit of
+    `replay/stragglers.py`.
+    """
+
+    id: InstanceId
+    present_s: float
+    generated_tokens: float
+    tok_s: float
+    active_tok_s: float
+    spread: float
+    running: float | None
+    waiting: float | None
+    kv_use: float | None
+    kv_use_peak: float | None
+    preemptions: float | None
+    prefix_hit: float | None
+    restarts: int
+    pace: float
+    straggler: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """All instances together.
+
+    instances: mean number present; instances_now: present at the end (within two steps of it); instances_min,
+    _max over time. tok_s: all output tokens / window. instance_tok_s: generated / present instance-seconds.
+    tok_s_cv: of active_tok_s over instances. running, waiting: mean totals. in_flight_mean, in_flight_peak
+    (99th percentile): running + waiting outside pauses. kv_use_peak: 99th percentile over instances and time.
+    idle_share: of instance-time outside pauses, running = 0. finished_s: requests that ended per second.
+    aborted_share, length_share: of the ended requests.
+    """
+
+    instances: float
+    instances_now: int
+    instances_min: int
+    instances_max: int
+    tok_s: float
+    instance_tok_s: float
+    tok_s_cv: float
+    running: float | None
+    waiting: float | None
+    in_flight_mean: float | None
+    in_flight_peak: float | None
+    kv_use: float | None
+    kv_use_peak: float | None
+    idle_share: float | None
+    preemptions_per_s: float | None
+    prefix_hit: float | None
+    finished_s: float | None
+    aborted_share: float | None
+    length_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
+
+    quantiles: interpolated inside a bucket. prompt_mean: mean prompt tokens. group_size: samples per prompt, from
+    params_n or, with prefix caching, from the hit ratio; source says which, None = unknown. drift_per_h: relative
+    growth of the mean length per hour (slope over the hours of the window / mean), None below three hours.
+    """
+
+    le: tuple[float, ...]
+    count: tuple[float, ...]
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    prompt_mean: float | None
+    group_size: Quantity | None
+    drift_per_h: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The fleet stood still: every present instance stopped generating together (unix seconds).
+
+    source: silence (the fleet fell silent with work in hand, or empty between batches) | sleep (engine_sleep_state) |
+    counter (the engine counts weight updates). empty: nothing was running meanwhile (a barrier, or engines that the
+    trainer's batch has drained), else work was held.
+    """
+
+    start_s: float
+    end_s: float
+    source: Literal["silence", "sleep", "counter"]
+    empty: bool
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """All pauses of a window. share: of the window. period_s: median distance of their starts, None below three."""
+
+    each: tuple[Pause, ...]
+    share: float
+    mean_s: float
+    period_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerView:
+    """The trainer over the window; None where it is neither exported nor to be inferred.
+
+    step_s: mean seconds of an optimizer step. wait_s, train_s, sync_s: of them, waiting for samples, computing, held by
+    weight sync. idle_fraction: wait_s / step_s. steps: completed in the window. batch_samples: samples per step.
+    batch_tokens: trained output tokens per step. mfu: mean.
+    """
+
+    step_s: Quantity | None
+    wait_s: Quantity | None
+    train_s: Quantity | None
+    sync_s: Quantity | None
+    idle_fraction: Quantity | None
+    steps: Quantity | None
+    batch_samples: Quantity | None
+    batch_tokens: Quantity | None
+    mfu: Quantity | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """Finished samples that wait for the trainer. depth and age: mean, 95th percentile, highest; growth_per_h: slope of
+    the depth, samples per hour. dropped_share: of finished samples, thrown away. generated_per_trained: output tokens
+    generated per output token trained. None = not exported and not to be inferred."""
+
+    depth: float | None
+    depth_p95: float | None
+    depth_max: float | None
+    growth_per_h: float | None
+    oldest_age_steps: float | None
+    oldest_age_max_steps: float | None
+    dropped_share: float | None
+    generated_per_trained: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One slice of the window (an hour, or a part of a short window): what the back-test is held against."""
+
+    start_s: float
+    end_s: float
+    instances: float
+    tok_s: float
+    instance_tok_s: float
+    step_s: float | None
+    idle_fraction: float | None
+    queue: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A window, observed. engine: vllm | sglang; model: served name, as labelled. placement: how the pools look from
+    the on/off pattern: colocated (engines stand empty while the trainer works) | disaggregated | None = cannot say.
+    kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read."""
+
+    start_s: float
+    end_s: float
+    step_s: float
+    source: str
+    engine: str | None
+    model: str | None
+    kv_blocks: int | None
+    block_size: int | None
+    prefix_caching: bool | None
+    placement: Literal["colocated", "disaggregated"] | None
+    instances: tuple[InstanceView, ...]
+    fleet: FleetView | None
+    lengths: Lengths | None
+    pauses: Pauses | None
+    trainer: TrainerView
+    queue: QueueView
+    hours: tuple[Hour, ...]
+    gap_share: float
+    notes: tuple[Note, ...]
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from start to end."""
+        return self.end_s - self.start_s

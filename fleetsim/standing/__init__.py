@@ -1,0 +1,1 @@
+"""Standing signals: alerting rules, dashboard and exporter of a plan."""
