@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from fleetsim import units
@@ -23,7 +23,7 @@ from fleetsim.replay.checks import (
 )
 from fleetsim.replay.checks.case import Case, Draft, Earlier, told
 from fleetsim.replay.finding import Check, Finding, Verdict
-from fleetsim.replay.money import observed_slices, pools_of, settle
+from fleetsim.replay.money import Size, observed_slices, pools_of, settle
 from fleetsim.replay.observed import Observed
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
@@ -75,11 +75,19 @@ def diagnose(
     )
     first = next((d for d in drafts if d.state == "fault" and d.check not in _NOT_A_CHANGE), None)
     first = first or next((d for d in drafts if d.state == "fault"), None)
+    most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
-    return Verdict(starves, _headline(case, starves, first, drafts), findings, None if first is None else first.check)
+    headline = _headline(case, starves, first, most, drafts)
+    return Verdict(starves, headline, findings, None if first is None else first.check)
 
 
-def _starves(case: Case, drafts: list[Draft]) -> Starves:
+def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:
+    """The fault that costs most, if any has a size."""
+    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
+    return max(sized, key=lambda pair: pair[0])[1] if sized else None
+
+
+def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
     """The side that waits: the trainer by its sample wait, the rollout GPUs by their time without work.
 
     A growing backlog is rollout's work that nobody takes: then the trainer is the slower side, and rollout's output
@@ -97,8 +105,8 @@ def _starves(case: Case, drafts: list[Draft]) -> Starves:
     return "unknown" if case.starving is None else "neither"
 
 
-def _headline(case: Case, starves: Starves, first: Draft | None, drafts: list[Draft]) -> str:
-    """One sentence: who waits and how much, and the cause to begin with."""
+def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | None, drafts: Sequence[Draft]) -> str:
+    """One sentence: who waits and how much, the cause to begin with, and the one that costs most if that is another."""
     idle = case.idle
     if starves == "trainer" and idle is not None:
         who = f"The trainer waits for samples {told(idle, units.share(idle.value))} of every step"
@@ -112,7 +120,8 @@ def _headline(case: Case, starves: Starves, first: Draft | None, drafts: list[Dr
     else:
         who = "Which side waits cannot be told from this window"
     if first is not None:
-        return f"{who}: {first.name}."
+        other = "" if most is None or most is first else f"; most is lost because {most.name}"
+        return f"{who}: {first.name}{other}."
     unknown = [d.check for d in drafts if d.state == "unknown"]
     if not unknown:
         return f"{who}, and nothing is wrong."

@@ -88,10 +88,11 @@ def test_the_first_fault_binds() -> None:
 
 def test_data_too_few_steps_too_many_gaps_no_engines() -> None:
     assert finding(judged(HEALTHY), "data").state == "ok"
-    for changes in ({"trainer.steps": exported(4.0)}, {"gap_share": 0.3}):
-        f = finding(judged(window(**changes)), "data")
-        assert f.state == "unknown"
-        assert f.next is not None
+    few = finding(judged(window(**{"trainer.steps": exported(4.0)})), "data")
+    assert (few.state, few.title) == ("unknown", "only 4 optimizer steps")
+    gaps = judged(window(gap_share=0.3))
+    assert (finding(gaps, "data").state, gaps.binding) == ("fault", "data")
+    assert judged(window(**STARVED, gap_share=0.3)).binding == "rollout"  # what to change in the job comes first
     log = judged(RUN_LOG_ONLY)
     assert finding(log, "data").title.startswith("a run log alone")
     assert log.starves == "neither"
@@ -489,8 +490,7 @@ def test_any_window_gets_a_verdict_that_adds_up(
     )  # fmt: skip
     verdict = diagnose(observed, DEFAULT)
     assert tuple(f.check for f in verdict.findings) == ORDER
-    first = next((f.check for f in verdict.findings if f.state == "fault"), None)
-    assert verdict.binding == first
+    assert verdict.binding == next((f.check for f in verdict.findings if f.state == "fault"), None)
     assert sum(f.gpu_h_per_day or 0.0 for f in verdict.findings) <= 24 * 16 + 1e-9
     assert all(f.next for f in verdict.findings if f.state == "fault")
     assert all(f.gpu_h_per_day is None for f in verdict.findings if f.state != "fault")

@@ -12,7 +12,7 @@ FEW_STEPS, MANY_STEPS = 10, 200
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
-    """unknown: nothing of the engines or nothing of the trainer was read, or too little of either. Never a fault."""
+    """fault: too many gaps. unknown: nothing of the engines or of the trainer was read, or too few steps."""
     o = case.observed
     evidence = [
         f"{len(o.instances)} instances over {units.seconds(o.span_s)}, a value every {units.seconds(o.step_s)}"
@@ -29,7 +29,15 @@ def check(case: Case, earlier: Earlier) -> Draft:
         short = "" if steps.value >= MANY_STEPS else "; several hundred make a representative window"
         evidence.append(f"{units.count(round(steps.value))} optimizer steps{inferred}{short}")
     if o.gap_share > GAPS:
-        return Draft("data", "unknown", "too many gaps to judge by", tuple(evidence), _LONGER)
+        return Draft(
+            "data",
+            "fault",
+            "too many gaps to judge by",
+            tuple(evidence),
+            _SCRAPES,
+            {},
+            "too much of the window was not read",
+        )
     if not o.instances and steps is None:
         return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES)
     if steps is not None and steps.value < FEW_STEPS:
@@ -39,5 +47,6 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return Draft("data", "ok", "enough was read to judge", tuple(evidence))
 
 
+_SCRAPES = "look at Prometheus's targets page: which scrapes fail; or choose a window without the gap"
 _LONGER = "fleetsim replay ... --start -24h"
 _NAMES = "fleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
