@@ -75,7 +75,8 @@ class Slice:
 @dataclass(frozen=True, slots=True)
 class Backtest:
     """overall: the window; hours: its slices. verdict: ok | wrong (a row of `overall` is beyond the limit) | unknown
-    (nothing could be compared). where: where to look, most likely first; empty while ok. steps, replications: simulated.
+    (nothing could be compared). where: where to look, most likely first; empty while ok. steps, replications:
+    simulated.
     """
 
     overall: tuple[Row, ...]
@@ -123,7 +124,8 @@ def backtest(
     for hour in observed.hours:
         a, b = hour.start_s - observed.start_s, hour.end_s - observed.start_s
         parts = [s.between(a, b) if moves else s.between(0.0, None) for s in spans]
-        hours.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), _rows(hour, parts, batch, limit)))
+        rows = _rows(hour, parts, batch, limit)
+        hours.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), rows))
     verdict: Literal["ok", "wrong", "unknown"] = "unknown"
     if overall:
         verdict = "ok" if all(row.within for row in overall) else "wrong"
@@ -174,7 +176,7 @@ def _held_out(hour: Hour, observed: Observed, implied: Implied) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A run as running totals over time since warm-up: time, tokens, instance-seconds, steps, wait; the queue's events."""
+    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and when groups came and left."""
 
     time: NDArray[np.float64]
     tokens: NDArray[np.float64]
@@ -194,7 +196,7 @@ class _Span:
         rows = np.concatenate([before, steps[first:]])
         time = np.append(zero, steps["end_s"][first:]) - zero
         wait = np.append(0.0, np.cumsum(steps["wait_s"][first:]))
-        up = sum(rows[f"{name}_s"] for name in ("busy", "paused", "idle"))
+        up = rows["busy_s"] + rows["paused_s"] + rows["idle_s"]
         groups = records.groups[(records.groups["ready_s"] >= 0) & (records.groups["status"] != G_FILTERED)]
         left = np.where(groups["left_s"] < 0, np.inf, groups["left_s"])
         return cls(

@@ -24,9 +24,9 @@ from fleetsim.history.history import History
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.draft import Draft
 from fleetsim.replay.length_law import length_law
+from fleetsim.replay.load_seen import SAME_PACE
 from fleetsim.replay.observed import Observed, Quantity
 from fleetsim.replay.policies import admission_like
-from fleetsim.replay.load_seen import SAME_PACE
 from fleetsim.replay.speed import Speed, speed_of
 from fleetsim.replay.timing import take_sync, take_trainer
 from fleetsim.sim.engines import engine_of
@@ -330,5 +330,3 @@ def _run(draft: Draft) -> None:
             draft.changes[path] = value
     if draft.start.run.warmup_steps is not None and not draft.set_by_user("run.warmup_steps"):
         draft.changes["run.warmup_steps"] = None
-
-

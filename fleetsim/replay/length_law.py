@@ -42,7 +42,7 @@ def length_law(lengths: Lengths, cap: float | None = None, length_share: float |
     open_share = max(0.0, 1.0 - float(shares.sum()))
     slope, last_z = _slope(bounds, shares)
     how = "given"
-    if cap is None or cap < bounds[-1] and open_share > 0:
+    if cap is None or (cap < bounds[-1] and open_share > 0):
         cap, how = _cap(lengths, bounds, shares, slope, last_z, length_share)
     cap = max(cap, 1.0)
     edges, mass = _parts(bounds, shares, slope, cap, open_share)

@@ -83,7 +83,7 @@ class Level:
 class Seen:
     """A stretch of a window.
 
-    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN outside of work. generated, prefilled: (I, T - 1) growth.
+    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth.
     rows: steady intervals. pace: (I,). request_s, request_tokens: (I, H - 1) growth of seconds in the engine and of
     output tokens of the requests that finished, with their times (H,); None where they are not exported.
     """
@@ -251,7 +251,8 @@ def _held(history: History, observed: Observed, times: Floats) -> Floats:
         if 0 <= span < len(times) - 1:
             after = min(len(history.times) - 1, int(np.searchsorted(history.times, pause.end_s)))
             before = max(0, int(np.searchsorted(history.times, pause.start_s)) - 1)
-            out[:, span] += (np.minimum(running[:, before], running[:, after]) if mean is None else mean) * pause.seconds
+            here = np.minimum(running[:, before], running[:, after]) if mean is None else mean
+            out[:, span] += here * pause.seconds
     return out
 
 

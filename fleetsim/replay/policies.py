@@ -58,7 +58,7 @@ def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed
     if observed.trainer.step_s is None:
         pool = max(1, round(fleet.in_flight_mean / group)) * group
         law = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
-        return Chosen(law, None, f"admission: {pool:,} samples in flight at all times, as observed; no trainer was read")
+        return Chosen(law, None, f"admission: {pool:,} samples always in flight, as observed; no trainer was read")
     tried = list(_candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue))
     found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
     best = min(range(len(tried)), key=lambda i: (found[i], i))
@@ -119,7 +119,9 @@ def _distance(scenario: Scenario, engine: Engine | None, observed: Observed, cha
     except FleetsimError:
         return float("inf")
     fleet, metrics = observed.fleet, metrics_of(records)
-    assert fleet is not None and fleet.in_flight_mean and fleet.in_flight_peak
+    assert fleet is not None  # `admission_like` has looked
+    assert fleet.in_flight_mean
+    assert fleet.in_flight_peak
     mean, peak = in_flight(records)
     batch = scenario.trainer.batch_samples
     off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]

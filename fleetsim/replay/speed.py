@@ -18,8 +18,8 @@ fixed cost from one per request; then the shape is the roofline's or assumed, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -148,7 +148,7 @@ def _linear(seen: Seen, level: Level) -> StepTime:
     step_time = LinearStepTime(level.seconds)
     trust = np.ones(len(rows))
     for _ in range(_ROUNDS):
-        load = level.load(lambda r, k: _iteration(step_time, r, k))
+        load = level.load(partial(_iteration, step_time))
         moment = np.array([1.0, load.running, load.kv_tokens, level.prefill_per_iteration]) / level.seconds
         weights = trust / rows.doubt
         heavy = _LEVEL * max(1.0, float(np.sqrt(np.square(weights).sum())))
@@ -193,7 +193,7 @@ def _error(step_time: StepTime, seen: Seen) -> float:
 
 def _of_level(level: Level, step_time: StepTime) -> float:
     """The level's seconds as a step time predicts them."""
-    mean = level.mean(lambda r, k: _iteration(step_time, r, k))
+    mean = level.mean(partial(_iteration, step_time))
     return mean + level.prefill_per_iteration * _prefill_s(step_time)
 
 

@@ -24,7 +24,8 @@ def near(a: float, b: float) -> bool:
 def take_trainer(draft: Draft, observed: Observed) -> None:
     """Compute seconds of a step. A base scenario's split into fixed and per token is kept and scaled as a whole."""
     view = observed.trainer
-    train, source = _value(view.train_s), view.train_s.source if view.train_s else ""
+    train = _value(view.train_s)
+    source: str = view.train_s.source if view.train_s is not None else ""
     if train is None:
         step, wait = _value(view.step_s), _value(view.wait_s)
         if step is not None and wait is not None:

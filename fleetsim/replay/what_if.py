@@ -138,9 +138,7 @@ def sweep(
             stuck = None
         except StuckError as error:
             trial, stuck = None, error.what
-        points.append(
-            Point(value, trial.estimates if trial else None, trial.binding if trial else None, stuck)
-        )
+        points.append(Point(value, trial.estimates if trial else None, trial.binding if trial else None, stuck))
         if progress is not None:
             progress(len(points), len(values))
     return Sweep(key, now, tuple(points), n)
@@ -181,5 +179,3 @@ def changed(
 
 def _runs(scenario: Scenario, engine: tuple[StepTime, EngineLimits] | None, n: int) -> list[dict[str, Any]]:
     return list(side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n)))
-
-

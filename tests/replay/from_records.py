@@ -223,8 +223,7 @@ def _pauses(records: Records) -> Pauses | None:
     syncs = records.syncs[(records.syncs["pause_start_s"] > window.start_s) & (records.syncs["end_s"] < window.end_s)]
     if records.scenario.fleet.placement == "colocated":
         each = tuple(
-            Pause(START_S + float(s["ready_s"]), START_S + float(s["end_s"]), "silence", True)
-            for s in window.steps
+            Pause(START_S + float(s["ready_s"]), START_S + float(s["end_s"]), "silence", True) for s in window.steps
         )
     else:
         each = tuple(
