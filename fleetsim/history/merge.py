@@ -168,7 +168,13 @@ def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], .
         last = int(seen[-1]) if seen.size else -1
         if i not in best or last > best[i][0]:
             best[i] = (last, labels)
-    return tuple(dict(best[i][1]) if i in best else {} for i in range(len(who.instances)))
+    return tuple(_config(best[i][1]) if i in best else {} for i in range(len(who.instances)))
+
+
+def _config(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """With SGLang's words for blocks under vLLM's names as well."""
+    also = {"block_size": labels.get("page_size"), "num_gpu_blocks": labels.get("num_pages")}
+    return {**{name: value for name, value in also.items() if value is not None}, **labels}
 
 
 def _histograms(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[dict[str, Buckets], list[Note]]:
