@@ -146,9 +146,12 @@ def replay(
         from fleetsim.replay.answers import answer
         from fleetsim.replay.run import replay as replayed
 
-        simulated = not (no_backtest or (verify is not None and not questions.simulates))
-        base = known.scenario if known.given else None
-        result = replayed(history, base, given=known.given, facts=known.facts, back_test=simulated, progress=tell)
+        asked = questions.simulates
+        back_test = not no_backtest and (asked or verify is None)
+        result = replayed(
+            history, known.scenario if known.given else None, given=known.given, facts=known.facts, model=asked,
+            back_test=back_test, progress=tell,
+        )  # fmt: skip
         answers = answer(questions, result, known.given, tell)
     if json_:
         from fleetsim.report.replay_json import replay_document

@@ -25,7 +25,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """changes: dotted paths and values to try; a sweep and a recommendation start from them. swept: one key and its
+    """changes: dotted paths and values to try; a sweep and a recommendation start from them (the recommendation finds
+    its own fleet.instances). swept: one key and its
     values. recommend: size the fleet. deployment: whom the recommendation is a patch for. plan: hold the window
     against it."""
 
@@ -78,20 +79,24 @@ def answer(
     if questions.changes:
         progress("what if: before and after")
         answers = replace(answers, what_if=what_if(model, questions.changes))
-        model = _on_top(model, questions.changes)
     if questions.swept is not None:
         key, values = questions.swept
-        swept = sweep(model, key, values, progress=lambda done, of: progress(f"sweep: {done} of {of} values"))
+        start = _on_top(model, {path: x for path, x in questions.changes.items() if path != key})
+        swept = sweep(start, key, values, progress=lambda done, of: progress(f"sweep: {done} of {of} values"))
         answers = replace(answers, sweep=swept)
     if questions.recommend:
-        found = recommend(model, given={*given, *questions.changes}, tell=progress)
-        found = replace(found, changes={**questions.changes, **found.changes})
+        others = {path: x for path, x in questions.changes.items() if path != "fleet.instances"}
+        model = _on_top(model, others)
+        found = recommend(model, given={*given, *others}, tell=progress)
+        found = replace(found, changes={**others, **found.changes})
         answers = _planned(answers, questions, result, model, found, time.time() if now_s is None else now_s)
     return answers
 
 
 def _on_top(model: Implied, changes: Mapping[str, Any]) -> Implied:
     """The implied scenario with the changes in it, for what is asked beyond them."""
+    if not changes:
+        return model
     scenario, engine, _ = changed(model, changes)
     return replace(model, scenario=scenario, engine=engine, speed=model.speed if engine is not None else None)
 

@@ -40,30 +40,33 @@ def replay(
     *,
     given: Collection[str] = (),
     facts: Collection[str] = (),
+    model: bool = True,
     back_test: bool = True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Replayed:
     """Observes, simulates and judges a window.
 
     base: the user's scenario; None = nothing is known but the window. given: dotted paths of it that somebody gave.
-    facts: of these, what was set one by one: it wins over the window, as the rest of `base` does not. progress is told
-    what is being done. Raises InputError for a window without any value.
+    facts: of these, what was set one by one: it wins over the window, as the rest of `base` does not. model: find the
+    scenario that the window implies, for what-ifs. back_test: simulate it. progress is told what is being done.
+    Raises InputError for a window without any value.
     """
     progress("observing")
     observed = observe(history, base)
     start = base if base is not None else default_scenario()
-    model: Implied | None = None
+    found: Implied | None = None
     back: Backtest | None = None
     missing: str | None = None
     from_file = base is not None and bool(set(given) - set(facts))
     try:
-        progress("fitting the engine's speed")
-        model = implied(observed, history, start, given=frozenset(facts), from_file=from_file)
-        if back_test:
+        if model or back_test:
+            progress("fitting the engine's speed")
+            found = implied(observed, history, start, given=frozenset(facts), from_file=from_file)
+        if found is not None and back_test:
             back = backtest(
-                observed, model, progress=lambda done, of: progress(f"back-test: {done} of {of} replications")
+                observed, found, progress=lambda done, of: progress(f"back-test: {done} of {of} replications")
             )
     except FleetsimError as error:  # the observation stands without a simulation
         missing = str(error)
     verdict = diagnose(observed, start, back, given=given)
-    return Replayed(observed, verdict, pools_of(observed, start, given).assumed, model, back, missing)
+    return Replayed(observed, verdict, pools_of(observed, start, given).assumed, found, back, missing)

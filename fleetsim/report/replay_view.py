@@ -14,7 +14,7 @@ from fleetsim.report import replay_words as words
 from fleetsim.report.backtest_view import backtest_view
 from fleetsim.report.blocks import grid, section
 from fleetsim.report.observed_view import observed_blocks
-from fleetsim.report.what_if_view import recommendation_view, sweep_view, verification_view, what_if_view
+from fleetsim.report.what_if_view import changes_words, recommendation_view, sweep_view, verification_view, what_if_view
 
 NOTHING = Answers()
 _MOST_NOTES = 12
@@ -29,7 +29,9 @@ def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
     if answers.what_if is not None:
         blocks.append(section("what if (same draws before and after)", what_if_view(answers.what_if)))
     if answers.sweep is not None:
-        blocks.append(section(f"what if, over {answers.sweep.key} (> now)", sweep_view(answers.sweep)))
+        others = {} if answers.what_if is None else answers.what_if.changes
+        beside = f" with {changes_words(others)}" if others else ""
+        blocks.append(section(f"what if, over {answers.sweep.key}{beside} (> now)", sweep_view(answers.sweep)))
     if answers.recommendation is not None:
         blocks.append(section("recommendation", recommendation_view(answers)))
     blocks += observed_blocks(result.observed)

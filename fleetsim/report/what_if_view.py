@@ -52,8 +52,8 @@ def what_if_view(answer: WhatIf) -> Group:
         label, how = METRICS.get(effect.metric, (effect.metric, "number"))
         table.add_row(
             label,
-            with_interval(effect.before, how),
-            with_interval(effect.after, how),
+            _estimate(effect.before, how),
+            _estimate(effect.after, how),
             Text(_ratio(effect.ratio)) if effect.changed else Text("no significant change", style="dim"),
         )
     lines: list[RenderableType] = [Text(changes_words(answer.changes), style="bold"), table]
@@ -66,6 +66,13 @@ def what_if_view(answer: WhatIf) -> Group:
 def changes_words(changes: Mapping[str, Any]) -> str:
     """ "fleet.instances = 10, sync.every_steps = 2"."""
     return ", ".join(f"{path} = {value}" for path, value in changes.items()) or "nothing to change"
+
+
+def _estimate(estimate: Estimate, how: str = "share") -> Text:
+    """With its interval, unless that is nothing beside it: rounding, not chance."""
+    if estimate.ci_high - estimate.ci_low < 1e-6 * abs(estimate.mean):
+        estimate = Estimate(estimate.mean, estimate.mean, estimate.mean)
+    return with_interval(estimate, how)
 
 
 def _ratio(ratio: Estimate) -> str:
@@ -94,7 +101,7 @@ def sweep_view(answer: Sweep) -> Group:
 def _cell(metric: str, estimate: Estimate) -> Text:
     how = METRICS[metric][1]
     if how == "share":
-        return with_interval(estimate)
+        return _estimate(estimate)
     return Text(f"{estimate.mean:,.1f}" if how == "seconds" else number(estimate.mean))
 
 
@@ -102,11 +109,14 @@ def recommendation_view(answers: Answers) -> Group:
     """The count, what it is predicted to do, the queue's cap, the patch and the way back."""
     found, plan = answers.recommendation, answers.plan
     assert found is not None
-    table: Table = grid("", "now", "recommended", align=("left", "right", "right"))
+    others = any(path != "fleet.instances" for path in found.changes)
+    table: Table = grid(
+        "", f"{found.was:,} instances" if others else "now", "recommended", align=("left", "right", "right")
+    )
     for metric in _PROMISED:
         if metric in found.now and metric in found.predicted:
             label, how = METRICS[metric]
-            table.add_row(label, with_interval(found.now[metric], how), with_interval(found.predicted[metric], how))
+            table.add_row(label, _estimate(found.now[metric], how), _estimate(found.predicted[metric], how))
     lines: list[RenderableType] = [Text(recommendation_words(found), style="bold"), table]
     lines.append(Text(f"Queue: a cap of {units.count(found.queue_cap_samples)} samples costs next to no step time."))
     if found.size.missed:
@@ -127,10 +137,12 @@ def recommendation_view(answers: Answers) -> Group:
 
 
 def recommendation_words(found: Recommendation) -> str:
-    """One sentence."""
+    """One sentence; the other changes that it is for come first."""
+    others = {path: value for path, value in found.changes.items() if path != "fleet.instances"}
+    start = f"With {changes_words(others)}: " if others else ""
     if not found.resized:
-        return f"{plural(found.was, 'instance')}: the fleet has the right size."
-    return f"{plural(found.instances, 'instance')} instead of {found.was:,}."
+        return f"{start}{plural(found.was, 'instance')}, as now."
+    return f"{start}{plural(found.instances, 'instance')} instead of {found.was:,}."
 
 
 def verification_view(found: Verification) -> Group:
@@ -140,9 +152,8 @@ def verification_view(found: Verification) -> Group:
         mark = {"ok": "ok", "failed": "FAILED", "unknown": "?"}[check.state]
         table.add_row(mark, check.name.replace("_", " "), check.text, style="bold" if check.state == "failed" else "")
     unknown = sum(check.state == "unknown" for check in found.checks)
-    held = (
-        "Everything that could be checked holds." if found.ok else f"{len(found.failed)} of {len(found.checks)} fail."
-    )
+    failed = f"{len(found.failed)} of {len(found.checks)} items do not hold."
+    held = "Everything that could be checked holds." if found.ok else failed
     lines: list[RenderableType] = [Text(held, style="bold"), table]
     if unknown:
         lines.append(Text(f"{unknown} not known: what nobody exports cannot be verified", style="dim"))

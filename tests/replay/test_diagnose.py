@@ -377,8 +377,13 @@ def test_a_fleet_that_is_too_small() -> None:
 
 
 def test_idle_engines_beside_a_waiting_trainer_are_the_tail_not_the_count() -> None:
-    f = finding(judged(window(**STARVED, **{"fleet.idle_share": 0.4})), "rollout")
-    assert f.title == "the longest responses bind, not the number of instances"
+    ebbing = {**STARVED, "fleet.in_flight_mean": 74.0, "fleet.in_flight_peak": 261.0}
+    for changes in ({**STARVED, "fleet.idle_share": 0.4}, ebbing):
+        f = finding(judged(window(**changes), "admission.max_staleness=1"), "rollout")
+        assert f.title == "the slowest responses of each batch bind, not the number of instances"
+        assert "admission.max_staleness=2" in text(f)
+    for full in ({"fleet.kv_use_peak": 0.95}, {"fleet.waiting": 30.0}, {"fleet.in_flight_peak": 100.0}):
+        assert finding(judged(window(**{**ebbing, **full})), "rollout").title != f.title
 
 
 def test_a_small_fault_does_not_hide_a_small_fleet() -> None:

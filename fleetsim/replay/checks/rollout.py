@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.replay.checks.case import Case, Draft, Earlier, faults, idle_words
+from fleetsim.replay.checks.case import WAITING, Case, Draft, Earlier, faults, idle_words
 from fleetsim.replay.finding import Check
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
 TAIL = 0.25
-_AHEAD = "fleetsim replay ... --set admission.max_staleness=1 (start ahead of the trainer), or buffer.oversampling=1.2"
+# Peak over mean of what is in flight, with engines that have room: the work runs out before the batch is complete.
+EBBS = 1.5
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
     "sync": "the sync is shorter",
@@ -57,11 +58,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
     wait = case.idle.value
-    if f.idle_share is not None and f.idle_share > TAIL:
-        evidence.append("instances without work beside a waiting trainer: it waits for the last responses of its batch")
+    slowest = _slowest(case)
+    if slowest is not None:
+        evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         return Draft(
-            "rollout", "fault", "the longest responses bind, not the number of instances", tuple(evidence), _AHEAD,
-            {"wait": wait}, "the longest responses of each batch hold it up",
+            "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
+            tuple(evidence), _ahead(case), {"wait": wait}, "the slowest responses of each batch hold it up",
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
@@ -81,6 +83,30 @@ def _explained(first: Sequence[Draft]) -> float | None:
     """The share of a step that earlier faults make the trainer wait at most; None where one does not say."""
     shares = [d.claims.get("wait") for d in first]
     return None if None in shares else sum(s for s in shares if s is not None)
+
+
+def _slowest(case: Case) -> str | None:
+    """What shows that work runs out while the trainer waits; None where the engines are kept busy.
+
+    Instances without work, or requests in flight that ebb although the engines would take more: none waits in them and
+    their KV caches have room. A fleet that is too small is full.
+    """
+    f = case.observed.fleet
+    if f is None:
+        return None
+    if f.idle_share is not None and f.idle_share > TAIL:
+        return "instances without work beside a waiting trainer"
+    if not f.in_flight_mean or f.in_flight_peak is None or f.in_flight_peak < EBBS * f.in_flight_mean:
+        return None
+    if case.waiting_share is None or case.waiting_share > WAITING or case.kv_full is not False:
+        return None
+    return f"in flight ebbs from {f.in_flight_peak:,.0f} to {f.in_flight_mean:,.0f} on average in engines with room"
+
+
+def _ahead(case: Case) -> str:
+    """Let the fleet run further ahead of the trainer."""
+    budget = math.floor(case.scenario.admission.max_staleness) + 1 if case.says("admission.max_staleness") else 2
+    return f"fleetsim replay ... --set admission.max_staleness={budget} (if the recipe tolerates it), and --recommend"
 
 
 def _matched(case: Case) -> int | None:
