@@ -54,7 +54,7 @@ def read_prometheus(
     """
     now_s = time.time() if now_s is None else now_s
     selector, mapping = discover.bare(selector), dict(mapping or {})
-    if problems := _problems(start_s, end_s, step_s) + mapped.unknown(mapping):
+    if problems := [*_problems(start_s, end_s, step_s), *discover.wrong(selector), *mapped.unknown(mapping)]:
         raise InputError(problems)
     asked = wanted({name: mapped.PREFIX + name for name in mapping})
     there = present(prometheus, asked, mapping, selector, start_s, end_s)
