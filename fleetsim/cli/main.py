@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import calibrate, profile, scenario, simulate, size, split, validate
+from fleetsim.cli import calibrate, profile, replay, scenario, simulate, size, split, validate
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -82,6 +82,7 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("replay")(replay.replay)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(profile.app, name="profile")
@@ -107,6 +108,7 @@ def fleetsim_command(
     fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim replay --prometheus URL        diagnose a fleet that runs, from its metrics
     fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers
