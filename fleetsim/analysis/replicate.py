@@ -43,14 +43,19 @@ def replicate(
     replications: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     engine: tuple[StepTime, EngineLimits] | None = None,
+    scrape_every_s: float | None = None,
 ) -> Replicated:
     """Runs replications 0..n-1 (default `run.replications`); progress(done, of) is called after each.
 
-    engine: as for `simulate`, whose errors it raises.
+    engine: as for `simulate`, whose errors it raises. scrape_every_s: likewise, of the first replication.
     """
     n = scenario.run.replications if replications is None else replications
     runs = []
-    for run in side_by_side(lambda r: simulate(scenario, replication=r, engine=engine), range(n)):
+
+    def one(r: int) -> Records:
+        return simulate(scenario, replication=r, engine=engine, scrape_every_s=None if r else scrape_every_s)
+
+    for run in side_by_side(one, range(n)):
         runs.append(run)
         if progress is not None:
             progress(len(runs), n)

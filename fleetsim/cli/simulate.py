@@ -21,11 +21,21 @@ def simulate(
         str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps to simulate.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Or as many as fill so many hours.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
     replications: Annotated[int | None, typer.Option(help="Runs behind each interval.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     parquet: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.")
+    ] = None,
+    openmetrics: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.")
+    ] = None,
+    scrape_interval: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Of that history; 15 if not given.")
+    ] = None,
+    openmetrics_end: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
@@ -47,10 +57,13 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml --parquet records/[/bold]
 
+    [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
+
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import spinner
     from fleetsim.cli.start import scenario_or_preset
@@ -66,15 +79,25 @@ def simulate(
     job = job_from_flags(
         start, set_ or (), {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     )
+    check_hours(hours, steps)
+    history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
     folder = None if parquet is None else check_parquet_folder(parquet)
     with spinner("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
-        result = replicate(job.scenario, progress=lambda done, of: tell(f"simulating: {done} of {of} replications"))
+        simulated = long_enough(job.scenario, hours)
+        result = replicate(
+            simulated,
+            progress=lambda done, of: tell(f"simulating: {done} of {of} replications"),
+            scrape_every_s=None if history is None else history.every_s,
+        )
         if folder is not None:
             write_parquet(folder, result.runs)
-        source = engine_source(job.scenario, job.scenario.fleet.instances, result.runs)
+        written = None if history is None else write_history(history, result.runs[0])
+        source = engine_source(simulated, simulated.fleet.instances, result.runs)
     values = show_run(result, source, job.notes, json_)
+    if written is not None:
+        typer.echo(written, err=True)
     stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)

@@ -102,8 +102,24 @@ def _events_in_order(s: Scenario) -> Iterator[Problem]:
             yield Problem(f"run.events[{i + 1}].step", b, f"events must be sorted by step (after {a})", "sort them")
 
 
+def _most_instances(s: Scenario) -> int:
+    return max([s.fleet.instances, *(e.instances for e in s.run.events if e.instances is not None)])
+
+
+def _lost_instances_exist(s: Scenario) -> Iterator[Problem]:
+    most = _most_instances(s)
+    for i, event in enumerate(s.run.events):
+        if event.lose_instance is not None and event.lose_instance >= most:
+            yield Problem(
+                f"run.events[{i}].lose_instance",
+                event.lose_instance,
+                f"no such instance: they are 0 to {most - 1}",
+                "name one of them",
+            )
+
+
 def _speed_factors_have_instances(s: Scenario) -> Iterator[Problem]:
-    most = max([s.fleet.instances, *(e.instances for e in s.run.events if e.instances is not None)])
+    most = _most_instances(s)
     if len(s.fleet.speed_factors) > most:
         yield Problem(
             "fleet.speed_factors",
@@ -130,6 +146,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_every_turn_has_a_token, ("workload.output_tokens", "workload.turns.count")),
     (_warmup_leaves_steps, ("run.warmup_steps", "run.steps")),
     (_events_in_order, ("run.events",)),
+    (_lost_instances_exist, ("fleet.instances", "run.events")),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
     *ENGINE_RULES,

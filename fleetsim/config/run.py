@@ -38,17 +38,28 @@ class CostConfig(Section):
 
 
 class EventConfig(Section):
-    """One change during the run: the rebalance, or a trainer that becomes slower."""
+    """One change during the run: the rebalance, or something that becomes slower, longer, or is lost.
+
+    Factors are of what the scenario says, not of what an earlier event has made of it.
+    """
 
     step: CountOrZero = Field(description="takes place when this optimizer step (from 0) begins")
     instances: Instances | None = Field(default=None, description="resize the fleet to this many instances")
     trainer_slowdown: Factor | None = Field(default=None, description="multiply the trainer's compute time by this")
+    sync_slowdown: Factor | None = Field(default=None, description="multiply all times of a weight sync by this")
+    length_factor: Factor | None = Field(
+        default=None, description="multiply the output tokens of what is sent from now on by this; the cap still holds"
+    )
+    lose_instance: CountOrZero | None = Field(
+        default=None, description="this instance (from 0) fails and does not come back; its work is queued again"
+    )
 
     @model_validator(mode="after")
     def _changes_something(self) -> EventConfig:
-        if self.instances is None and self.trainer_slowdown is None:
+        changes = sorted(EventConfig.model_fields.keys() - {"step"})
+        if all(getattr(self, name) is None for name in changes):
             raise PydanticCustomError(
-                "event", "an event must change something", {"remedy": "give instances or trainer_slowdown"}
+                "event", "an event must change something", {"remedy": f"give one of {', '.join(changes)}"}
             )
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -37,6 +37,15 @@ class SyncTimes:
     def complete_s(self) -> float:
         """Until the engines serve the new weights and the trainer is free."""
         return max(self.publish_s + self.pause_s, self.trainer_block_s)
+
+    def slower(self, factor: float) -> SyncTimes:
+        """The same sync, `factor` times as long in all its parts."""
+        return replace(
+            self,
+            publish_s=factor * self.publish_s,
+            pause_s=factor * self.pause_s,
+            trainer_block_s=factor * self.trainer_block_s,
+        )
 
 
 def sync_times(scenario: Scenario) -> SyncTimes:

@@ -104,7 +104,7 @@ def size(
 
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other.
     """
-    resized = any(e.instances is not None for e in scenario.run.events)
+    resized = any(e.instances is not None or e.lose_instance is not None for e in scenario.run.events)
     job = planned(scenario, given)
 
     rate_of = nameplate.nameplate_rate(job)

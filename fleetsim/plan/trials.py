@@ -61,10 +61,15 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
 
     given: dotted paths that the user wrote; steps that are among them stay.
     """
-    # A resize event would undo the count that is being tried; trainer slowdowns stay.
-    events = [e.model_copy(update={"instances": None}) for e in scenario.run.events if e.trainer_slowdown is not None]
+    # A resize event would undo the count that is being tried, and a lost instance names one of another fleet; what
+    # becomes slower or longer stays.
+    without = {"instances": None, "lose_instance": None}
+    stay = ("trainer_slowdown", "sync_slowdown", "length_factor")
+    events = [
+        e.model_copy(update=without) for e in scenario.run.events if any(getattr(e, name) is not None for name in stay)
+    ]
     changes: dict[str, Any] = {}
-    if any(e.instances is not None for e in scenario.run.events):
+    if any(getattr(e, name) is not None for e in scenario.run.events for name in without):
         changes["run.events"] = [e.model_dump() for e in events]
     if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
         affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples

@@ -52,7 +52,7 @@ def warnings_of(
             f"{scenario.trainer.gpus}` with the same --preset, --scenario and flags keeps the GPUs equal"
         )
     if resize_events:
-        found.append("run.events resizes the fleet; those events were left out, because size chooses the fleet")
+        found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
     return tuple(found)
 
 

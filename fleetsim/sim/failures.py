@@ -34,16 +34,24 @@ def fail(job: Job, i: int) -> Process:
         job.under_way += 1
         job.fleet.command(CMD_KILL, i, down)
         yield job.env.timeout(failures.restart_s)
-        if i < job.size and job.fleet.world.instances["kind"][i] == DOWN:
+        if i < job.size and i not in job.lost and job.fleet.world.instances["kind"][i] == DOWN:
             _revive(job, i)
         job.under_way -= 1
         job.failures.append((i, down, job.now))
 
 
 def _revive(job: Job, i: int) -> None:
-    """The instance comes up, with the newest weights that it can load."""
+    """The instance comes up, with the newest weights that it can load; it is a new process."""
+    if job.scraper is not None:
+        job.scraper.begin_again(i)
     job.fleet.serve_version(max(job.progress.version, job.loadable), i)
     job.fleet.command(CMD_REVIVE, i, job.now)
+
+
+def lose(job: Job, i: int) -> None:
+    """Instance i fails for good: its work is queued again, its GPUs stay on the bill."""
+    job.lost.add(i)
+    job.fleet.command(CMD_KILL, i, job.now)
 
 
 def resize(job: Job, instances: int) -> None:
@@ -53,6 +61,7 @@ def resize(job: Job, instances: int) -> None:
         if i >= instances:
             job.fleet.command(CMD_CLOSE, i)
         elif rows["kind"][i] == DOWN:
+            job.lost.discard(i)
             _revive(job, i)
         else:  # it was about to be given back
             job.fleet.command(CMD_REOPEN, i, job.now)

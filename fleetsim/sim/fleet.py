@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,14 @@ class Fleet:
         self.kept = workload.group_size
         self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
         self.limits = limits
+        self.length_factor = 1.0
+        # what was drawn, kept only where an event stretches what is not sent yet
+        self.stretches = any(e.length_factor is not None for e in scenario.run.events)
+        self.drawn = np.zeros(0, np.int32)
+        self.longest = getattr(workload.output_tokens, "max", None) or math.inf
+        self.turns = workload.turns.count
+        self.look_s = math.inf
+        self.look: Callable[[], float] = _look_away
         self.source = GroupSource(
             workload,
             seed_sequence(scenario.run.seed, replication, "workload"),
@@ -85,7 +94,20 @@ class Fleet:
         self.world.set(**scalars)
 
     def advance(self, limit: float, want: int = NO_BATCH) -> int:
-        """Moves the fleet to `limit` or to the moment when `want` groups are ready; returns the kernel's code."""
+        """Moves the fleet to `limit` or to the moment when `want` groups are ready; returns the kernel's code.
+
+        On its way it stops at `look_s` and calls `look`, which says when it wants to look again.
+        """
+        while self.look_s <= limit:
+            code = self._move(self.look_s, want)
+            if code != t.AT_LIMIT:
+                return code
+            self.look_s = self.look()
+            if limit == math.inf and self.quiet():
+                break  # nothing will ever move: no need to look any more
+        return self._move(limit, want)
+
+    def _move(self, limit: float, want: int) -> int:
         while True:
             code = advance(self.world.address, limit, want)
             if code != t.NEED_GROUPS:
@@ -199,12 +221,30 @@ class Fleet:
         groups["zero_variance"] = drawn.zero_variance
         samples["prompt"] = np.repeat(drawn.prompt_tokens, size)
         samples["target"] = drawn.output_tokens
+        if self.stretches:
+            self.drawn = np.concatenate([self.drawn, drawn.output_tokens])
+            samples["target"] = self._stretched(drawn.output_tokens)
         samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
         world.reward_s[s] = drawn.reward_latency_s
         if drawn.tool_tokens.shape[1]:
             world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
         self._check_fit(samples, drawn.tool_tokens)
         world.bind()
+
+    def stretch(self, factor: float) -> None:
+        """The responses of groups that are not sent yet, and of all that are drawn later, are so much longer."""
+        self.length_factor = factor
+        rows = self.samples_of(np.arange(self.started(), self.get("n_groups")))
+        if len(rows) == 0:
+            return
+        samples = self.world.samples
+        samples["target"][rows] = self._stretched(self.drawn[rows])
+        self._check_fit(samples[rows], self.world.tool_tokens[rows])
+
+    def _stretched(self, drawn: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Tokens as the current factor makes them: whole ones, within the cap, one per turn at least."""
+        tokens: NDArray[np.float64] = np.rint(drawn * self.length_factor)
+        return tokens.clip(self.turns, max(self.longest, self.turns))
 
     def repeat(self, old: NDArray[np.int64]) -> None:
         """These groups start next, once more and with as many samples as are kept, drawn as the first time."""
@@ -220,6 +260,8 @@ class Fleet:
         for name in ("reward_s", "tool_s", "tool_tokens"):
             table = getattr(world, name)
             table[s] = table[rows]
+        if self.stretches:
+            self.drawn = np.concatenate([self.drawn, self.drawn[rows]])
         waiting = np.arange(self.get("next_group"), g.stop)
         world.groups[waiting] = world.groups[np.roll(waiting, len(old))]  # before groups that were drawn and not sent
         world.samples["group"][self.samples_of(waiting)] = np.repeat(waiting, world.groups["size"][waiting])
@@ -239,6 +281,10 @@ class Fleet:
                     )
                 ]
             )
+
+
+def _look_away() -> float:
+    return math.inf
 
 
 def most_instances(scenario: Scenario) -> int:

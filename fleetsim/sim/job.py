@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import simpy
 
@@ -17,6 +17,9 @@ from fleetsim.sim.admission import Progress, give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.fleet import NO_BATCH, Fleet
 from fleetsim.sim.stuck import stuck_error, wasting_error
+
+if TYPE_CHECKING:
+    from fleetsim.sim.scrape import Scraper
 
 # A trainer that waited while so many batches' worth of groups were completed will wait for ever.
 MOST_WASTED_BATCHES = 100
@@ -33,7 +36,8 @@ class Job:
     restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's. newer: an event for the next
     version that rolling instances may load; loadable: the newest such version; offered: (step, time made) of versions
     that not all of them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to
-    a long round. lent_s: instance-seconds on the trainer's GPUs.
+    a long round. lent_s: instance-seconds on the trainer's GPUs. lost: instances that
+    failed for good. scraper: who reads the fleet at even times, if anyone.
     """
 
     scenario: Scenario
@@ -56,9 +60,11 @@ class Job:
     offered: dict[int, tuple[int, float]] = field(default_factory=dict)
     pulls: int = 0
     samples: int = 0
+    lost: set[int] = field(default_factory=set)
     deferred: list[int] = field(default_factory=list)
     lent_s: float = 0.0
     done: bool = False
+    scraper: Scraper | None = None
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
     failures: list[tuple[Any, ...]] = field(default_factory=list)
@@ -77,6 +83,8 @@ class Job:
 
     def discard(self, doomed: Ids) -> int:
         """Aborts the unfinished ones of these groups; what the law counts shrinks. Returns how many there were."""
+        if self.scraper is not None:
+            self.scraper.discarded(doomed)
         n = self.fleet.discard(doomed, self.now)
         give_back(self.scenario, self.fleet, self.progress, n)
         return n

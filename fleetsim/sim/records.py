@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,34 @@ SYNC = np.dtype(
     ]
 )
 FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
+# What `sim/scrape.py` reads, if it is asked to: one row per instance and time, counters since the instance's process
+# began.
+SCRAPE = np.dtype(
+    [
+        ("time_s", "f8"),
+        ("instance", "i4"),
+        ("up", "?"),  # it answers: neither failed nor given back
+        ("paused", "?"),  # held by a weight sync, or its GPUs are the trainer's
+        ("incarnation", "i4"),  # processes before this one
+        ("born_s", "f8"),  # when this one began
+        ("running", "i8"),
+        ("waiting", "i8"),
+        ("kv_use", "f8"),
+        ("generated", "i8"),  # output tokens
+        ("prefilled", "i8"),  # prompt tokens computed, again after a preemption too
+        ("hit_tokens", "i8"),  # prompt tokens found in the prefix cache
+        ("preemptions", "i8"),
+    ]
+)
+QUEUE_SCRAPE = np.dtype(
+    [
+        ("time_s", "f8"),
+        ("samples", "i8"),  # in the buffer
+        ("blocked", "i8"),  # finished, before a full buffer
+        ("oldest_age_steps", "f8"),  # of the buffered samples
+    ]
+)
+DISCARD = np.dtype([("time_s", "f8"), ("group", "i8")])  # unfinished groups thrown away
 
 
 @dataclass(slots=True)
@@ -78,7 +106,7 @@ class Records:
     `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, start_s, first_token_s,
     finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
     left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer steps contained in
-    weight version v.
+    weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless the run was scraped.
     """
 
     scenario: Scenario
@@ -91,6 +119,9 @@ class Records:
     failures: NDArray[Any]
     engine: tuple[StepTime, EngineLimits]
     updates: NDArray[np.float64]
+    scrapes: NDArray[Any] = field(default_factory=lambda: np.zeros(0, SCRAPE))
+    queue_scrapes: NDArray[Any] = field(default_factory=lambda: np.zeros(0, QUEUE_SCRAPE))
+    discards: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DISCARD))
 
     def tables(self) -> dict[str, NDArray[Any]]:
         """Table name -> structured array."""

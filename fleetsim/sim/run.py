@@ -18,20 +18,29 @@ from fleetsim.sim.job import Job, Process, drive
 from fleetsim.sim.records import FAILURE, STEP, SYNC, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
+from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.trainer import train
 
 
 def simulate(
-    scenario: Scenario, *, replication: int = 0, engine: tuple[StepTime, EngineLimits] | None = None
+    scenario: Scenario,
+    *,
+    replication: int = 0,
+    engine: tuple[StepTime, EngineLimits] | None = None,
+    scrape_every_s: float | None = None,
 ) -> Records:
     """Runs `scenario.run.steps` optimizer steps; the same scenario, seed and replication give the same records.
 
     engine: iteration times and limits of one instance, instead of those that the scenario's `engine` section names.
+    scrape_every_s: read the fleet at these even times too (`Records.scrapes`); changes nothing else.
     Raises StuckError when nothing can ever happen again, InputError for an engine or lengths that do not fit.
     """
     step_time, limits = engine or engine_of(scenario)
     fleet = Fleet(scenario, step_time, limits, replication)
     job = Job(scenario, fleet, replication, scenario.fleet.instances)
+    if scrape_every_s is not None:
+        job.scraper = Scraper(job, scrape_every_s)
+        fleet.look, fleet.look_s = job.scraper.look, 0.0
     job.top_up()
     for process in _companions(job):
         job.env.process(process)
@@ -50,6 +59,7 @@ def simulate(
         failures=np.array(job.failures, FAILURE),
         engine=(step_time, limits),
         updates=np.array(job.progress.updates),
+        **(job.scraper.tables() if job.scraper is not None else {}),
     )
 
 

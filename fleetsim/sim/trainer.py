@@ -6,10 +6,11 @@ import numpy as np
 
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.kernel.tables import CMD_RESUME, DONE, G_FILTERED
+from fleetsim.engine.transport import sync_times
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step, round_groups
 from fleetsim.sim.buffer import Ids
-from fleetsim.sim.failures import give_back_closed, resize
+from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.job import MOST_WASTED_BATCHES, Job, Process
 from fleetsim.sim.lending import lend
 from fleetsim.sim.rounds import begin_round, put_off
@@ -103,12 +104,19 @@ def compute_seconds(job: Job, tokens: int, share: float = 1.0) -> float:
 
 
 def _apply_events(job: Job, step: int) -> None:
+    """What the scenario says happens when this step begins."""
     for event in job.scenario.run.events:
         if event.step == step:
             if event.instances is not None:
                 resize(job, event.instances)
             if event.trainer_slowdown is not None:
                 job.slowdown = event.trainer_slowdown
+            if event.sync_slowdown is not None:
+                job.times = sync_times(job.scenario).slower(event.sync_slowdown)
+            if event.length_factor is not None:
+                job.fleet.stretch(event.length_factor)
+            if event.lose_instance is not None:
+                lose(job, event.lose_instance)
 
 
 def _wait_for_groups(job: Job, step: int, want: int) -> Process:

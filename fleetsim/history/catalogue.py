@@ -1,0 +1,224 @@
+"""Which exposed series carries which signal, and of which instance: for Prometheus and for files alike.
+
+A source yields series (metric name, labels, values). `wanted` says which metrics to ask for, `match` which signals a
+series carries, `Identities` which instance it belongs to. `merge.py` puts what was matched into one array per signal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.history import InstanceId
+from fleetsim.history.signals import BY_NAME, SIGNALS, Signal
+
+Part = Literal["value", "bucket", "sum", "count"]
+
+REPLICA_LABELS = frozenset(
+    {"prometheus_replica", "replica", "__replica__", "prometheus", "receive", "receive_replica", "cluster", "monitor"}
+    | {"prometheus_cluster", "tenant_id", "thanos_replica", "rule_replica"}
+)
+"""Labels that tell who scraped, not what was scraped: series that differ in these alone are copies of one."""
+
+SPECIFIC_LABELS = frozenset(
+    {"finished_reason", "finish_reason", "sleep_state", "operation", "reason", "source", "is_streaming", "stage"}
+)
+"""Labels that split one metric of one instance into parts, which are added up."""
+
+_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank", "rank")  # SGLang: every rank tells the same; the first one is kept
+_METRIC = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:./-]*)(?:\{(.*)\})?$")
+_MATCHER = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """One exposed metric: its name, and labels that a series must have to be meant (`metric{label="value"}`)."""
+
+    name: str
+    matchers: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        if not self.matchers:
+            return self.name
+        inside = ",".join(f'{k}="{v}"' for k, v in self.matchers)
+        return f"{self.name}{{{inside}}}"
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series of this metric with these labels is meant."""
+        return all(labels.get(k) == v for k, v in self.matchers)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One signal and the metrics that may carry it, best first."""
+
+    signal: Signal
+    metrics: tuple[Exposed, ...]
+
+    def sample_names(self) -> tuple[str, ...]:
+        """Names of the samples to ask for: of a histogram its `_bucket` and `_sum`; each name once, best first."""
+        names = [m.name for m in self.metrics]
+        if self.signal.kind == "histogram":
+            names = [f"{n}{suffix}" for n in names for suffix in ("_bucket", "_sum")]
+        return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A series carries this signal. rank: which of the signal's metrics, 0 = best. le: a bucket's upper bound."""
+
+    signal: Signal
+    rank: int
+    part: Part = "value"
+    le: float | None = None
+
+
+def parse_metric(text: str, path: str = "metric") -> Exposed:
+    """`name` or `name{label="value",...}` (equality only). Raises InputError."""
+    found = _METRIC.match(text.strip())
+    matchers: list[tuple[str, str]] = []
+    if found:
+        rest, at = found[2] or "", 0
+        while at < len(rest.rstrip()) and (one := _MATCHER.match(rest, at)):
+            matchers.append((one[1], re.sub(r"\\(.)", r"\1", one[2])))
+            at = one.end()
+        if at >= len(rest.rstrip()):
+            return Exposed(found[1], tuple(matchers))
+    rule = "a metric is a name, or a name with labels that must be equal"
+    raise InputError([Problem(path, text, rule, 'write name or name{label="value"}')])
+
+
+def wanted(mapping: Mapping[str, str] | None = None) -> tuple[Wanted, ...]:
+    """Every signal that some metric can carry. mapping: signal name -> metric, which then counts alone for it.
+
+    Raises InputError for unknown signal names (with the nearest one) and for metrics that do not parse.
+    """
+    problems: list[Problem] = []
+    given: dict[str, Exposed] = {}
+    for name, metric in (mapping or {}).items():
+        if name not in BY_NAME:
+            near = get_close_matches(name, BY_NAME, n=1, cutoff=0.5)
+            remedy = f"did you mean {near[0]}?" if near else f"one of: {', '.join(BY_NAME)}"
+            problems.append(Problem("map", name, "no signal has this name", remedy))
+            continue
+        try:
+            given[name] = parse_metric(metric, f"map.{name}")
+        except InputError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise InputError(problems)
+    out = []
+    for signal in SIGNALS:
+        metrics = (given[signal.name],) if signal.name in given else tuple(map(parse_metric, signal.metrics))
+        if metrics:
+            out.append(Wanted(signal, metrics))
+    return tuple(out)
+
+
+class Catalogue:
+    """Looks series up by name; built once per reading."""
+
+    def __init__(self, asked: Sequence[Wanted]) -> None:
+        self._by_name: dict[str, list[tuple[Exposed, Signal, int, Part]]] = defaultdict(list)
+        for one in asked:
+            for rank, exposed in enumerate(one.metrics):
+                if one.signal.kind == "histogram":
+                    for part in ("bucket", "sum", "count"):
+                        self._by_name[f"{exposed.name}_{part}"].append((exposed, one.signal, rank, part))
+                else:
+                    self._by_name[exposed.name].append((exposed, one.signal, rank, "value"))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether any signal is carried by samples of this name."""
+        return name in self._by_name
+
+    def match(self, name: str, labels: Mapping[str, str]) -> tuple[Match, ...]:
+        """The signals that this series carries; several when one metric counts for two. Empty: not ours, or a copy
+        that another rank of the same engine exposes, or a bucket whose `le` is no number."""
+        if any(labels.get(rank, "0") not in ("0", "") for rank in _RANKS):
+            return ()
+        out = []
+        for exposed, signal, rank, part in self._by_name.get(name, ()):
+            if not exposed.takes(labels):
+                continue
+            le: float | None = None
+            if part == "bucket":
+                try:
+                    le = float(labels["le"])
+                except (KeyError, ValueError):
+                    continue
+            out.append(Match(signal, rank, part, le))
+        return tuple(out)
+
+
+def base_key(labels: Mapping[str, str]) -> tuple[str, str]:
+    """(name, engine) of the instance that exposes these labels: pod, else instance, with Ray's replica where engines
+    share a scrape target; the data-parallel rank."""
+    name = labels.get("pod") or labels.get("instance") or ""
+    replica = labels.get("ReplicaId") or labels.get("WorkerId")
+    if replica:
+        name = f"{name}/{replica}" if name else replica
+    return name, labels.get("engine") or labels.get("dp_rank") or "0"
+
+
+class Identities:
+    """The instances that a set of series speaks of.
+
+    labelsets: of all series of scope instance. Two pods of one name in two namespaces are two instances, as are two
+    servers on two ports of one pod; a pod that came back with another address is still one. instances: sorted by name
+    and engine; labels: those that all series of an instance share.
+    """
+
+    def __init__(self, labelsets: Iterable[Mapping[str, str]]) -> None:
+        namespaces: dict[tuple[str, str], set[str]] = defaultdict(set)
+        ports: dict[tuple[str, str], set[str]] = defaultdict(set)
+        every = list(labelsets)
+        for labels in every:
+            key = base_key(labels)
+            namespaces[key].add(labels.get("namespace", ""))
+            ports[key].add(_port(labels))
+        self._many_namespaces = {k for k, v in namespaces.items() if len(v) > 1}
+        self._many_ports = {k for k, v in ports.items() if len(v) > 1}
+        shared: dict[tuple[str, str], dict[str, str]] = {}
+        for labels in every:
+            key = self._key(labels)
+            mine = {k: v for k, v in labels.items() if k not in _NOT_OF_THE_TARGET}
+            known = shared.setdefault(key, mine)
+            if known is not mine and known != mine:
+                shared[key] = {k: v for k, v in known.items() if mine.get(k) == v}
+        self.index = {key: i for i, key in enumerate(sorted(shared))}
+        self.instances = tuple(
+            InstanceId(name, engine, shared[name, engine].get("model_name", ""), shared[name, engine])
+            for name, engine in self.index
+        )
+
+    def _key(self, labels: Mapping[str, str]) -> tuple[str, str]:
+        name, engine = key = base_key(labels)
+        if key in self._many_ports and _port(labels):
+            name = f"{name}:{_port(labels)}"
+        if key in self._many_namespaces and labels.get("namespace"):
+            name = f"{labels['namespace']}/{name}"
+        return name, engine
+
+    def of(self, labels: Mapping[str, str]) -> int:
+        """Row of the instance that exposes these labels. Raises KeyError for a label set that was not given."""
+        return self.index[self._key(labels)]
+
+
+_NOT_OF_THE_TARGET = REPLICA_LABELS | SPECIFIC_LABELS | {"le", "engine", "quantile", "__name__"}
+
+
+def _port(labels: Mapping[str, str]) -> str:
+    """Port of the scrape target, where a pod is named apart from it."""
+    port = labels.get("instance", "").rpartition(":")[2] if "pod" in labels else ""
+    return port if port.isdigit() else ""
+
+
+def specific(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The labels that make this series a part of its metric (finished_reason, operation, ...), sorted."""
+    return tuple(sorted((k, v) for k, v in labels.items() if k in SPECIFIC_LABELS))

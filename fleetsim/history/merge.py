@@ -1,0 +1,239 @@
+"""Matched series into arrays: copies become one, parts are added up, a renamed metric fills the gaps of the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
+from fleetsim.history.history import Buckets, Floats, InstanceId, Note
+
+Row = tuple[Match, Mapping[str, str], Floats]
+"""One matched series: what it carries, its labels, its values on the grid (T,), NaN where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What the series of one window say, as `History` holds it."""
+
+    instances: tuple[InstanceId, ...]
+    values: dict[str, Floats]
+    fleet: dict[str, Floats]
+    histograms: dict[str, Buckets]
+    configs: tuple[Mapping[str, str], ...]
+    notes: tuple[Note, ...]
+
+
+def merge(
+    catalogue: Catalogue,
+    series: Iterable[tuple[str, Mapping[str, str], Floats]],
+    histograms: Iterable[tuple[str, Mapping[str, str], Floats]],
+    histogram_times: Floats,
+) -> Merged:
+    """series: (sample name, labels, values (T,)) of counters, gauges and infos; histograms: `_bucket` and `_sum`
+    samples with values (H,) at histogram_times. Series that carry no signal are passed over."""
+    rows = _matched(catalogue, series)
+    hists = _matched(catalogue, histograms)
+    who = Identities(labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance")
+    values, copies = _instance_values(who, [r for r in rows if r[0].signal.scope == "instance"])
+    fleet, doubled = _fleet_values([r for r in rows if r[0].signal.scope == "fleet"])
+    buckets, notes = _histograms(who, hists, histogram_times)
+    notes = [*_copy_notes(copies), *doubled, *notes]
+    return Merged(who.instances, values, fleet, buckets, _configs(who, rows), tuple(notes))
+
+
+def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
+    """first, with its gaps filled from other. Copies of one counter are not scraped at the same moment: what is filled
+    in stays between the first one's own values on both sides, so that no false reset appears."""
+    out = np.where(np.isnan(first), other, first)
+    if not counter:
+        return out
+    holes = np.flatnonzero(np.isnan(first) & ~np.isnan(other))
+    known = np.flatnonzero(~np.isnan(first))
+    if not holes.size or not known.size:
+        return out
+    after = np.searchsorted(known, holes)
+    for hole, right in zip(holes, after, strict=True):
+        low = first[known[right - 1]] if right > 0 else -np.inf
+        high = first[known[right]] if right < len(known) else np.inf
+        if low > high:
+            continue  # a reset lies in the hole
+        if right > 0 and out[hole] < low:
+            then = other[known[right - 1]]
+            if not np.isnan(then) and other[hole] < then:
+                continue  # the other one fell as well: a reset, at the end of what the first one saw
+        out[hole] = min(max(out[hole], low), high)
+    return out
+
+
+def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str], Floats]]) -> list[Row]:
+    return [(match, labels, values) for name, labels, values in series for match in catalogue.match(name, labels)]
+
+
+def _fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
+    """Copies of one series as one: the one with most samples counts, the others fill its holes."""
+    ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum()))
+    out = ordered[0]
+    for other in ordered[1:]:
+        out = fill(out, other, counter=counter)
+    return out
+
+
+def _summed(parts: Sequence[Floats]) -> Floats:
+    """Sum of the parts that are there; NaN where none is."""
+    stack = np.stack(parts).astype(float, copy=False)
+    out: Floats = np.nansum(stack, axis=0)
+    out[np.isnan(stack).all(axis=0)] = np.nan
+    return out
+
+
+def _highest(parts: Sequence[Floats]) -> Floats:
+    out: Floats = np.fmax.reduce(np.stack(parts))
+    return out
+
+
+def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Floats], dict[str, int]]:
+    groups: dict[tuple[str, int], dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]] = {}
+    kinds: dict[str, str] = {}
+    n = 0
+    for match, labels, values in rows:
+        if match.signal.kind == "info":
+            continue
+        n = len(values)
+        kinds[match.signal.name] = match.signal.kind
+        by_rank = groups.setdefault((match.signal.name, who.of(labels)), {})
+        by_rank.setdefault(match.rank, {}).setdefault(specific(labels), []).append(values)
+    out: dict[str, Floats] = {}
+    copies: dict[str, int] = defaultdict(int)
+    for (signal, i), by_rank in groups.items():
+        counter = kinds[signal] == "counter"
+        ranks = []
+        for rank in sorted(by_rank):
+            parts = []
+            for same in by_rank[rank].values():
+                copies[signal] += len(same) - 1
+                parts.append(_fuller_first(same, counter=counter))
+            ranks.append(parts[0] if len(parts) == 1 else _summed(parts))
+        one = ranks[0]
+        for other in ranks[1:]:
+            # An engine sleeps when either of its sleep states is on; elsewhere the names are one metric, renamed.
+            one = _highest([one, other]) if signal == "asleep" else fill(one, other, counter=counter)
+        if signal not in out:
+            out[signal] = np.full((len(who.instances), n), np.nan)
+        out[signal][i] = one
+    return out, copies
+
+
+def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
+    """Trainers' series: every rank may export the same, so the highest counts; depths of several queues add up."""
+    groups: dict[str, dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]] = {}
+    kinds = {match.signal.name: match.signal.kind for match, _, _ in rows}
+    for match, labels, values in rows:
+        who = tuple(sorted((k, v) for k, v in labels.items() if k not in REPLICA_LABELS))
+        groups.setdefault(match.signal.name, {}).setdefault(match.rank, {}).setdefault(who, []).append(values)
+    out: dict[str, Floats] = {}
+    notes: list[Note] = []
+    for signal, by_rank in groups.items():
+        counter = kinds[signal] == "counter"
+        ranks = []
+        for rank in sorted(by_rank):
+            parts = [_fuller_first(same, counter=counter) for same in by_rank[rank].values()]
+            if len(parts) == 1:
+                ranks.append(parts[0])
+                continue
+            together = (~np.isnan(np.stack(parts))).sum(axis=0).max()
+            added = signal == "queue.samples"
+            ranks.append(_summed(parts) if added else _highest(parts))
+            if together > 1:
+                how = "they are added up" if added else "the highest counts"
+                text = f"{signal} has {len(parts)} series at once; {how}. Narrow the selector if they are several jobs."
+                notes.append(Note("duplicate", text))
+        one = ranks[0]
+        for other in ranks[1:]:
+            one = fill(one, other, counter=counter)
+        out[signal] = one
+    return out, notes
+
+
+def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], ...]:
+    """Per instance the labels of its cache_config; of several (a restart with another one) the last that was seen."""
+    best: dict[int, tuple[int, Mapping[str, str]]] = {}
+    for match, labels, values in rows:
+        if match.signal.kind != "info":
+            continue
+        i, seen = who.of(labels), np.flatnonzero(~np.isnan(values))
+        last = int(seen[-1]) if seen.size else -1
+        if i not in best or last > best[i][0]:
+            best[i] = (last, labels)
+    return tuple(dict(best[i][1]) if i in best else {} for i in range(len(who.instances)))
+
+
+def _histograms(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[dict[str, Buckets], list[Note]]:
+    signals: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        signals[row[0].signal.name].append(row)
+    out, notes = {}, []
+    for signal, mine in signals.items():
+        made = _buckets(who, mine, times)
+        if made is None:
+            notes.append(Note("missing", f"{signal} has sums but no buckets; it is left out."))
+        else:
+            out[signal] = made[0]
+            if made[1]:
+                notes.append(
+                    Note(
+                        "other",
+                        f"{made[1]} instances lack bounds of {signal} that others have; rounded up.",
+                    )
+                )
+    return out, notes
+
+
+def _buckets(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[Buckets, int] | None:
+    """One histogram of all instances on the union of their bounds.
+
+    Where an instance lacks a bound, the count up to its next higher one stands there. Engines cut their bounds at the
+    longest length that they admit, so above its last finite bound that is exact.
+    """
+    parts: dict[tuple[int, int, float | None], dict[tuple[tuple[str, str], ...], list[Floats]]] = {}
+    for match, labels, values in rows:
+        if match.part == "count":
+            continue  # the bucket up to infinity says the same
+        key = (who.of(labels), match.rank, match.le)
+        parts.setdefault(key, {}).setdefault(specific(labels), []).append(values)
+    merged = {
+        key: _summed([_fuller_first(same, counter=True) for same in split.values()]) for key, split in parts.items()
+    }
+    bounds = sorted({le for _, _, le in merged if le is not None})
+    if not bounds:
+        return None
+    if bounds[-1] != np.inf:
+        bounds.append(np.inf)
+    counts = np.full((len(who.instances), len(times), len(bounds)), np.nan)
+    sums = np.full((len(who.instances), len(times)), np.nan)
+    rounded = set()
+    for i, rank in sorted({(i, rank) for i, rank, _ in merged}):
+        mine = {le: v for (j, r, le), v in merged.items() if (j, r) == (i, rank)}
+        last_finite = max((le for le in mine if le is not None and le != np.inf), default=-np.inf)
+        above: Floats = np.full(len(times), np.nan)
+        for e in range(len(bounds) - 1, -1, -1):
+            if bounds[e] in mine:
+                above = mine[bounds[e]]
+            elif bounds[e] < last_finite:
+                rounded.add(i)
+            counts[i, :, e] = fill(counts[i, :, e], above, counter=True)
+        if None in mine:
+            sums[i] = fill(sums[i], mine[None], counter=True)
+    return Buckets(np.array(bounds), np.asarray(times, float), counts, sums), len(rounded)
+
+
+def _copy_notes(copies: Mapping[str, int]) -> list[Note]:
+    doubled = {signal: n for signal, n in copies.items() if n}
+    if not doubled:
+        return []
+    most = max(doubled, key=lambda s: doubled[s])
+    text = f"{doubled[most]} series of {most} are copies of another (scraped twice); the fuller copy counts, once."
+    return [Note("duplicate", text)]

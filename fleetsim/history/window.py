@@ -1,0 +1,130 @@
+"""Windows of time: how a user writes their ends, and the slice of a `History` between two ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import numpy as np
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.history import Buckets, Floats, History, StepLog
+from fleetsim.units import seconds
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_MILLISECONDS = 1e11  # as seconds that is the year 5138
+_FORMS = "write now, -6h, -1d12h, 2026-11-21T08:00 (UTC unless it names a zone), or unix seconds"
+
+
+def parse_span(text: str) -> float | None:
+    """Seconds of "90m", "1d12h" or "15s"; None if it is no such thing."""
+    if not _SPAN.fullmatch(text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def parse_time(text: str, now_s: float, flag: str = "--start") -> float:
+    """Unix seconds of "now", "-6h", "now-90m", an ISO 8601 time (UTC unless it names a zone) or unix seconds.
+
+    Raises InputError, under `flag`'s name, for anything else.
+    """
+
+    def refuse(rule: str, remedy: str) -> InputError:
+        return InputError([Problem(flag, text, rule, remedy)])
+
+    given = text.strip()
+    if given == "now":
+        return now_s
+    back = parse_span(given.removeprefix("now").removeprefix("-")) if given.startswith(("-", "now-")) else None
+    if back is not None:
+        return now_s - back
+    if parse_span(given) is not None:
+        raise refuse("a span of time, but not which way it goes", f"write -{given} for {given} before now")
+    if re.fullmatch(r"\d+(\.\d+)?", given):
+        number = float(given)
+        if number >= _MILLISECONDS:
+            raise refuse("too large for unix seconds", f"in milliseconds? then {number / 1000:.0f}")
+        if len(given) == 8:
+            raise refuse("a date or unix seconds?", f"for the date write {given[:4]}-{given[4:6]}-{given[6:]}")
+        return number
+    if re.fullmatch(r"-\d+(\.\d+)?", given):
+        raise refuse("a span of time without its unit", f"write {given}s, {given}m or {given}h")
+    if not re.match(r"\d{4}-", given):
+        raise refuse("is no time", _FORMS)
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise refuse(f"is no time: {error}", _FORMS) from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def shown(at_s: float) -> str:
+    """A time as people read it: "2026-11-21 08:00:00 UTC"."""
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # years that the calendar does not have
+        return f"{at_s:.0f} s"
+
+
+def window(history: History, start_s: float, end_s: float) -> History:
+    """The part of a history from start_s to end_s, both ends included.
+
+    Instances without a sample in it are left out. A histogram also keeps its last reading before start_s, from which
+    its growth counts. Raises InputError if nothing of the history lies in the window.
+    """
+    keep = (history.times >= start_s - 1e-6) & (history.times <= end_s + 1e-6)
+    steps = _rows(history.steps, start_s, end_s)
+    if not keep.any():
+        raise InputError([_outside(history, start_s, end_s)])
+    values = {name: at[:, keep] for name, at in history.values.items()}
+    present = _present(values, len(history.instances))
+    return dataclasses.replace(
+        history,
+        times=history.times[keep],
+        instances=tuple(i for i, there in zip(history.instances, present, strict=True) if there),
+        values={name: at[present] for name, at in values.items()},
+        fleet={name: at[keep] for name, at in history.fleet.items()},
+        histograms={name: _buckets(b, start_s, end_s, present) for name, b in history.histograms.items()},
+        configs=tuple(c for c, there in zip(history.configs, present, strict=True) if there),
+        steps=steps,
+    )
+
+
+def _present(values: Mapping[str, Floats], count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    present = np.zeros(count, dtype=np.bool_)
+    for at in values.values():
+        present |= np.isfinite(at).any(axis=1)
+    return present if values else np.ones(count, dtype=np.bool_)
+
+
+def _buckets(b: Buckets, start_s: float, end_s: float, present: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Buckets:
+    first = max(int(np.searchsorted(b.times, start_s + 1e-6, side="right")) - 1, 0)
+    last = int(np.searchsorted(b.times, end_s + 1e-6, side="right"))
+    return Buckets(b.le, b.times[first:last], b.counts[present, first:last], b.sums[present, first:last])
+
+
+def _rows(steps: StepLog | None, start_s: float, end_s: float) -> StepLog | None:
+    if steps is None or "time_s" not in steps.columns:
+        return steps
+    at = steps.columns["time_s"]
+    keep = (at > start_s - 1e-6) & (at <= end_s + 1e-6)
+    return StepLog(steps.framework, {name: column[keep] for name, column in steps.columns.items()})
+
+
+def _outside(history: History, start_s: float, end_s: float) -> Problem:
+    what = f"{shown(start_s)} to {shown(end_s)}"
+    if not len(history.times):
+        return Problem("window", what, "the history holds no times at all", "read it again, over a longer window")
+    has = f"{shown(history.start_s)} to {shown(history.end_s)}"
+    if end_s < start_s:
+        return Problem("window", what, "ends before it starts", "swap --start and --end")
+    return Problem(
+        "window",
+        what,
+        f"holds no reading: the history has {has}, every {seconds(history.step_s)}",
+        "give a window inside that",
+    )

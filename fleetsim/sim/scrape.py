@@ -1,0 +1,132 @@
+"""What a monitoring system would have read of the run: the state of every instance and of the queue, at even times.
+
+Nothing here happens in the run. The fleet's clock stops at a scrape on its way to the next event, is read, and goes on;
+no event of the run is added, moved or answered differently, so the other records are the same to the byte.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP
+from fleetsim.sim.buffer import ready_groups
+from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
+
+if TYPE_CHECKING:
+    from fleetsim.sim.fleet import Fleet
+    from fleetsim.sim.job import Job
+
+Ints = NDArray[np.int64]
+EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported because numba would come with it
+# Columns of SCRAPE and of the kernel's instance row; the kernel's are totals since the start of the run.
+COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
+
+
+class Scraper:
+    """Looks at the fleet every `every_s` seconds, from 0 on, and keeps what it saw.
+
+    Raises ValueError for an every_s that is no positive number.
+    """
+
+    def __init__(self, job: Job, every_s: float) -> None:
+        if not (every_s > 0 and math.isfinite(every_s)):
+            raise ValueError(f"scrape_every_s {every_s}: a positive number of seconds")
+        self.job, self.every_s, self.taken = job, every_s, 0
+        n = len(job.fleet.world.instances)
+        self.incarnation = np.zeros(n, np.int64)
+        self.born_s = np.zeros(n)
+        self.before = {name: np.zeros(n, np.int64) for name in COUNTERS}  # what former incarnations had counted
+        self.rows: list[NDArray[Any]] = []
+        self.queue: list[tuple[Any, ...]] = []
+        self.discards: list[NDArray[Any]] = []
+
+    @property
+    def due_s(self) -> float:
+        """When the next scrape is due."""
+        return self.taken * self.every_s
+
+    def look(self) -> float:
+        """Takes the scrape that is due; the fleet's clock stands there. Returns when the next one is due."""
+        now, fleet = self.due_s, self.job.fleet
+        self.rows.append(self._instances(fleet, now))
+        size = self.job.scenario.workload.group_size
+        buffered = ready_groups(fleet)
+        oldest = 0.0
+        if len(buffered):
+            oldest = len(self.job.steps) - self.job.progress.updates[fleet.world.groups["version"][buffered].min()]
+        self.queue.append((now, len(buffered) * size, fleet.get("n_blocked") * size, oldest))
+        self.taken += 1
+        return self.due_s
+
+    def begin_again(self, i: int) -> None:
+        """Instance i is a new process: its counters begin at zero."""
+        row = self.job.fleet.world.instances[i]
+        self.incarnation[i] += 1
+        self.born_s[i] = self.job.now
+        for name in COUNTERS:
+            self.before[name][i] = row[name]
+
+    def discarded(self, groups: Ints) -> None:
+        """These groups were thrown away, as far as they were unfinished."""
+        rows = np.zeros(len(groups), DISCARD)
+        rows["time_s"], rows["group"] = self.job.now, groups
+        self.discards.append(rows)
+
+    def tables(self) -> dict[str, NDArray[Any]]:
+        """Names and values of the tables in Records that are the scraper's."""
+        return {
+            "scrapes": np.concatenate([np.zeros(0, SCRAPE), *self.rows]),
+            "queue_scrapes": np.array(self.queue, QUEUE_SCRAPE),
+            "discards": np.concatenate([np.zeros(0, DISCARD), *self.discards]),
+        }
+
+    def _instances(self, fleet: Fleet, now: float) -> NDArray[Any]:
+        rows = fleet.world.instances
+        done = iterations_done(rows, now)
+        out = np.zeros(len(rows), SCRAPE)
+        out["time_s"], out["instance"] = now, np.arange(len(rows))
+        out["up"], out["paused"] = rows["kind"] != DOWN, rows["account"] == ACC_PAUSED
+        out["incarnation"], out["born_s"] = self.incarnation, self.born_s
+        out["running"], out["waiting"] = rows["running"], rows["waiting"]
+        used = fleet.limits.kv_blocks - rows["free"] + blocks_needed(rows, fleet.world.residues, done)
+        out["kv_use"] = np.where(rows["account"] != ACC_OFF, used / fleet.limits.kv_blocks, 0.0)
+        for name in COUNTERS:
+            out[name] = rows[name] - self.before[name]
+        out["generated"] += done * rows["decodes"]
+        return out
+
+
+def iterations_done(rows: NDArray[Any], now: float) -> Ints:
+    """Iterations of each instance's current jump that are over at `now`; 0 outside of jumps (a step is one iteration).
+
+    rows: INSTANCE of `engine/kernel/tables.py`. k iterations take k * first_s + slope_s * k (k - 1) / 2 seconds. The
+    root says how many fit into the time; rounding is mended by looking at the neighbours.
+    """
+    span = now - rows["t0"] + EPSILON * (1.0 + abs(now))
+    half, first = 0.5 * rows["slope_s"], rows["first_s"]
+    linear = first - half
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = 2.0 * span / (linear + np.sqrt(np.maximum(linear * linear + 4.0 * half * span, 0.0)))
+    most = np.where(rows["kind"] == JUMP, rows["k"], 0)
+    k = np.clip(np.nan_to_num(np.floor(root), nan=0.0, posinf=2.0**52), 0, most).astype(np.int64)
+    more = np.minimum(k + 1, most)
+    k = np.where(more * first + half * more * (more - 1.0) <= span, more, k)
+    out: Ints = np.where(k * first + half * k * (k - 1.0) <= span, k, np.maximum(k - 1, 0))
+    return out
+
+
+def blocks_needed(rows: NDArray[Any], residues: NDArray[np.int32], k: Ints) -> Ints:
+    """KV blocks that the decodes of each instance take in their next k iterations (`kernel.instance.blocks_needed`).
+
+    residues: (instances, block size), how many decodes begin a block when the iteration counter stands there.
+    """
+    size = residues.shape[1]
+    at = (-rows["count"][:, None] - np.arange(size)) % size
+    begun = np.take_along_axis(residues, at, axis=1).astype(np.int64)
+    begun[np.arange(size) >= (k % size)[:, None]] = 0
+    out: Ints = (k // size) * rows["decodes"] + begun.sum(axis=1)
+    return out
