@@ -143,9 +143,7 @@ class Fleet:
             for s in self.all_at(t):
                 line = f"{s.name}{{{s.labels}}} {s.value} {self.start_unix + t:.3f}"
                 families.setdefault((s.family, s.kind), []).append(line)
-        text = [
-            "\n".join([f"# TYPE {family} {kind}", *lines]) for (family, kind), lines in sorted(families.items())
-        ]
+        text = ["\n".join([f"# TYPE {family} {kind}", *lines]) for (family, kind), lines in sorted(families.items())]
         return "\n".join([*text, "# EOF", ""])
 
     def page(self, t: float) -> str:

@@ -26,8 +26,12 @@ def free_port() -> int:
 
 
 class Server:
-    """One Prometheus. home: folder for its data, configuration and log. targets: "host:port" to scrape, by job; rules:
-    files. It is started by `start`, and stopped by `stop` or at the end of `with`."""
+    """One Prometheus.
+
+    home: folder for its data, configuration and log. targets: "host:port" to scrape, by job; rules: files;
+    honor_labels: a page's own job and instance labels win. It is started by `start`, and stopped by `stop` or at the
+    end of `with`.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class Server:
         targets: dict[str, Sequence[str]] | None = None,
         rules: Sequence[Path] = (),
         scrape_interval: str = "1s",
+        honor_labels: bool = False,
     ) -> None:
         self.home, self.port = home, 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,7 +48,11 @@ class Server:
             "global": {"scrape_interval": scrape_interval, "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(path) for path in rules],
             "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": list(hosts)}]}
+                {
+                    "job_name": job,
+                    "honor_labels": honor_labels,
+                    "static_configs": [{"targets": list(hosts)}],
+                }
                 for job, hosts in (targets or {}).items()
             ],
         }
