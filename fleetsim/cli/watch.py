@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fleetsim.cli.history_options import (
+    SOURCE,
+    AccessFlags,
+    BasicAuthFile,
+    CaFile,
+    ClientCert,
+    ClientKey,
+    Mapping_,
+    OrgId,
+    Selector,
+    SkipVerify,
+    Step,
+    Timeout,
+    TokenFile,
+    connect,
+    step_of,
+)
 from fleetsim.cli.options import Json, ScenarioFile, Settings
 from fleetsim.errors import InputError, Problem
 
@@ -16,7 +32,7 @@ if TYPE_CHECKING:
     from fleetsim.standing.look import Looker
     from fleetsim.standing.watch import WatchOptions
 
-READ, RULE = "Reading", "When it recommends"
+RULE = "When it recommends"
 
 
 class Stopped(BaseException):
@@ -24,7 +40,9 @@ class Stopped(BaseException):
 
 
 def watch(
-    prometheus: Annotated[str, typer.Option(metavar="URL", help="Prometheus, Thanos, Mimir or VictoriaMetrics.")],
+    prometheus: Annotated[
+        str, typer.Option(metavar="URL", help="Prometheus, Thanos, Mimir or VictoriaMetrics.", rich_help_panel=SOURCE)
+    ],
     listen: Annotated[
         str, typer.Option(metavar="[HOST]:PORT", help="Where to export; without a host, loopback only.")
     ] = ":9105",
@@ -33,25 +51,19 @@ def watch(
     plan: Annotated[
         str | None, typer.Option(metavar="PLAN.json", help="Hold this plan's count until evaluations move it.")
     ] = None,
-    every: Annotated[str, typer.Option(help="Time between two evaluations.", rich_help_panel=READ)] = "60s",
-    window: Annotated[str, typer.Option(help="How far back each one reads.", rich_help_panel=READ)] = "1h",
-    step: Annotated[
-        str, typer.Option(help="Step of the queries; auto = the scrape interval.", rich_help_panel=READ)
-    ] = "auto",
-    selector: Annotated[str, typer.Option(help="""Which engines: 'job="rollout"'.""", rich_help_panel=READ)] = "",
-    map_: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="SIGNAL=METRIC", help="A metric of yours. Repeatable.", rich_help_panel=READ),
-    ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="Bearer token.", rich_help_panel=READ)] = None,
-    basic_auth_file: Annotated[Path | None, typer.Option(help="One line, user:password.", rich_help_panel=READ)] = None,
-    org_id: Annotated[str | None, typer.Option(help="X-Scope-OrgID, for Mimir.", rich_help_panel=READ)] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="CA of the server's certificate.", rich_help_panel=READ)] = None,
-    client_cert: Annotated[Path | None, typer.Option(help="Our certificate.", rich_help_panel=READ)] = None,
-    client_key: Annotated[Path | None, typer.Option(help="Its key.", rich_help_panel=READ)] = None,
-    insecure_skip_verify: Annotated[
-        bool, typer.Option("--insecure-skip-verify", help="Any certificate will do.", rich_help_panel=READ)
-    ] = False,
+    every: Annotated[str, typer.Option(help="Time between two evaluations.", rich_help_panel=RULE)] = "60s",
+    window: Annotated[str, typer.Option(help="How far back each one reads.", rich_help_panel=SOURCE)] = "1h",
+    step: Step = "auto",
+    selector: Selector = "",
+    map_: Mapping_ = None,
+    token_file: TokenFile = None,
+    basic_auth_file: BasicAuthFile = None,
+    org_id: OrgId = None,
+    ca_file: CaFile = None,
+    client_cert: ClientCert = None,
+    client_key: ClientKey = None,
+    insecure_skip_verify: SkipVerify = False,
+    timeout: Timeout = 30.0,
     stale_after: Annotated[
         str, typer.Option(help="Age of the newest sample from which nothing is recommended.", rich_help_panel=RULE)
     ] = "5m",
@@ -81,9 +93,7 @@ def watch(
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
     from fleetsim.cli.flags import job_from_flags
-    from fleetsim.history.access import access_from
     from fleetsim.history.mapped import parse_map
-    from fleetsim.history.prometheus import Prometheus
     from fleetsim.standing.hysteresis import Damping
     from fleetsim.standing.look import Looker, LookOptions
     from fleetsim.standing.watch import WatchOptions
@@ -96,24 +106,16 @@ def watch(
         start=None if plan is None else planned_instances(plan),
     )
     job = job_from_flags(scenario, set_ or (), {})
-    access = access_from(
-        token_file=token_file,
-        basic_auth_file=basic_auth_file,
-        org_id=org_id,
-        ca_file=ca_file,
-        client_cert=client_cert,
-        client_key=client_key,
-        skip_verify=insecure_skip_verify,
+    access = AccessFlags(
+        token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
     )
-    # A poll that takes longer than a few rounds is better begun anew.
-    patient = replace(access, deadline_s=max(30.0, every_s))
     look = Looker(
-        Prometheus(prometheus, patient),
+        connect(prometheus, access),
         LookOptions(
             window_s=span("--window", window),
             selector=selector,
             mapping=parse_map(map_ or ()),
-            step_s=None if step == "auto" else span("--step", step),
+            step_s=step_of(step),
             base=job.scenario if scenario is not None or set_ else None,
             given=job.given,
             from_file=scenario is not None,

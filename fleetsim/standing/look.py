@@ -82,7 +82,8 @@ class Looker:
         """When the newest sample was taken. Prometheus shows a value for five minutes after its last sample, so the
         grid of the window cannot say; only `timestamp` can."""
         mine = self._options.mapping.get(RATE)
-        names = f'__name__=~"{"|".join(BY_NAME[RATE].metrics)}"'
+        plain = dict.fromkeys(name.partition("{")[0] for name in BY_NAME[RATE].metrics)
+        names = f'__name__=~"{"|".join(plain)}"'
         matchers = ",".join(part for part in (names, bare(self._options.selector)) if part)
         metric = mine if mine is not None else f"{{{matchers}}}"
         if mine is None or METRIC.fullmatch(mine):  # the timestamp of an expression is that of the question

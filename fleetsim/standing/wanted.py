@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fleetsim.config.scenario import Scenario
 from fleetsim.plan import nameplate
-from fleetsim.plan.knee import knee
-from fleetsim.plan.search import smallest
-from fleetsim.plan.targets import targets_of
-from fleetsim.plan.trials import Tell, Trials, planned
 from fleetsim.replay.implied import Implied
+from fleetsim.replay.recommend import recommend
 
 # Decodes at which an engine's speed is compared between two windows: a nearly empty instance, and a full one.
 _LOADS = (1, 64)
@@ -58,29 +53,7 @@ def _near(a: float | None, b: float | None, share: float) -> bool:
     return a is not None and b is not None and abs(a - b) <= share * max(abs(a), abs(b))
 
 
-def wanted(implied: Implied, given: Collection[str] = (), tell: Tell | None = None) -> Wanted:
-    """Sizes the fleet of the implied scenario against its targets on idle and step time, with the window's own engine.
-
-    given: dotted paths that the user wrote. Raises InputError and StuckError as `size` does.
-    """
-    from fleetsim.analysis.metrics import metrics_of
-    from fleetsim.sim.run import simulate
-
-    def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
-        return metrics_of(simulate(scenario, replication=replication, engine=implied.engine))
-
-    inputs = inputs_of(implied)
-    job = planned(implied.scenario, given)
-    helped = [t for t in targets_of(job, given) if t.helped_by_instances]
-    trials, replications = Trials(job, measure, tell), job.run.replications
-    now = job.fleet.instances
-    most = max(4 * now, now + 8)
-
-    def holds(count: int) -> bool:
-        trial = trials.at(count, replications)
-        return all(t.held_by(trial.estimates[t.metric]) for t in helped)
-
-    found = smallest(holds, now, most, stride=max(1, now // 8))
-    if found is not None:
-        return Wanted(found, False, inputs)
-    return Wanted(knee(job, lambda n: trials.at(n, replications).mean("step_s"), now, most), True, inputs)
+def wanted(implied: Implied, given: Collection[str] = (), tell: Callable[[str], None] | None = None) -> Wanted:
+    """What `fleetsim replay --recommend` says of the same window. Raises InputError and StuckError as `size` does."""
+    found = recommend(implied, given=given, tell=tell)
+    return Wanted(found.instances, found.size.at_knee, inputs_of(implied))
