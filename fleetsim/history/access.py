@@ -37,7 +37,7 @@ class Access:
     skip_verify: bool = False
     timeout_s: float = 60.0
     deadline_s: float = 600.0
-    tries: int = 6
+    tries: int = 7
 
     def secrets(self) -> tuple[str, ...]:
         """What must never be shown: for taking it out of what a server says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,21 @@ def bare(selector: str) -> str:
     text = selector.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
-    return text.rstrip(",")
+    return text.rstrip(", ")
+
+
+_ONE = r"""\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)\s*"""
+_MATCHERS = re.compile(rf"{_ONE}(?:,{_ONE})*")
+
+
+def wrong(selector: str) -> list[Problem]:
+    """What is wrong with a bare selector."""
+    if not selector or _MATCHERS.fullmatch(selector):
+        return []
+    unquoted = re.fullmatch(r"\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*([\w./:-]+)\s*", selector)
+    remedy = f'{unquoted[1]}{unquoted[2]}"{unquoted[3]}"' if unquoted else 'job="rollout",namespace=~"rl-.*"'
+    rule = "must be label matchers, with their values in quotes"
+    return [Problem("--selector", selector, rule, f"write '{remedy}'")]
 
 
 def select(name: str, selector: str) -> str:

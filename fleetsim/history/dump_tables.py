@@ -13,6 +13,7 @@ import numpy as np
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.dump_header import damaged
 from fleetsim.history.history import Floats
+from fleetsim.history.text_file import open_text
 
 Columns = Mapping[str, Floats | Sequence[str]]
 """Column name -> numbers, or texts."""
@@ -51,7 +52,7 @@ def csv_text(columns: Columns, meta: str | None = None) -> str:
     out = io.StringIO()
     if meta is not None:
         out.write(f"{_COMMENT}{meta}\n")
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\r\n")  # so that both characters are quoted inside a cell
     writer.writerow(columns)
     cells = [v if not isinstance(v, np.ndarray) else _cells(v) for v in columns.values()]
     writer.writerows(zip(*cells, strict=True))
@@ -98,14 +99,14 @@ def read_csv(path: Path) -> tuple[dict[str, Sequence[str] | Floats], str | None]
     """A CSV with one header row; the columns as texts. Raises InputError."""
     meta: str | None = None
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path, newline="") as file:
             first = file.readline()
             if first.startswith(_COMMENT):
                 meta = first.removeprefix(_COMMENT).strip()
                 first = file.readline()
             names = next(csv.reader([first]), [])
             rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, EOFError, csv.Error) as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
     short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
     if short is not None:

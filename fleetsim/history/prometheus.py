@@ -63,7 +63,7 @@ class Prometheus:
     def _connect(self) -> tuple[Any, Any]:
         try:
             import requests
-            from prometheus_api_client import PrometheusConnect  # type: ignore[import-untyped,unused-ignore]
+            from prometheus_api_client import PrometheusConnect
             from urllib3.util import Retry
 
             from fleetsim.history.http import BearerToken, Session

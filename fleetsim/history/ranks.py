@@ -9,7 +9,7 @@ of the same instance, the data-parallel ranks of a server are added up. vLLM's r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,18 +21,19 @@ _SHARES = frozenset({"sglang:token_usage"})  # a mean over ranks; everything els
 Sample = tuple[str, Mapping[str, str], Floats]
 
 
-def one_per_target(name: str, samples: Sequence[Sample]) -> tuple[list[Sample], list[Note]]:
-    """The samples of one metric with SGLang's ranks taken together; other engines' as they are."""
-    if not name.startswith("sglang:"):
-        return list(samples), []
-    servers: dict[tuple[tuple[str, str], ...], dict[str, list[tuple[tuple[int, ...], Floats]]]] = {}
-    for _, labels, values in samples:
+def one_per_server(samples: Iterable[Sample]) -> tuple[list[Sample], list[Note]]:
+    """The samples with SGLang's ranks taken together; other engines' as they are."""
+    out: list[Sample] = []
+    servers: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, list[tuple[tuple[int, ...], Floats]]]] = {}
+    for name, labels, values in samples:
+        if not name.startswith("sglang:"):
+            out.append((name, labels, values))
+            continue
         rest = tuple(sorted((k, v) for k, v in labels.items() if k not in (*_RANKS, "dp_rank")))
         rank = tuple(_number(labels.get(r, "")) for r in _RANKS)
-        servers.setdefault(rest, defaultdict(list))[labels.get("dp_rank", "")].append((rank, values))
-    out: list[Sample] = []
+        servers.setdefault((name, rest), defaultdict(list))[labels.get("dp_rank", "")].append((rank, values))
     most = 1
-    for rest, ranks in servers.items():
+    for (name, rest), ranks in servers.items():
         first = [min(copies, key=lambda c: c[0])[1] for copies in ranks.values()]
         most = max(most, len(first))
         out.append((name, dict(rest), _together(name, first)))

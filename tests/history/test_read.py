@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fleetsim.errors import InputError
+from fleetsim.history import discover
 from fleetsim.history.access import Access
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import History
@@ -237,6 +238,26 @@ def test_a_long_window_is_read_coarser_and_says_so() -> None:
     assert growth(history.values["generation_tokens"])[0] == pytest.approx(RATE * (times[-1] - START), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    "selector",
+    [
+        '{job="rollout"}',
+        'job=~"roll.*",pod!="z"',
+        ' job = "rollout" , ',
+        "job='rollout'",
+        'job!="a\\"b"',
+        "job=`rollout`",
+    ],
+)
+def test_selectors_as_promql_has_them(selector: str) -> None:
+    assert discover.wrong(discover.bare(selector)) == []
+
+
+def test_a_value_without_quotes_is_shown_with_them() -> None:
+    (problem,) = discover.wrong("job=rollout")
+    assert problem.remedy == """write 'job="rollout"'"""
+
+
 # ------------------------------------------------------------------------------------------------------------- --map
 
 
@@ -350,6 +371,9 @@ def test_a_trainer_without_engines_is_a_history_without_instances() -> None:
         (START, END, {"step_s": 1e6}, "--step"),
         (START, END, {"step_s": float("nan")}, "--step"),
         (START, END, {"mapping": {"trainer.stp_s": "x"}}, "--map"),
+        (START, END, {"selector": "job=rollout"}, "--selector"),
+        (START, END, {"selector": 'job="a" or vector(1)'}, "--selector"),
+        (START, END, {"selector": 'vllm:x{job="a"}'}, "--selector"),
     ],
 )
 def test_what_cannot_be_read_is_an_input_error(start: float, end: float, options: dict[str, object], path: str) -> None:
