@@ -43,6 +43,8 @@ CHECKS: tuple[Callable[[Case, Earlier], Draft], ...] = (
 )
 # A wrong model is where to look, not what to change in the job.
 _NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
+# What makes rollout faster is not what a growing backlog asks for.
+_FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
 # Rollout GPUs without work for more than this of their time starve; less is the tail of responses.
 ROLLOUT_IDLE = 0.15
 
@@ -59,8 +61,10 @@ def diagnose(
     drafts: list[Draft] = []
     for check in CHECKS:
         drafts.append(check(case, tuple(drafts)))
-    claims = [d.claims if d.state == "fault" else {} for d in drafts]
-    sizes = settle(claims, pools_of(observed, scenario, case.given), observed_slices(observed))
+    order = _order(case, drafts)
+    settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
+    size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
+    sizes = [size_of.get(d.check) for d in drafts]
     findings = tuple(
         Finding(
             d.check,
@@ -73,12 +77,20 @@ def diagnose(
         )
         for d, size in zip(drafts, sizes, strict=True)
     )
-    first = next((d for d in drafts if d.state == "fault" and d.check not in _NOT_A_CHANGE), None)
-    first = first or next((d for d in drafts if d.state == "fault"), None)
+    first = next((d for d in order if d.check not in _NOT_A_CHANGE), order[0] if order else None)
     most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
     return Verdict(starves, headline, findings, None if first is None else first.check)
+
+
+def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
+    """The faults in the order in which they are to be changed, and paid for: the runbook's, but that a backlog comes
+    before what would make rollout faster still, unless the trainer waits."""
+    faults = [d for d in drafts if d.state == "fault"]
+    if case.starving or not any(d.check == "backlog" for d in faults):
+        return faults
+    return sorted(faults, key=lambda d: (d.check in _FASTER, drafts.index(d)))
 
 
 def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:

@@ -29,13 +29,14 @@ def check(case: Case, earlier: Earlier) -> Draft:
     evidence.append(f"{per_request:.2f} per finished request")
     share, cost = None, prompt_cost(case)
     if lengths is not None and cost is not None:
-        lost = (lengths.prompt_mean or 0.0) + lengths.mean / 2.0
+        lost = (lengths.prompt_mean or 0.0) * (1.0 - (f.prefix_hit or 0.0)) + lengths.mean / 2.0
         share = busy_share(case, rate * lost, cost)
         if share is not None:
-            evidence.append(
-                f"each computes {units.tokens(lost)} tokens again (prompt and, assumed, half the output): "
-                f"{units.share(share)} of the engines' time, at {units.seconds(cost.seconds)} per token ({cost.words})"
-            )
+            evidence += [
+                f"each computes up to {units.tokens(lost)} tokens again (uncached prompt and, assumed, half its output)",
+                f"that takes {units.share(share)} of the engines' time, at {units.seconds(cost.seconds)} per token "
+                f"({cost.words})",
+            ]
     if per_request <= RARE or (share is not None and share < WORTH):
         return Draft("preemptions", "ok", "rare" if per_request <= RARE else "at little cost", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances

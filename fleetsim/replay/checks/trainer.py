@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
 
 from fleetsim import units
@@ -14,6 +15,8 @@ from fleetsim.replay.observed import Hour
 SLOWER = 1.10
 # Slices that a drift needs: two at each end.
 FEWEST_SLICES = 4
+# Of a whole step: what is left of a step that mostly waits is known too roughly to drift by less.
+DRIFTS = 0.05
 _NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
 
 
@@ -34,19 +37,19 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
     drift = _drift(case)
-    if drift is not None and drift > SLOWER - 1.0:
+    if drift is not None and drift.share > SLOWER - 1.0 and drift.of_step > DRIFTS:
         grown = _length_growth(case)
-        text = f"seconds of a step beside the wait grew by {units.share(drift)} over the window"
-        if grown is not None and grown >= 0.7 * drift:
+        text = f"seconds of a step beside the wait grew by {units.share(drift.share)} over the window"
+        if grown is not None and grown >= 0.7 * drift.share:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
         else:
             evidence.append(text if grown is None else f"{text}, the responses only by {units.share(grown)}")
             return Draft(
-                "trainer", "fault", "getting slower", tuple(evidence), _NEXT, _claims(case, drift / (1.0 + drift)),
+                "trainer", "fault", "getting slower", tuple(evidence), _NEXT, _claims(case, drift.of_step),
                 "the trainer is getting slower",
             )  # fmt: skip
     elif drift is not None:
-        evidence.append(f"its seconds moved by {100 * drift:+.1f} % between the ends of the window")
+        evidence.append(f"its seconds moved by {100 * drift.share:+.1f} % between the ends of the window")
     if t.train_s is None and drift is None:
         return Draft(
             "trainer", "unknown", "its compute time is not known",
@@ -75,14 +78,23 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
     return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
 
 
-def _drift(case: Case) -> float | None:
-    """Growth of a step's seconds beside the wait, last quarter of the window over the first; None below four slices."""
-    parts = [s for h in case.observed.hours if (s := _without_wait(h)) is not None]
+@dataclass(frozen=True, slots=True)
+class _Drift:
+    """share: growth of a step's seconds beside the wait, relative to them. of_step: the same / the last steps' all."""
+
+    share: float
+    of_step: float
+
+
+def _drift(case: Case) -> _Drift | None:
+    """The last quarter of the window against the first; None below four slices, or where both pools share GPUs."""
+    parts = [(s, h.step_s) for h in case.observed.hours if (s := _without_wait(h)) is not None and h.step_s]
     if case.colocated or len(parts) < FEWEST_SLICES:
         return None
     quarter = max(1, len(parts) // 4)
-    first, last = fmean(parts[:quarter]), fmean(parts[-quarter:])
-    return None if first <= 0 else last / first - 1.0
+    first, last = fmean(s for s, _ in parts[:quarter]), fmean(s for s, _ in parts[-quarter:])
+    whole = fmean(step for _, step in parts[-quarter:])
+    return None if first <= 0 or whole <= 0 else _Drift(last / first - 1.0, (last - first) / whole)
 
 
 def _without_wait(hour: Hour) -> float | None:
