@@ -33,7 +33,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         share = busy_share(case, rate * lost, cost)
         if share is not None:
             evidence += [
-                f"each computes up to {units.tokens(lost)} tokens again (uncached prompt and, assumed, half its output)",
+                f"each computes up to {units.tokens(lost)} tokens again (prompt not cached; assumed, half its output)",
                 f"that takes {units.share(share)} of the engines' time, at {units.seconds(cost.seconds)} per token "
                 f"({cost.words})",
             ]
