@@ -152,16 +152,22 @@ def _greatest(values: Floats) -> float:
 
 
 def _seen(prometheus: Prometheus, names: Sequence[str], selector: str, end_s: float) -> tuple[str, str] | None:
-    hours = 6
-    expr = f"count(last_over_time({_any_of(names[:2], selector)}[{hours}h]))"
+    """When the last 30 days had data first and last, to 5 minutes."""
+    span_s, wanted = 6 * 3600.0, _any_of(names[:2], selector)
+
+    def when(expr: str, first_s: float, last_s: float, step_s: float) -> Floats:
+        series = prometheus.query_range(expr, first_s, last_s, step_s)
+        return np.concatenate([np.empty(0), *(one.times[np.isfinite(one.values)] for one in series)])
+
     try:
-        series = prometheus.query_range(expr, end_s - SEARCH_S, end_s + SEARCH_S / 30, hours * 3600.0)
+        rough = when(f"count(last_over_time({wanted}[6h]))", end_s - SEARCH_S, end_s + span_s, span_s)
+        if not rough.size:
+            return None
+        first = when(f"count({wanted})", rough.min() - span_s, rough.min(), LOOKBACK_S)
+        last = when(f"count({wanted})", rough.max() - span_s, rough.max(), LOOKBACK_S)
     except PrometheusError:
         return None
-    there = np.concatenate([one.times[np.isfinite(one.values)] for one in series]) if series else np.empty(0)
-    if not there.size:
-        return None
-    return shown(float(there.min()) - hours * 3600.0), shown(float(there.max()))
+    return shown(float(min(first, default=rough.min()))), shown(float(max(last, default=rough.max())))
 
 
 def _targets(prometheus: Prometheus, selector: str, end_s: float) -> str:

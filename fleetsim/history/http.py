@@ -142,7 +142,10 @@ class Session(requests.Session):
     def _connection(self, error: requests.RequestException) -> Refusal:
         """What requests and urllib3 wrap in each other, by its innermost reason (their texts repeat the address)."""
         if isinstance(error, requests.exceptions.SSLError):
-            return Refusal("tls", f"TLS failed: {_reason(error)}", "give --ca-file, or --insecure-skip-verify")
+            why = _reason(error)
+            plain = "WRONG_VERSION" in why or "RECORD_LAYER" in why
+            remedy = "does it speak plain http://?" if plain else "give --ca-file, or --insecure-skip-verify"
+            return Refusal("tls", f"TLS failed: {why}", remedy)
         if isinstance(error, requests.exceptions.ConnectTimeout):
             return Refusal("unreachable", "cannot be reached: no answer to connecting", _WAY, again=True)
         if isinstance(error, requests.exceptions.Timeout) or "timed out" in str(error):

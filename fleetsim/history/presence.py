@@ -42,11 +42,17 @@ def present(
     known = [one for one in asked if one.signal.name not in mapping]
     names = _names(one for one in known if one.signal.scope == "instance")
     engines = discover.found(prometheus, names, selector, start_s, end_s)
-    trainer, trainer_selector, notes = _trainer(prometheus, known, selector, start_s, end_s)
+    trainer_names = _names(one for one in known if one.signal.scope == "fleet")
+    trainer, trainer_selector = discover.found(prometheus, trainer_names, selector, start_s, end_s), selector
+    notes: list[Note] = []
     if not engines and not trainer and not mapping:
         raise InputError([discover.nothing(prometheus, names, selector, start_s, end_s)])
     if not engines and not any(one.signal.scope == "instance" for one in asked if one.signal.name in mapping):
         notes.append(Note("missing", f"No engine metric in this window{f' for {{{selector}}}' if selector else ''}."))
+    if not trainer and selector:
+        trainer, told = _only_trainer(prometheus, trainer_names, start_s, end_s)
+        notes += told
+        trainer_selector = ""
     scrapes = _rhythm(prometheus, engines, selector, end_s)
     trainer_scrapes = _rhythm(prometheus, trainer, trainer_selector, end_s)
     for expr in mapping.values():
@@ -75,27 +81,22 @@ def _rhythm(prometheus: Prometheus, spans: Spans, selector: str, end_s: float) -
     return discover.scrapes(prometheus, name, selector, min(last_s + discover.LOOKBACK_S, end_s))
 
 
-def _trainer(
-    prometheus: Prometheus, known: Sequence[Wanted], selector: str, start_s: float, end_s: float
-) -> tuple[Spans, str, list[Note]]:
-    """The trainer's metrics: those that the selector matches; else, as it is mostly meant for the engines, those of the
-    only trainer that there is."""
-    names = _names(one for one in known if one.signal.scope == "fleet")
-    spans = discover.found(prometheus, names, selector, start_s, end_s)
-    if spans or not selector:
-        return spans, selector, []
+def _only_trainer(
+    prometheus: Prometheus, names: Sequence[str], start_s: float, end_s: float
+) -> tuple[Spans, list[Note]]:
+    """The trainer's metrics without the selector, which is mostly meant for the engines: if there is only one."""
     spans = discover.found(prometheus, names, "", start_s, end_s)
     if not spans:
-        return {}, "", []
+        return {}, []
     name = next(iter(spans))
     series = prometheus.query_range(name, start_s, end_s, max((end_s - start_s) / discover.LOOKS, 1.0))
     jobs = sorted({one.labels.get("job", "") for one in series})
     who = {tuple(sorted((k, v) for k, v in one.labels.items() if k not in REPLICA_LABELS)) for one in series}
     if len(who) == 1:
         text = f'The selector matches no trainer metric; the only trainer there is (job="{jobs[0]}") was read.'
-        return spans, "", [Note("other", text)]
+        return spans, [Note("other", text)]
     text = (
         f"The selector matches no trainer metric, and without it there are {len(who)} ({name}, jobs: "
         f"{', '.join(jobs[:5])}); none was read. Choose one with a selector that matches engines and trainer, or --map."
     )
-    return {}, "", [Note("missing", text)]
+    return {}, [Note("missing", text)]

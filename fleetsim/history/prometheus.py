@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -24,6 +25,7 @@ MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 1
 FIRST_POINTS = 2_000  # before we know how many series there are
 MAX_SAMPLES = 400_000  # of all series in one answer: some 12 MB of JSON, 80 MB once parsed
 MAX_WAIT_S = 30.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _OTHER = "is this the address of a Prometheus?"
 
 
@@ -76,6 +78,8 @@ class Prometheus:
         elif self.access.user is not None:
             auth = requests.auth.HTTPBasicAuth(self.access.user, self.access.password or "")
         session = Session(self.access)
+        if urlsplit(self.url).hostname in _LOOPBACK:
+            session.headers["Accept-Encoding"] = "identity"  # to compress takes a server longer than all the rest
         client = PrometheusConnect(
             url=self.url, headers=dict(self.access.headers), auth=auth, session=session, retry=Retry(0, read=False)
         )

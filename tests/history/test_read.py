@@ -17,6 +17,7 @@ from fleetsim.history.mapped import parse_map
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.history.refusals import PrometheusError
+from fleetsim.history.window import parse_time
 from tests.history.fake_prometheus import FakePrometheus, Fault, Series, serving
 
 START = 1_795_000_005.0  # a multiple of 15
@@ -345,12 +346,21 @@ def test_an_empty_window_says_what_there_is_instead() -> None:
         assert 'job="rollout"' in caught.value.problems[0].rule
         with pytest.raises(InputError) as caught:
             read(fake, END + 86_400, END + 90_000)
-        assert "the last 30 days have them from 2026-11-1" in caught.value.problems[0].rule
+        found = re.search(r"have them from (.*) UTC to (.*) UTC", caught.value.problems[0].rule)
+        assert found is not None
+        first, last = (parse_time(text + "Z", 0.0) for text in found.groups())
+        assert first == pytest.approx(START, abs=300)
+        assert last == pytest.approx(END, abs=300)
     up = [line("up", 1.0, job="rollout", instance="a")]
     with serving(up) as fake, pytest.raises(InputError, match="1 scrape targets were there"):
         read(fake)
     with serving([]) as fake, pytest.raises(InputError, match="no scrape target matches"):
         read(fake)
+
+
+def test_a_selector_that_matches_nothing_is_an_error_though_a_trainer_is_there() -> None:
+    with serving([*engine("a"), *trainer()]) as fake, pytest.raises(InputError, match="matches no metric"):
+        read(fake, selector='job="rolout"')
 
 
 def test_a_trainer_without_engines_is_a_history_without_instances() -> None:
