@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from fleetsim.history.history import History, Note
-from fleetsim.replay.intervals import mean
+from fleetsim.replay.intervals import fleet_total, mean
 from fleetsim.replay.observed import From, Pause, Quantity, TrainerView
-from fleetsim.replay.rates import fleet_total, total
+from fleetsim.replay.rates import total
 from fleetsim.replay.steps import Steps
 
 OFF = 0.1  # of the time: engines that stand empty for less have been drained for a sync
