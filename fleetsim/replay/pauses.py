@@ -176,10 +176,10 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
     """The pauses as the engines count them, where they do."""
     counter = history.histograms.get("weight_update_s")
     if counter is None or counter.sums.shape[1] < 2:
-        return seen, ()
+        return seen, _unseen(seen, history)
     per_instance, updates = growth(counter.sums), growth(counter.counts[..., -1])
     if not np.isfinite(per_instance).any():
-        return seen, ()
+        return seen, _unseen(seen, history)
     counted = float(per_instance[np.isfinite(per_instance)].mean())
     held = [p for p in seen.each if not p.empty]
     stood = sum(p.seconds for p in held)
@@ -203,3 +203,14 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
         )
         notes = (Note("other", text),)
     return Pauses(each, rest + counted / span, counted / number, seen.period_s), notes
+
+
+def _unseen(seen: Pauses, history: History) -> tuple[Note, ...]:
+    """What finding nothing means."""
+    if any(not p.empty for p in seen.each):
+        return ()
+    text = (
+        f"no pause with work in hand was found: on a grid of {history.step_s:g} s stops below {2 * history.step_s:g} s "
+        "do not show while load varies, and engines do not count their weight updates"
+    )
+    return (Note("missing", text),)

@@ -334,3 +334,15 @@ def test_without_running_requests_rates_and_pauses_still_show() -> None:
     assert len(seen.pauses.each) == 4
     assert [v.running for v in seen.instances] == [None] * 4
     assert any("by rate alone" in n.text for n in seen.notes)
+
+
+def test_engines_that_run_dry_once_in_many_steps_are_not_colocated() -> None:
+    truth = tuple((s, s + 200.0) for s in (300.0, 1500.0, 2700.0))
+    history = Fleet(4, pauses=truth, empty=True, drain_s=60.0).history(
+        fleet={"trainer.steps": np.arange(241) // 4 * 1.0}
+    )
+    assert observe(history).placement is None
+
+
+def test_finding_no_pause_is_said_with_its_resolution() -> None:
+    assert any("stops below 30 s" in n.text for n in observe(Fleet(4).history()).notes)
