@@ -155,12 +155,12 @@ def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
     return with_changes(scenario, changes), True
 
 
-def _overall(observed: Observed) -> tuple[float, float, float, float | None, float | None, float | None]:
+def _overall(observed: Observed) -> tuple[float | None, ...]:
     fleet, trainer = observed.fleet, observed.trainer
     return (
-        fleet.instances if fleet is not None else 0.0,
-        fleet.tok_s if fleet is not None else 0.0,
-        fleet.instance_tok_s if fleet is not None else 0.0,
+        fleet.instances if fleet is not None else None,
+        fleet.tok_s if fleet is not None else None,
+        fleet.instance_tok_s if fleet is not None else None,
         trainer.step_s.value if trainer.step_s is not None else None,
         trainer.idle_fraction.value if trainer.idle_fraction is not None else None,
         observed.queue.depth,

@@ -38,6 +38,7 @@ FEWEST_STEPS = 16
 # A fleet size that lasts fewer grid points is a gap, not a resize.
 _LASTING = 4
 _MOST_RESIZES = 8
+_LEAST_INFERRED_GROUP = 1.5
 # Scrapes with requests waiting, and the share of them at one highest number running, that show max_num_seqs.
 _FULL_SCRAPES, _FULL_SHARE = 20, 0.8
 # The base scenario's own value stays where the window is this near to it: the window's is the noisier one.
@@ -217,7 +218,8 @@ def _workload(draft: Draft, observed: Observed) -> None:
     if draft.from_base:
         return
     found = lengths.group_size if lengths is not None else None
-    if found is not None and found.value >= 1:
+    # The hit ratio shows siblings that share an engine: where a router spreads them, it shows none.
+    if found is not None and found.value >= (1.0 if found.source == "exported" else _LEAST_INFERRED_GROUP):
         draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}")
     for path in ("workload.group_correlation", "workload.shared_prefix_tokens"):
         draft.assumed.append(f"{path}: 0")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Buckets, History
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.observed import Observed, Pause
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -25,6 +25,8 @@ _MOST_MOVED = 0.7
 _FEWEST_REQUESTS = 30
 # Scrapes inside pauses from which their mean is taken.
 _FEWEST_INSIDE = 12
+# Scrape intervals that a silence must last to be a pause for certain.
+_SURE_SCRAPES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,8 @@ def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Se
         return None
     paused = np.zeros(len(history.times), np.bool_)
     broken = np.zeros(len(history.times) - 1, np.bool_)
-    for pause in observed.pauses.each if observed.pauses is not None else ():
-        paused |= (history.times >= pause.start_s) & (history.times <= pause.end_s)
+    for pause in found_pauses(observed):
+        paused |= (history.times >= pause.start_s) & (history.times < pause.end_s)
         broken |= (history.times[:-1] < pause.end_s) & (history.times[1:] > pause.start_s)
     running = np.where(paused, np.nan, values["running"])
     kv = np.full(running.shape, np.nan)
@@ -186,6 +188,15 @@ def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Se
     rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
     times, seconds, tokens, count = _requests(history, observed)
     return Seen(history.times, running, kv, generated, prefilled, rows, pace, times, seconds, tokens, count)
+
+
+def found_pauses(observed: Observed) -> tuple[Pause, ...]:
+    """The pauses that were seen for certain: counted or slept through, empty, or silent for longer than two scrapes.
+
+    A silence between two scrapes may as well be a lull: few long responses that all ended or waited.
+    """
+    each = observed.pauses.each if observed.pauses is not None else ()
+    return tuple(p for p in each if p.source != "silence" or p.empty or p.seconds >= _SURE_SCRAPES * observed.step_s)
 
 
 def _steady(
@@ -221,12 +232,19 @@ def _requests(
     if "e2e_s" not in found or "output_tokens" not in found or not _same_times(found["e2e_s"], found["output_tokens"]):
         return None, None, None, None
     e2e, out = found["e2e_s"], found["output_tokens"]
-    seconds, tokens, count = _growth(e2e.sums), _growth(out.sums), _growth(out.counts[:, :, -1])
+    read = np.isfinite(e2e.sums) & np.isfinite(out.sums)
+    seconds, tokens, count = (_growth(_held_on(x, read)) for x in (e2e.sums, out.sums, out.counts[:, :, -1]))
     if "queue_s" in found and _same_times(found["queue_s"], out):
-        seconds = seconds - np.nan_to_num(_growth(found["queue_s"].sums))
+        seconds = seconds - np.nan_to_num(_growth(_held_on(found["queue_s"].sums, read)))
     known = np.isfinite(seconds) & np.isfinite(tokens) & np.isfinite(count)
     seconds, tokens, count = (np.where(known, x, np.nan) for x in (seconds, tokens, count))
     return out.times, seconds - _held(history, observed, out.times), tokens, count
+
+
+def _held_on(values: Floats, read: Bools) -> Floats:
+    """The last total read, where none was: the growth over a hole falls into the interval that ends it."""
+    at = np.maximum.accumulate(np.where(read, np.arange(values.shape[1]), -1), axis=1)
+    return np.where(at >= 0, np.take_along_axis(values, np.maximum(at, 0), axis=1), np.nan)
 
 
 def _same_times(a: Buckets, b: Buckets) -> bool:
@@ -241,10 +259,10 @@ def _held(history: History, observed: Observed, times: Floats) -> Floats:
     """
     out = np.zeros((len(history.instances), len(times) - 1))
     running = np.nan_to_num(history.values["running"])
-    pauses = [p for p in (observed.pauses.each if observed.pauses is not None else ()) if not p.empty]
+    pauses = [p for p in found_pauses(observed) if not p.empty]
     inside = np.zeros(len(history.times), np.bool_)
     for pause in pauses:
-        inside |= (history.times >= pause.start_s) & (history.times <= pause.end_s)
+        inside |= (history.times >= pause.start_s) & (history.times < pause.end_s)
     mean = running[:, inside].mean(axis=1) if inside.sum() >= _FEWEST_INSIDE else None
     for pause in pauses:
         span = int(np.searchsorted(times, pause.start_s, side="right")) - 1
