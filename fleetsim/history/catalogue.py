@@ -180,8 +180,8 @@ class Identities:
         every = list(labelsets)
         for labels in every:
             key = base_key(labels)
-            namespaces[key].add(labels.get("namespace", ""))
-            ports[key].add(_port(labels))
+            namespaces[key].update({labels.get("namespace", "")} - {""})
+            ports[key].update({_port(labels)} - {""})
         self._many_namespaces = {k for k, v in namespaces.items() if len(v) > 1}
         self._many_ports = {k for k, v in ports.items() if len(v) > 1}
         shared: dict[tuple[str, str], dict[str, str]] = {}

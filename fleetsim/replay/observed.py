@@ -168,13 +168,16 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """One slice of the window (an hour, or a part of a short window): what the back-test is held against."""
+    """One slice of the window (an hour, or a part of a short window): what the back-test is held against.
+
+    instances, instance_tok_s: None for a run log, or where nothing was read. tok_s: generated; of a run log, trained.
+    """
 
     start_s: float
     end_s: float
-    instances: float
-    tok_s: float
-    instance_tok_s: float
+    instances: float | None
+    tok_s: float | None
+    instance_tok_s: float | None
     step_s: float | None
     idle_fraction: float | None
     queue: float | None

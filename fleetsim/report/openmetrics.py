@@ -8,7 +8,8 @@ from typing import TextIO
 
 import numpy as np
 
-from fleetsim.report.exported import Family, Series, families, scrape_times
+from fleetsim.report.exported import families
+from fleetsim.report.exported_series import Family, Series, scrape_times
 from fleetsim.sim.records import Records
 
 # Prometheus forgets a series five minutes after its last sample; histograms are most of a history and change slowly.
@@ -32,7 +33,7 @@ def write_openmetrics(records: Records, file: TextIO, *, end_s: float, until_s: 
     times = scrape_times(records)
     last = len(times) if until_s is None else int(np.searchsorted(times, until_s + 1e-6, side="right"))
     start_s = end_s - float(times[last - 1])
-    stamps = [_stamp(start_s + t) for t in times[:last].tolist()]
+    stamps = [f" {_stamp(start_s + t)}\n" for t in times[:last].tolist()]
     every = float(times[1]) if len(times) > 1 else HISTOGRAMS_EVERY_S
     targets = _targets(records)
     count = 0
@@ -42,7 +43,7 @@ def write_openmetrics(records: Records, file: TextIO, *, end_s: float, until_s: 
             file.write(f"# UNIT {family.name} {family.unit}\n")
         file.write(f"# HELP {family.name} {family.help}\n")
         for series in family.series:
-            form = _form(family, series, targets(series.target), " \0")
+            form = _form(family, series, targets(series.target), "\0")
             file.writelines(_rows(form, series, stamps))
             count += len(series.lines) * int(np.searchsorted(series.rows, last))
     file.write("# EOF\n")
@@ -65,7 +66,7 @@ class Pages:
             for series in family.series:
                 at = int(np.searchsorted(series.rows, k))
                 if series.target == target and at < len(series.rows) and series.rows[at] == k:
-                    form = _form(family, series, {} if target is None else self.labels, "")
+                    form = _form(family, series, {} if target is None else self.labels, "\n")
                     lines.append(form % tuple(series.values[at].tolist()))
             if lines:
                 name = family.name + ("_total" if family.kind == "counter" else "")
@@ -104,7 +105,7 @@ def _form(family: Family, series: Series, target: Mapping[str, str], end: str) -
         inside = ",".join(f'{name}="{_escaped(labels[name])}"' for name in sorted(labels))
         braces = f"{{{inside}}}" if inside else ""
         whole = suffix in ("_bucket", "_count") or series.values.dtype.kind == "i"
-        out.append(f"{family.name}{suffix}{braces}".replace("%", "%%") + f" {'%d' if whole else '%r'}{end}\n")
+        out.append(f"{family.name}{suffix}{braces}".replace("%", "%%") + f" {'%d' if whole else '%r'}{end}")
     return "".join(out)
 
 
@@ -114,8 +115,12 @@ def _escaped(value: str) -> str:
 
 def _rows(form: str, series: Series, stamps: list[str], at_once: int = 4096) -> Iterator[str]:
     """The text of a series, some thousand scrapes at a time."""
-    rows, values = series.rows.tolist(), series.values
     end = int(np.searchsorted(series.rows, len(stamps)))
     for first in range(0, end, at_once):
-        part = values[first : min(end, first + at_once)].tolist()
-        yield "".join([(form % tuple(v)).replace("\0", stamps[k]) for v, k in zip(part, rows[first:], strict=False)])
+        part = slice(first, min(end, first + at_once))
+        values, at = series.values[part].tolist(), [stamps[k] for k in series.rows[part].tolist()]
+        if len(series.lines) > 1:
+            yield "".join([(form % tuple(v)).replace("\0", stamp) for v, stamp in zip(values, at, strict=True)])
+        else:  # most of a file: the name is the same in every line
+            name = form.replace("%%", "%").rpartition(" ")[0]
+            yield "".join([f"{name} {v!r}{stamp}" for (v,), stamp in zip(values, at, strict=True)])

@@ -165,3 +165,8 @@ def test_a_bad_mapping_is_refused(mapping: dict[str, str], says: str) -> None:
 def test_metrics_parse_back() -> None:
     for text in ("up", 'vllm:x{a="b"}', 'x{a="b",c="d, e"}'):
         assert str(parse_metric(text)) == text
+
+
+def test_a_series_without_an_address_is_still_of_its_pod() -> None:
+    who = Identities([{"pod": "a", "instance": "10.0.0.1:8000", "namespace": "x"}, {"pod": "a"}])
+    assert [i.name for i in who.instances] == ["a"]

@@ -95,6 +95,19 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def faults(draw: st.DrawFn, fleet: dict[str, Any]) -> list[dict[str, Any]]:
+    """What may become slower, longer or be lost after the resize."""
+    possible = {
+        "sync_slowdown": st.just(2.0),
+        "length_factor": st.sampled_from([0.5, 1.4]),
+        "trainer_slowdown": st.just(1.5),
+        "lose_instance": st.integers(0, fleet["fleet.instances"] - 1),
+    }
+    names = draw(st.lists(st.sampled_from(sorted(possible)), max_size=3))
+    return [{"step": 4 + k, name: draw(possible[name])} for k, name in enumerate(names)]
+
+
+@st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     group = draw(st.sampled_from([1, 4]))
     law = draw(st.sampled_from(LAWS))
@@ -148,5 +161,5 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     for part in parts:
         changes |= part
     if draw(st.booleans()):
-        changes["run.events"] = [{"step": 3, "instances": draw(st.integers(1, 5))}]
+        changes["run.events"] = [{"step": 3, "instances": draw(st.integers(1, 5))}, *draw(faults(fleet))]
     return with_changes(default_scenario(), changes)

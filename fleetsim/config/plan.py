@@ -1,0 +1,161 @@
+"""PLAN.json: what a replay recommended, on which window it rests, and how to go back. Written once, read by verify."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from fleetsim.config.base import MAX_COUNT, Count, Fraction, Section
+from fleetsim.config.coefficients import Value
+from fleetsim.config.files import read_text
+from fleetsim.config.fleet import Instances
+from fleetsim.config.problems import problems_of
+from fleetsim.config.profile import Profile
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import tree_of
+from fleetsim.errors import InputError, Problem
+
+SCHEMA_VERSION: Literal[1] = 1
+MAX_BYTES = 16 * 2**20
+
+Text = Annotated[str, Field(max_length=100_000)]
+# A window may lie anywhere in unix time; costs and rates have no bound of their own.
+Number = Annotated[float, Field(ge=-1e18, le=1e18)]
+Metric = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class WindowFields(Section):
+    """The window that the plan rests on."""
+
+    start_s: Number = Field(description="unix seconds")
+    end_s: Number = Field(description="unix seconds")
+    source: Text = Field(description="what was read, without secrets")
+
+
+class BaselineFields(Section):
+    """What was observed before the change; null where it was not exported."""
+
+    instances: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(description="at the end of the window")
+    gpus: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(description="of both pools, colocated ones once")
+    trainer_idle_fraction: Fraction | None = Field(default=None, description="sample-wait / step")
+    step_s: Value | None = Field(default=None, description="seconds per optimizer step")
+    cost_per_step: Value | None = Field(default=None, description="US dollars")
+    generated_tok_s: Value | None = Field(default=None, description="output tokens per second, whole fleet")
+    prefix_hit: Fraction | None = Field(default=None, description="prompt tokens found in the cache, share")
+    waiting: Value | None = Field(default=None, description="requests waiting in all engines, mean")
+    queue_samples: Value | None = Field(default=None, description="samples queued for the trainer, mean")
+    pause_share: Fraction | None = Field(default=None, description="of the window, the fleet stood still")
+
+
+class IntervalFields(Section):
+    """A predicted mean with its 95 % interval over replications."""
+
+    mean: Number
+    ci_low: Number
+    ci_high: Number
+
+
+class RecommendedFields(Section):
+    """The change, and what the simulation promises of it."""
+
+    instances: Instances = Field(description="rollout instances")
+    changes: dict[Metric, Any] = Field(default_factory=dict, max_length=1000, description="dotted paths of a scenario")
+    predicted: dict[Metric, IntervalFields] = Field(
+        default_factory=dict, max_length=1000, description="metrics of docs/model.md, dotted"
+    )
+
+
+class PlanTargets(Section):
+    """What verify holds the window after the change against."""
+
+    trainer_idle_fraction: Fraction = Field(description="at most")
+    staleness_steps: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="oldest queued sample, optimizer steps at most; null = no budget is known"
+    )
+    queue_samples: Count | None = Field(default=None, description="cap of the queue")
+    cost_per_step: Value | None = Field(default=None, description="US dollars at most: the baseline's")
+
+
+class RollbackFields(Section):
+    """The recorded allocation."""
+
+    instances: Annotated[int, Field(ge=0, le=MAX_COUNT)]
+    command: Text = Field(default="", description="restores it")
+
+
+class BackTestFields(Section):
+    """How well the model reproduced the window that the plan rests on."""
+
+    verdict: Literal["ok", "wrong", "unknown"]
+    limit: Fraction
+    errors: dict[Metric, Number] = Field(default_factory=dict, max_length=100, description="as the back-test measures")
+
+
+class Plan(Section):
+    """The file."""
+
+    schema_version: Literal[1] = Field(default=SCHEMA_VERSION, description="version of this file format")
+    kind: Literal["fleetsim-plan"] = "fleetsim-plan"
+    date: Text = Field(description="ISO date and time of writing")
+    window: WindowFields
+    baseline: BaselineFields
+    recommended: RecommendedFields
+    targets: PlanTargets
+    rollback: RollbackFields
+    patch: Text = Field(default="", description="deployment patch, YAML; empty where none was asked for")
+    scenario: Scenario = Field(description="that the window implies, with the fleet as it was")
+    engine: Profile | None = Field(default=None, description="engine speed of the window; null = the scenario's own")
+    back_test: BackTestFields | None = None
+    taken: tuple[Text, ...] = Field(default=(), strict=False, max_length=1000, description="read off the window")
+    assumed: tuple[Text, ...] = Field(default=(), strict=False, max_length=1000, description="shown by nothing")
+
+    @property
+    def planned(self) -> int:
+        """The fleet after the change."""
+        return self.recommended.instances
+
+
+def plan_from_mapping(mapping: object, where: str = "plan") -> Plan:
+    """The plan in a plain mapping. `where` names it in errors. Raises InputError with all problems."""
+    if not isinstance(mapping, dict) or mapping.get("kind") != "fleetsim-plan":
+        rule = "is no plan of fleetsim"
+        raise InputError([Problem(where, type(mapping).__name__, rule, "give the file that --plan-out wrote")])
+    version = mapping.get("schema_version", SCHEMA_VERSION)
+    if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA_VERSION:
+        rule = f"this fleetsim reads plans up to schema_version {SCHEMA_VERSION}"
+        raise InputError([Problem(f"{where}: schema_version", version, rule, "upgrade fleetsim")])
+    try:
+        return Plan.model_validate(mapping)
+    except ValidationError as error:
+        raise InputError(problems_of(error, tree_of(Plan))) from None
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a JSON file. Raises InputError: no such file, no JSON, unknown keys, wrong values."""
+    shown = os.fspath(path)
+    try:
+        mapping = json.loads(read_text(path, "PLAN.json", MAX_BYTES), parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise InputError([Problem(f"{shown}:{error.lineno}", error.msg, "is not valid JSON", "check it")]) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError([Problem(shown, str(error)[:80], "is no usable JSON", "check the file")]) from None
+    return plan_from_mapping(mapping, shown)
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as the text of its file. The same plan gives the same bytes."""
+    content = plan.model_dump(mode="json", exclude_none=True)
+    return json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def finite(value: float | None) -> float | None:
+    """The number, None for one that JSON cannot hold."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,205 @@
+"""OpenMetrics and Prometheus text with timestamps, and what `promtool tsdb dump` prints, as a `History`.
+
+Formats: the OpenMetrics 1.0 text format (seconds), Prometheus's text format 0.0.4 (milliseconds), `promtool tsdb dump`
+(the name as label `__name__`, milliseconds). A stamp above 1e11 is milliseconds: in seconds it would be the year 5138.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.catalogue import Catalogue, wanted
+from fleetsim.history.grid import Raw, history_of
+from fleetsim.history.history import History, Note
+from fleetsim.history.text_file import open_text
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(
+    r'[ \t]*(?:([a-zA-Z_][a-zA-Z0-9_]*|"(?:[^"\\]|\\.)*")[ \t]*=[ \t]*)?"((?:[^"\\]|\\.)*)"[ \t]*(,|(?=\}))'
+)
+_REST = re.compile(r"[ \t]+([^ \t]+)(?:[ \t]+([^ \t]+))?[ \t]*(?:#[ \t]*\{.*)?$")
+_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+_MOST_PROBLEMS = 5
+_MILLISECONDS = 1e11
+
+
+class LineError(ValueError):
+    """A line that is no sample; the text says why."""
+
+
+def read_openmetrics(
+    path: Path | str, step_s: float | None = None, mapping: Mapping[str, str] | None = None
+) -> History:
+    """The file as a History; step_s and mapping as in `history_of` and `wanted`. May be compressed (gzip).
+
+    Raises InputError for lines that are no samples, for a page without timestamps, and when nothing in it is known.
+    """
+    path = Path(path)
+    catalogue = Catalogue(wanted(mapping))
+    reader = _Reader(catalogue, path)
+    try:
+        with open_text(path) as file:
+            reader.read(file)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        rule = f"cannot be read as text: {error}"
+        raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
+    return history_of(reader.series(), catalogue, step_s=step_s, source=path.name, notes=reader.notes)
+
+
+def parse_series(line: str) -> tuple[str, dict[str, str], int]:
+    """Name, labels and where the value begins. Raises LineError."""
+    named = _NAME.match(line)
+    name, at = (named[0], named.end()) if named else ("", 0)
+    labels: dict[str, str] = {}
+    gap = len(line[at:]) - len(line[at:].lstrip(" \t"))
+    if line[at + gap : at + gap + 1] == "{":
+        at += gap + 1
+        while not (rest := line[at:].lstrip(" \t")).startswith("}"):
+            found = _LABEL.match(line, at)
+            if not found:
+                raise LineError('a label is name="value"')
+            text = re.sub(r"\\[\\\"n]", lambda m: _ESCAPES[m[0]], found[2])
+            if found[1] is None:  # a quoted metric name stands among the labels
+                if name:
+                    raise LineError("two names")
+                name = text
+            else:
+                key = found[1].strip('"')
+                if key in labels:
+                    raise LineError(f"label {key} stands twice")
+                labels[key] = text
+            at = found.end()
+        at = len(line) - len(rest) + 1
+    name = labels.pop("__name__", name)
+    if not name:
+        raise LineError("no metric name")
+    return name, labels, at
+
+
+class _Reader:
+    """Collects samples by series; the text of a series (name and labels) is parsed once."""
+
+    def __init__(self, catalogue: Catalogue, path: Path) -> None:
+        self._catalogue, self._path = catalogue, path
+        self._known: dict[str, tuple[array[float], array[float]] | None] = {}
+        self._labels: dict[str, tuple[str, dict[str, str]]] = {}
+        self._unstamped: dict[str, int] = {}
+        self._problems: list[Problem] = []
+        self._bad = self._stamped = 0
+        self._other: set[str] = set()
+        self.notes: list[Note] = []
+
+    def read(self, lines: Iterable[str]) -> None:
+        """All lines. A file that stops in the middle of a line loses that line, with a note."""
+        known = self._known
+        last = ""
+        for number, line in enumerate(lines, 1):
+            last = line
+            if line[-1] != "\n":
+                break
+            parts = line.rsplit(" ", 2)
+            if len(parts) == 3 and parts[0] in known:  # the common case: seen before, and nothing after the stamp
+                found = known[parts[0]]
+                if found is None:
+                    continue
+                try:
+                    value, stamp = float(parts[1]), float(parts[2])
+                except ValueError:
+                    self._bad_line(number, line, "value and timestamp are numbers")
+                    continue
+                found[0].append(stamp)
+                found[1].append(value)
+                continue
+            self._line(number, line)
+        if last and last[-1] != "\n" and last.strip() != "# EOF" and not last.isspace():
+            text = "The file ends in the middle of a line: it was cut short, and that line is left out."
+            self.notes.append(Note("truncated", text))
+
+    def _line(self, number: int, text: str) -> None:
+        line = text.strip(" \t\r\n")
+        if not line or line.startswith("#"):
+            return
+        try:
+            name, labels, at = parse_series(line)
+            rest = _REST.fullmatch(line, at)
+            if not rest:
+                raise LineError("after the labels come a value and a timestamp")
+            value = _number(rest[1], "value")
+            stamp = None if rest[2] is None else _number(rest[2], "timestamp")
+            if stamp is not None and not abs(stamp) < 1e14:
+                raise LineError("the timestamp is no time")
+        except LineError as error:
+            self._bad_line(number, line, str(error))
+            return
+        key = line[:at]
+        if name not in self._catalogue:
+            self._other.add(name)
+            self._stamped += stamp is not None
+            self._known[key] = None
+            return
+        if stamp is None:
+            self._unstamped[key] = self._unstamped.get(key, 0) + 1
+            return
+        found = self._known.setdefault(key, (array("d"), array("d")))
+        assert found is not None, "only series of unknown metrics are passed over"
+        found[0].append(stamp)
+        found[1].append(value)
+        self._labels[key] = (name, labels)
+
+    def _bad_line(self, number: int, line: str, rule: str) -> None:
+        self._bad += 1
+        if len(self._problems) < _MOST_PROBLEMS:
+            remedy = "mend or delete the line; it must be OpenMetrics or Prometheus text"
+            self._problems.append(Problem(f"{self._path}:{number}", line.strip(), rule, remedy))
+
+    def series(self) -> list[Raw]:
+        """What was read. Raises InputError for all that is wrong with the lines."""
+        if self._problems:
+            if self._bad > len(self._problems):
+                more = self._bad - len(self._problems)
+                rule = "more lines are no samples"
+                self._problems.append(Problem(str(self._path), more, rule, "mend the first ones first"))
+            raise InputError(self._problems)
+        if self._unstamped:
+            raise InputError([self._no_clock()])
+        out = []
+        for key, (name, labels) in self._labels.items():
+            found = self._known[key]
+            assert found is not None, "labels are kept for the series that are read"
+            stamps = np.frombuffer(found[0]).copy()
+            stamps[np.abs(stamps) > _MILLISECONDS] /= 1000
+            if not labels.get("pod") and not labels.get("instance"):
+                labels = {**labels, "instance": self._path.name.split(".")[0]}
+            out.append(Raw(name, labels, stamps, np.frombuffer(found[1]).copy()))
+        if not out and not self._other:
+            rule = "the file holds no samples"
+            raise InputError([Problem(str(self._path), self._path.name, rule, "give a file with OpenMetrics text")])
+        return out or [Raw(name, {}, np.array([]), np.array([])) for name in sorted(self._other)]
+
+    def _no_clock(self) -> Problem:
+        """Pages as /metrics shows them: nobody can say from them when what was."""
+        pages = max(self._unstamped.values())
+        what = "a /metrics page" if pages == 1 else f"{pages} /metrics pages one after the other"
+        if self._labels:
+            what = "some samples have a timestamp and others have none"
+        return Problem(
+            str(self._path),
+            next(iter(self._unstamped)),
+            f"a sample without a timestamp ({what}): rates need to know when each was taken",
+            "let Prometheus scrape the engines and use --prometheus, or append the unix time in seconds to each line",
+        )
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        if "_" in text:
+            raise ValueError(text)
+        return float(text)
+    except ValueError:
+        raise LineError(f"the {what} is no number") from None

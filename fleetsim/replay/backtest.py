@@ -1,0 +1,279 @@
+"""The back-test: the scenario that a window implies, simulated, beside what the window shows.
+
+Throughput, step time and the instance's rate are compared as ratios; the trainer's idle share as a difference in
+points of the step, because a ratio of two small shares says nothing; the queue in batches while it is shorter than
+one. A fleet that was resized in the window is resized in the simulation at the same times, and each slice of the window
+(`Observed.hours`) is held against its own part of the run; a fleet that kept its size is one steady run, and a slice
+against it shows how the window drifted. What nobody observed is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.analysis.intervals import Estimate, estimate
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.analysis.warmup import warmup_steps
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.kernel.tables import G_FILTERED
+from fleetsim.replay.implied import Implied
+from fleetsim.replay.observed import Hour, Observed
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+
+LIMIT = 0.10
+# Steps that a run with resizes may have; beyond them the window is simulated as if it were steady.
+MOST_STEPS = 2_000
+_SLACK = 1.25
+
+Quantity = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"]
+Measure = Literal["ratio", "points", "batches"]
+MEASURES: dict[Quantity, Measure] = {
+    "tok_s": "ratio",
+    "instance_tok_s": "ratio",
+    "step_s": "ratio",
+    "trainer_idle": "points",
+    "queue": "batches",
+}
+QUANTITIES: tuple[Quantity, ...] = tuple(MEASURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One quantity: tok_s (fleet), instance_tok_s, step_s, trainer_idle (share of the step), queue (samples).
+
+    predicted: mean over replications, interval: with its 95 % interval. measure: of error; ratio = predicted / observed
+    - 1, points = predicted - observed, batches = (predicted - observed) / the larger of the batch and observed; for all
+    three the limit is the same number. within: |error| <= limit.
+    """
+
+    quantity: Quantity
+    observed: float
+    predicted: float
+    interval: Estimate
+    error: float
+    measure: Measure
+    within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of one slice of the window. held_out: the engine's speed was fitted without it; None = not fitted."""
+
+    start_s: float
+    end_s: float
+    held_out: bool | None
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """overall: the window; hours: its slices. verdict: ok | wrong (a row of `overall` is beyond the limit) | unknown
+    (nothing could be compared). where: where to look, most likely first; empty while ok. steps, replications:
+    simulated.
+    """
+
+    overall: tuple[Row, ...]
+    hours: tuple[Slice, ...]
+    verdict: Literal["ok", "wrong", "unknown"]
+    limit: float
+    where: tuple[str, ...]
+    steps: int
+    replications: int
+
+    @property
+    def worst(self) -> Row | None:
+        """The row with the largest error."""
+        return max(self.overall, key=lambda row: abs(row.error), default=None)
+
+    def row(self, quantity: Quantity) -> Row | None:
+        """The overall row of a quantity, None where it was not compared."""
+        return next((row for row in self.overall if row.quantity == quantity), None)
+
+
+def backtest(
+    observed: Observed,
+    implied: Implied,
+    *,
+    limit: float = LIMIT,
+    replications: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Backtest:
+    """Simulates the implied scenario and compares. limit: error beyond which the model is wrong somewhere.
+
+    progress(done, of) is called after each replication. Raises StuckError and InputError as `simulate` does.
+    """
+    n = replications if replications is not None else implied.scenario.run.replications
+    scenario, moves = _played(observed, implied)
+    runs: list[Records] = []
+    for run in side_by_side(lambda r: simulate(scenario, replication=r, engine=implied.engine), range(n)):
+        runs.append(run)
+        if progress is not None:
+            progress(len(runs), n)
+    spans = [_Span.of(run) for run in runs]
+    batch = scenario.trainer.batch_samples
+    whole = Hour(observed.start_s, observed.end_s, *_overall(observed))
+    overall = _rows(whole, [s.between(0.0, observed.span_s if moves else None) for s in spans], batch, limit)
+    hours = []
+    for hour in observed.hours:
+        a, b = hour.start_s - observed.start_s, hour.end_s - observed.start_s
+        parts = [s.between(a, b) if moves else s.between(0.0, None) for s in spans]
+        rows = _rows(hour, parts, batch, limit)
+        hours.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), rows))
+    verdict: Literal["ok", "wrong", "unknown"] = "unknown"
+    if overall:
+        verdict = "ok" if all(row.within for row in overall) else "wrong"
+    where = look_at(overall, implied) if verdict == "wrong" else ()
+    return Backtest(overall, tuple(hours), verdict, limit, where, scenario.run.steps, n)
+
+
+def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
+    """The scenario to simulate, and whether it is resized as the window was."""
+    scenario, step = implied.scenario, observed.trainer.step_s
+    if len(implied.resizes) < 2 or step is None or step.value <= 0:
+        return scenario, False
+    warm = max(4, warmup_steps(scenario, np.ones(64)))
+    steps = warm + int(_SLACK * observed.span_s / step.value) + 2
+    if steps > MOST_STEPS:
+        return scenario, False
+    events = [
+        {"step": warm + round((at - observed.start_s) / step.value), "instances": count}
+        for at, count in implied.resizes[1:]
+    ]
+    changes: dict[str, Any] = {
+        "fleet.instances": implied.resizes[0][1],
+        "run.steps": steps,
+        "run.warmup_steps": warm,
+        "run.events": events,
+    }
+    return with_changes(scenario, changes), True
+
+
+def _overall(observed: Observed) -> tuple[float, float, float, float | None, float | None, float | None]:
+    fleet, trainer = observed.fleet, observed.trainer
+    return (
+        fleet.instances if fleet is not None else 0.0,
+        fleet.tok_s if fleet is not None else 0.0,
+        fleet.instance_tok_s if fleet is not None else 0.0,
+        trainer.step_s.value if trainer.step_s is not None else None,
+        trainer.idle_fraction.value if trainer.idle_fraction is not None else None,
+        observed.queue.depth,
+    )
+
+
+def _held_out(hour: Hour, observed: Observed, implied: Implied) -> bool | None:
+    if implied.speed is None:
+        return None
+    middle = 0.5 * (observed.start_s + observed.end_s)
+    return implied.speed.held_out is not None and hour.start_s >= middle - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and when groups came and left."""
+
+    time: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+    instance_s: NDArray[np.float64]
+    wait: NDArray[np.float64]
+    came: NDArray[np.float64]
+    left: NDArray[np.float64]
+    need: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, records: Records) -> _Span:
+        """The totals at the end of each step after warm-up."""
+        steps = records.steps
+        first = warmup_steps(records.scenario, steps["end_s"] - steps["start_s"])
+        zero = float(steps["start_s"][first])
+        before = steps[first - 1 : first] if first else np.zeros(1, steps.dtype)
+        rows = np.concatenate([before, steps[first:]])
+        time = np.append(zero, steps["end_s"][first:]) - zero
+        wait = np.append(0.0, np.cumsum(steps["wait_s"][first:]))
+        up = rows["busy_s"] + rows["paused_s"] + rows["idle_s"]
+        groups = records.groups[(records.groups["ready_s"] >= 0) & (records.groups["status"] != G_FILTERED)]
+        left = np.where(groups["left_s"] < 0, np.inf, groups["left_s"])
+        return cls(
+            time,
+            rows["generated_tokens"] - float(rows["generated_tokens"][0]),
+            np.asarray(up - up[0], dtype=np.float64),
+            wait,
+            groups["ready_s"] - zero,
+            left - zero,
+            groups["need"].astype(np.float64),
+        )
+
+    def between(self, a: float, b: float | None) -> dict[Quantity, float]:
+        """The quantities from a to b seconds after warm-up; b None or beyond the run = to its end."""
+        end = float(self.time[-1]) if b is None else min(b, float(self.time[-1]))
+        a = min(a, 0.999 * end)
+        span = end - a
+
+        def growth(total: NDArray[np.float64]) -> float:
+            low, high = np.interp([a, end], self.time, total)
+            return float(high - low)
+
+        inside = np.clip(self.left, a, end) - np.clip(self.came, a, end)
+        steps = growth(np.arange(len(self.time), dtype=np.float64))
+        instance_s = growth(self.instance_s)
+        return {
+            "tok_s": growth(self.tokens) / span,
+            "instance_tok_s": growth(self.tokens) / instance_s if instance_s > 0 else 0.0,
+            "step_s": span / max(steps, 1e-9),
+            "trainer_idle": growth(self.wait) / span,
+            "queue": float((inside * self.need).sum()) / span,
+        }
+
+
+def _rows(seen: Hour, predicted: Sequence[dict[Quantity, float]], batch: int, limit: float) -> tuple[Row, ...]:
+    values: dict[Quantity, float | None] = {
+        "tok_s": seen.tok_s or None,
+        "instance_tok_s": seen.instance_tok_s or None,
+        "step_s": seen.step_s,
+        "trainer_idle": seen.idle_fraction,
+        "queue": seen.queue,
+    }
+    rows = []
+    for quantity in QUANTITIES:
+        value = values[quantity]
+        if value is None or not np.isfinite(value):
+            continue
+        interval = estimate([p[quantity] for p in predicted])
+        measure = MEASURES[quantity]
+        scale = {"ratio": value, "points": 1.0, "batches": max(value, float(batch))}[measure]
+        error = (interval.mean - value) / scale
+        rows.append(Row(quantity, value, interval.mean, interval, error, measure, abs(error) <= limit))
+    return tuple(rows)
+
+
+REMEASURE = "re-measure per-instance throughput at true production settings (fleetsim calibrate, or a longer window)"
+RECHECK_PAUSES = "re-check weight-sync pauses: their length, and how often they come"
+
+
+def look_at(rows: Sequence[Row], implied: Implied) -> tuple[str, ...]:
+    """Where the model is likely wrong, by which quantities are off; the runbook's two always among them."""
+    off = {row.quantity: row.error for row in rows if not row.within}
+    places = []
+    rate = off.get("instance_tok_s", off.get("tok_s"))
+    if rate is not None:
+        word = "faster" if rate > 0 else "slower"
+        what = implied.speed.text if implied.speed is not None else "the scenario's own engine"
+        places.append(f"engine speed: the model's instances are {word} by {abs(rate):.0%} ({what})")
+    if "step_s" in off and rate is None:
+        t = implied.scenario.trainer
+        places.append(
+            f"batch or trainer seconds: throughput is right and the step is not; {t.batch_samples:,} samples a step?"
+        )
+    if "trainer_idle" in off and rate is None:
+        law = implied.scenario.admission.law
+        assumed = "" if implied.base is not None else ", which is assumed: give the job's own with --scenario"
+        places.append(f"admission: the trainer waits otherwise than under {law}{assumed}")
+    if "queue" in off:
+        places.append("the queue: what is dropped, filtered or aborted, and the cap of the buffer")
+    return (*places, REMEASURE, RECHECK_PAUSES)

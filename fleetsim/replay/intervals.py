@@ -1,0 +1,140 @@
+"""`Intervals`: what each instance did between two neighbouring times of the grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.history.counters import increments, restarts
+from fleetsim.history.history import Floats, History
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The T-1 intervals of a window of I instances; interval k lies between times[k] and times[k+1].
+
+    times: (T,) unix seconds, step_s apart. growth: (I, T-1) output tokens, NaN where nobody can know them. sharp:
+    (I, T-1) both ends were sampled, so the growth belongs to this interval and no other. present: (I, T-1) the instance
+    was there, read or not. sampled: (I, T) there is a sample. running, waiting, kv_use: (I, T-1) means of both ends,
+    None if not exported, NaN where neither end was sampled. restarts: (I,).
+    """
+
+    times: Floats
+    step_s: float
+    growth: Floats
+    sharp: Mask
+    present: Mask
+    sampled: Mask
+    running: Floats | None
+    waiting: Floats | None
+    kv_use: Floats | None
+    restarts: NDArray[np.intp]
+
+    @property
+    def known(self) -> Mask:
+        """(I, T-1): the growth is known."""
+        return np.isfinite(self.growth)
+
+    @property
+    def read(self) -> Mask:
+        """(T-1,): some instance was sampled at one end."""
+        some = np.asarray(self.sampled.any(axis=0))
+        return np.asarray(some[:-1] | some[1:])
+
+    @property
+    def gap_share(self) -> float:
+        """Of present instance-time, the share in which growth is not known."""
+        total = int(self.present.sum())
+        return float((self.present & ~self.known).sum()) / total if total else 0.0
+
+    def fleet_growth(self) -> Floats:
+        """(T-1,) output tokens of the whole fleet; instances that were not read count as the mean of those that were.
+
+        NaN where nobody was read."""
+        read = self.known.sum(axis=0)
+        there = np.maximum(self.present.sum(axis=0), read)
+        total = np.where(self.known, self.growth, 0.0).sum(axis=0)
+        scaled: Floats = np.where(read > 0, total * there / np.maximum(read, 1), np.nan)
+        return scaled
+
+
+def intervals_of(history: History) -> Intervals:
+    """The intervals of a history that has output tokens of at least one instance."""
+    totals = history.values["generation_tokens"]
+    sampled = np.isfinite(totals)
+    growth = increments(totals, history.step_s)
+    return Intervals(
+        times=history.times,
+        step_s=history.step_s,
+        growth=growth,
+        sharp=sampled[:, :-1] & sampled[:, 1:],
+        present=_present(totals, sampled),
+        sampled=sampled,
+        running=_between(history.values.get("running")),
+        waiting=_between(history.values.get("waiting")),
+        kv_use=_between(history.values.get("kv_use")),
+        restarts=restarts(totals),
+    )
+
+
+def mean(values: Floats | None, axis: int | None = None) -> Floats:
+    """Mean of what is there, NaN where nothing is, without numpy's warning about it."""
+    if values is None:
+        return np.asarray(np.nan)
+    there = np.isfinite(values)
+    count = there.sum(axis=axis)
+    total = np.where(there, values, 0.0).sum(axis=axis)
+    found: Floats = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return found
+
+
+def number(value: float | Floats) -> float | None:
+    """The value, or None where it is NaN."""
+    return float(value) if np.isfinite(value) else None
+
+
+def percentile(values: Floats | None, q: float) -> float | None:
+    """The q-th percentile of what is there; None if nothing is."""
+    if values is None:
+        return None
+    there = values[np.isfinite(values)]
+    return float(np.percentile(there, q)) if there.size else None
+
+
+def runs_of(mask: Mask) -> list[tuple[int, int]]:
+    """First and last index of every run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _between(values: Floats | None) -> Floats | None:
+    if values is None:
+        return None
+    left, right = values[:, :-1], values[:, 1:]
+    both = np.where(np.isfinite(left) & np.isfinite(right), (left + right) / 2, np.nan)
+    return np.where(np.isfinite(both), both, np.where(np.isfinite(left), left, right))
+
+
+def _present(totals: Floats, sampled: Mask) -> Mask:
+    """(I, T-1): from an instance's first sample to its last, but for holes in which it was down.
+
+    A hole that ends with a restart while others were read is an instance that was not there; any other hole is a
+    failure to read one that was.
+    """
+    size = totals.shape[1]
+    present = np.zeros((len(totals), size - 1), dtype=bool)
+    others = sampled.sum(axis=0)
+    for row, there in enumerate(sampled):
+        at = np.flatnonzero(there)
+        if at.size < 2:
+            continue
+        present[row, at[0] : at[-1]] = True
+        for hole in np.flatnonzero(np.diff(at) > 1):
+            left, right = at[hole], at[hole + 1]
+            if totals[row, right] < totals[row, left] and others[left + 1 : right].max() > 0:
+                present[row, left:right] = False
+    return present

@@ -1,0 +1,156 @@
+"""Which admission law a fleet runs by, where nobody says: the one whose simulation holds as much in flight.
+
+Laws are tried on the implied scenario and compared with the window in what engines and queue show: mean and peak of
+the requests in flight, samples queued, share of instance-time without work. Step time and throughput take no part, so
+that the back-test still has something to predict. What comes out is the nearest law, not the proven one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleetsim.analysis.metrics import metrics_of, window_of
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import FleetsimError
+from fleetsim.replay.observed import Observed, QueueView
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+
+Engine = tuple[StepTime, EngineLimits]
+# Steps of a trial, and points of time at which its requests in flight are counted.
+_STEPS, _POINTS = 16, 400
+# Tried on top of the nearest law, and taken where they are clearly nearer.
+_VARIANTS: tuple[Mapping[str, Any], ...] = (
+    {"fleet.group_placement": "spread"},
+    {"sync.in_flight": "drain"},
+    {"sync.in_flight": "abort_resume"},
+)
+_CLEARLY = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """changes: dotted paths of the law. distance: root mean square of the relative differences, None where nothing
+    could be compared. text: the choice in a line."""
+
+    changes: Mapping[str, Any]
+    distance: float | None
+    text: str
+
+
+def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed) -> Chosen:
+    """The law for a fleet of which only the window is known."""
+    if scenario.fleet.placement != "disaggregated":
+        return Chosen({"admission.law": "barrier"}, None, "admission: barrier, as colocated pools take turns")
+    fleet = observed.fleet
+    if fleet is None or not fleet.in_flight_mean or not fleet.in_flight_peak:
+        law = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
+        return Chosen(law, None, "admission: one batch ahead; no requests in flight were read")
+    group = scenario.workload.group_size
+    if observed.trainer.step_s is None:
+        pool = max(1, round(fleet.in_flight_mean / group)) * group
+        law = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
+        return Chosen(law, None, f"admission: {pool:,} samples always in flight, as observed; no trainer was read")
+    tried = list(_candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue))
+    found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
+    best = min(range(len(tried)), key=lambda i: (found[i], i))
+    law, off, count = tried[best], found[best], len(tried)
+    variants = [{**law, **more} for more in _VARIANTS if not more.keys() & law.keys()]
+    nearer = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), variants))
+    for changes, distance in zip(variants, nearer, strict=True):
+        if distance < off * _CLEARLY:
+            law, off = changes, distance
+    text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
+    return Chosen(law, off, f"{text} ({100 * off:.0f} % off)")
+
+
+def _candidates(s: Scenario, mean: float, peak: float, view: QueueView) -> Iterator[dict[str, Any]]:
+    queue = view.depth or 0.0
+    batch, groups, group = s.trainer.batch_samples, s.groups_per_step, s.workload.group_size
+    ahead = peak / batch
+    ks = sorted({max(1, round(ahead) + d) for d in (-1, 0, 1)} | {max(1, round((peak + queue) / batch))})
+    for k in ks:
+        yield {"admission.law": "batches_ahead", "admission.batches_ahead": k}
+    guesses = {0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0}
+    guesses |= {max(0.0, total / batch - 1.0) for total in (mean, peak, mean + queue, peak + queue)}
+    for eta in sorted({round(g * groups) / groups for g in guesses if g <= ahead + queue / batch + 1.0}):
+        yield {"admission.law": "version_window", "admission.max_staleness": eta}
+    for threshold in (0.0, 0.1, 0.25, 0.5, 1.0):
+        for parts in (1, 4):
+            if groups % parts == 0:
+                yield {
+                    "admission.law": "per_sync_window",
+                    "admission.staleness_threshold": threshold,
+                    "trainer.minibatches": parts,
+                    "buffer.batch_rule": "fifo",
+                }
+    # A client that keeps so many in flight, whatever the window would allow.
+    cap = max(1, round(peak / group)) * group
+    yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
+    most = view.depth_max or (1.5 * queue if queue else None)
+    if most is not None:
+        for on_full in ("block", "drop_oldest"):
+            yield {
+                "admission.law": "unbounded",
+                "fleet.max_in_flight_samples": cap,
+                "buffer.capacity_samples": max(batch, round(most / group) * group),
+                "buffer.on_full": on_full,
+            }
+    for eta in (1.0, 2.0, 4.0):
+        yield {
+            "admission.law": "version_window",
+            "admission.max_staleness": max(eta, float(round(ahead))),
+            "fleet.max_in_flight_samples": cap,
+        }
+
+
+def _distance(scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any]) -> float:
+    try:
+        trial = with_changes(scenario, {**changes, "run.steps": _STEPS})
+        records = simulate(trial, engine=engine)
+    except FleetsimError:
+        return float("inf")
+    fleet, metrics = observed.fleet, metrics_of(records)
+    assert fleet is not None  # `admission_like` has looked
+    assert fleet.in_flight_mean
+    assert fleet.in_flight_peak
+    mean, peak = in_flight(records)
+    batch = scenario.trainer.batch_samples
+    off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
+    if observed.queue.depth is not None:
+        off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
+    if fleet.idle_share is not None:
+        off.append(float(metrics["rollout_idle_fraction"]) - fleet.idle_share)
+    return float(np.sqrt(np.mean(np.square(off))))
+
+
+def in_flight(records: Records) -> tuple[float, float]:
+    """Mean and 99th percentile of the samples on instances, at even times of the window after warm-up."""
+    window = window_of(records)
+    samples = records.samples
+    sent = samples[samples["start_s"] >= 0]
+    group_left = records.groups["left_s"][sent["group"]]
+    ended = np.where(sent["finish_s"] >= 0, sent["finish_s"], np.where(group_left >= 0, group_left, np.inf))
+    times = np.linspace(window.start_s, window.end_s, _POINTS)
+    count = np.searchsorted(np.sort(sent["start_s"]), times, side="right") - np.searchsorted(
+        np.sort(ended), times, side="right"
+    )
+    return float(count.mean()), float(np.percentile(count, 99))
+
+
+def _words(changes: Mapping[str, Any]) -> str:
+    law = changes["admission.law"]
+    detail = [
+        f"{path.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
+        for path, value in changes.items()
+        if path != "admission.law"
+    ]
+    return f"{law} ({', '.join(detail)})" if detail else str(law)

@@ -1,0 +1,63 @@
+"""The queue of finished samples that wait for the trainer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetsim.history.counters import growth
+from fleetsim.history.history import Floats, History
+from fleetsim.replay.intervals import mean, number, percentile
+from fleetsim.replay.observed import QueueView
+from fleetsim.replay.steps import Steps
+
+
+def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> QueueView:
+    """The queue over the window. tok_s: output tokens generated per second, by all instances.
+
+    generated_per_trained compares rates over the steps' own time, so that the batch under way at either end of the
+    window does not count as waste.
+    """
+    depth, age, times = _depth(history, steps)
+    trained = None if steps is None else steps.per_second("tokens")
+    return QueueView(
+        depth=number(mean(depth)),
+        depth_p95=percentile(depth, 95),
+        depth_max=percentile(depth, 100),
+        growth_per_h=slope_per_h(times, depth),
+        oldest_age_steps=number(mean(age)),
+        oldest_age_max_steps=percentile(age, 100),
+        dropped_share=_dropped(history),
+        generated_per_trained=tok_s / trained if tok_s is not None and trained and _counted(steps) else None,
+    )
+
+
+def slope_per_h(times: Floats | None, values: Floats | None) -> float | None:
+    """Least-squares slope of what is there, per hour; None below three points."""
+    if values is None or times is None:
+        return None
+    there = np.isfinite(values) & np.isfinite(times)
+    if there.sum() < 3:
+        return None
+    at = times[there] - times[there].mean()
+    return float(np.sum(at * values[there]) / np.sum(at**2)) * 3600 if np.any(at) else None
+
+
+def _depth(history: History, steps: Steps | None) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Depth, age of the oldest sample, and their times: exported, or one value per step of a log."""
+    if history.steps is not None and steps is not None:
+        columns = history.steps.columns
+        return columns.get("queue_samples"), columns.get("staleness_steps"), steps.end_s
+    return history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps"), history.times
+
+
+def _dropped(history: History) -> float | None:
+    """Thrown away / (thrown away + trained): every finished sample ends as one of the two."""
+    dropped, trained = (history.fleet.get(f"trainer.{name}_samples") for name in ("dropped", "trained"))
+    if dropped is None or trained is None:
+        return None
+    lost, used = float(growth(dropped)), float(growth(trained))
+    return lost / (lost + used) if np.isfinite(lost + used) and lost + used > 0 else None
+
+
+def _counted(steps: Steps | None) -> bool:
+    return steps is not None and "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred"

@@ -1,0 +1,95 @@
+"""The fleet that the window's job should have: `plan.size` on the implied scenario, with the engine speed it showed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.load import with_changes
+from fleetsim.config.profile_files import profile_text
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.size import SizeResult, size
+from fleetsim.plan.trials import Trial, trial_of
+from fleetsim.replay.implied import Implied
+from fleetsim.replay.profile import profile_of_window
+from fleetsim.sim.run import simulate
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to deploy. instances: the fleet; was: now. queue_cap_samples: buffer capacity that costs next to no step
+    time. changes: dotted paths to set, empty where the fleet is right as it is. predicted: metrics with that fleet,
+    now: with the fleet as it is (same draws). size: everything that sizing found.
+    """
+
+    instances: int
+    was: int
+    queue_cap_samples: int
+    changes: Mapping[str, Any]
+    predicted: Mapping[str, Estimate]
+    now: Mapping[str, Estimate]
+    size: SizeResult
+
+    @property
+    def resized(self) -> bool:
+        """Whether the fleet should change."""
+        return self.instances != self.was
+
+
+def recommend(
+    implied: Implied, *, given: Collection[str] = (), tell: Callable[[str], None] | None = None
+) -> Recommendation:
+    """Sizes the fleet of the window's job. given: dotted paths that the user wrote (targets among them bind).
+
+    Slow instances keep their numbers: an added one has the normal pace. Raises InputError and StuckError as `size`.
+    """
+    with tempfile.TemporaryDirectory(prefix="fleetsim-") as folder:
+        scenario = _with_profile(implied, folder)
+        result = size(scenario, given=given, tell=tell)
+        now = _now(implied, result)
+    was = implied.scenario.fleet.instances
+    changes: dict[str, Any] = {} if result.instances == was else {"fleet.instances": result.instances}
+    return Recommendation(
+        result.instances,
+        was,
+        result.queue_cap.samples,
+        changes,
+        result.recommended.estimates,
+        now.estimates,
+        replace(result, scenario=implied.scenario),
+    )
+
+
+def _with_profile(implied: Implied, folder: str) -> Scenario:
+    """The scenario with the window's engine as a profile file in `folder`: what `size` can read."""
+    profile = profile_of_window(implied, "replayed window", "the history of a window", "")
+    if profile is None or implied.scenario.engine.kind == "measured":
+        return implied.scenario
+    path = os.path.join(folder, "window.json")
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(profile_text(profile))
+    return with_changes(
+        implied.scenario,
+        {"engine.kind": "measured", "engine.profile": path, "engine.block_size": profile.limits.block_size},
+    )
+
+
+def _now(implied: Implied, result: SizeResult) -> Trial:
+    """The fleet as it is, as many steps and replications as the recommendation had."""
+    known = next((c for c in result.candidates if c.instances == implied.scenario.fleet.instances), None)
+    if known is not None:
+        return known
+    scenario = with_changes(implied.scenario, {"run.steps": result.scenario.run.steps})
+    runs = list(
+        side_by_side(
+            lambda r: metrics_of(simulate(scenario, replication=r, engine=implied.engine)),
+            range(scenario.run.replications),
+        )
+    )
+    return trial_of(scenario.fleet.instances, runs)

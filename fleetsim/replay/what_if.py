@@ -1,0 +1,181 @@
+"""What-if: the implied scenario with something changed, under the same draws, so that the difference is the change's.
+
+Before and after are simulated in pairs (replication r of both sees the same prompts, lengths and latencies), and the
+ratio of a metric is taken run by run: its interval is narrower than those of the two means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError, Problem, StuckError
+from fleetsim.plan.paired import differs, ratio_of
+from fleetsim.plan.trials import Trial, flat, trial_of
+from fleetsim.replay.implied import Implied
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.run import simulate
+
+# What is shown, in this order; flat names of `analysis/metrics.py`.
+METRICS = (
+    "step_s",
+    "trainer_idle_fraction",
+    "rollout_idle_fraction",
+    "sync_fraction",
+    "generated_tok_s",
+    "instance_tok_s",
+    "queue_depth",
+    "oldest_sample_age_steps",
+    "staleness_steps.p99",
+    "tokens_per_trained_token",
+    "goodput",
+    "cost_per_step",
+)
+# Limits of an engine that a scenario may set; the fitted speed stays.
+_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size")
+# Facts of the engine that was observed: another one has another speed.
+_OTHER_ENGINE = ("kind", "gpu", "model", "tp", "dp", "dtype", "profile", "instance_tok_s", "name")
+MOST_POINTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One metric before and after. ratio: after / before, paired. changed: more than chance and noise."""
+
+    metric: str
+    before: Estimate
+    after: Estimate
+    ratio: Estimate
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The effects of some changes. binding: what binds, before and after. notes: what the answer leaves out."""
+
+    changes: Mapping[str, Any]
+    effects: tuple[Effect, ...]
+    binding: tuple[str, str]
+    replications: int
+    notes: tuple[str, ...]
+
+    def effect(self, metric: str) -> Effect:
+        """The effect on one metric of METRICS."""
+        return next(e for e in self.effects if e.metric == metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a swept key. estimates: flat metrics; None where the run got stuck, and stuck says why."""
+
+    value: Any
+    estimates: Mapping[str, Estimate] | None
+    binding: str | None
+    stuck: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One key over some values, the same draws for all. now: the key's value in the implied scenario."""
+
+    key: str
+    now: Any
+    points: tuple[Point, ...]
+    replications: int
+
+
+def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int | None = None) -> WhatIf:
+    """The implied scenario before and after `changes` (dotted paths and values, as `parse_override` gives them).
+
+    Raises InputError for changes that do not fit, StuckError when the changed run blocks itself.
+    """
+    n = replications if replications is not None else implied.scenario.run.replications
+    scenario, engine, notes = changed(implied, changes)
+    before = _runs(implied.scenario, implied.engine, n)
+    after = _runs(scenario, engine, n)
+    a, b = trial_of(implied.scenario.fleet.instances, before), trial_of(scenario.fleet.instances, after)
+    flat_before, flat_after = [flat(m) for m in before], [flat(m) for m in after]
+    effects = []
+    for metric in METRICS:
+        ratio = ratio_of(flat_after, flat_before, metric)
+        effects.append(Effect(metric, a.estimates[metric], b.estimates[metric], ratio, differs(ratio, n)))
+    return WhatIf(dict(changes), tuple(effects), (a.binding, b.binding), n, notes)
+
+
+def sweep(
+    implied: Implied,
+    key: str,
+    values: Sequence[Any],
+    *,
+    replications: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """The implied scenario at each value of `key`. A value with which the run gets stuck is a point that says so.
+
+    Raises InputError for no or more than MOST_POINTS values, and for one that does not fit.
+    """
+    if not 1 <= len(values) <= MOST_POINTS:
+        raise InputError(
+            [Problem("--sweep", len(values), f"takes 1 to {MOST_POINTS} values", "for example fleet.instances=4,8,12")]
+        )
+    n = replications if replications is not None else implied.scenario.run.replications
+    now: Any = implied.scenario
+    for part in key.split("."):
+        now = getattr(now, part, None)
+    cases = [changed(implied, {key: value}) for value in values]
+    points = []
+    for value, (scenario, engine, _) in zip(values, cases, strict=True):
+        try:
+            trial: Trial | None = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
+            stuck = None
+        except StuckError as error:
+            trial, stuck = None, error.what
+        points.append(Point(value, trial.estimates if trial else None, trial.binding if trial else None, stuck))
+        if progress is not None:
+            progress(len(points), len(values))
+    return Sweep(key, now, tuple(points), n)
+
+
+def changed(
+    implied: Implied, changes: Mapping[str, Any]
+) -> tuple[Scenario, tuple[StepTime, EngineLimits] | None, tuple[str, ...]]:
+    """The changed scenario, the engine that goes with it, and what has to be said about it.
+
+    The observed engine keeps its speed under other limits. Another GPU, model or profile has its own: the scenario's
+    engine section then says it, and nothing of the window's speed is left.
+    """
+    changes = dict(changes)
+    notes: list[str] = []
+    count = changes.get("fleet.instances")
+    factors = implied.scenario.fleet.speed_factors
+    if isinstance(count, int) and "fleet.speed_factors" not in changes and len(factors) > count:
+        changes["fleet.speed_factors"] = factors[:count]
+        notes.append("the instances with the highest numbers go, slow ones or not")
+    scenario = with_changes(implied.scenario, changes)
+    if implied.engine is None:
+        return scenario, None, tuple(notes)
+    fields = {path.removeprefix("engine.") for path in changes if path.startswith("engine.")}
+    if fields & set(_OTHER_ENGINE) or "engine" in changes:
+        notes.append("another engine: its speed is that of the scenario's engine section, not the window's")
+        return scenario, None, tuple(notes)
+    step_time, limits = implied.engine
+    more = {name: getattr(scenario.engine, name) for name in fields & set(_LIMITS)}
+    if any(value is None for value in more.values()):
+        default = engine_of(scenario)[1]
+        more = {name: getattr(default, name) if value is None else value for name, value in more.items()}
+    if more:
+        limits = replace(limits, **more)
+        notes.append("the engine keeps the speed of the window; loads beyond those seen are extrapolated")
+    return scenario, (step_time, limits), tuple(notes)
+
+
+def _runs(scenario: Scenario, engine: tuple[StepTime, EngineLimits] | None, n: int) -> list[dict[str, Any]]:
+    return list(side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n)))
