@@ -20,8 +20,8 @@ from fleetsim.history.signals import BY_NAME, SIGNALS, Signal
 Part = Literal["value", "bucket", "sum", "count"]
 
 REPLICA_LABELS = frozenset(
-    {"prometheus_replica", "replica", "__replica__", "prometheus", "receive", "receive_replica", "cluster", "monitor"}
-    | {"prometheus_cluster", "tenant_id", "thanos_replica", "rule_replica"}
+    {"prometheus_replica", "replica", "__replica__", "prometheus", "receive", "receive_replica", "monitor"}
+    | {"thanos_replica", "rule_replica"}
 )
 """Labels that tell who scraped, not what was scraped: series that differ in these alone are copies of one."""
 
