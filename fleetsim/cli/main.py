@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import calibrate, profile, scenario, simulate, size, split, validate
+from fleetsim.cli import calibrate, profile, replay, scenario, simulate, size, split, validate, watch
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -82,8 +82,10 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("replay")(replay.replay)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
+app.command("watch")(watch.watch)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
 
@@ -107,7 +109,9 @@ def fleetsim_command(
     fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim replay --prometheus URL        diagnose a fleet that runs, from its metrics
     fleetsim calibrate --model NAME         measure your engine on your GPU
+    fleetsim watch --prometheus URL         export how many instances to run, for KEDA or an HPA
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers
 

@@ -23,7 +23,7 @@ import numpy as np
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history import dump_header as head
 from fleetsim.history.dump_header import Header, damaged
-from fleetsim.history.dump_tables import Columns, floats, has_parquet, read_table, write_table
+from fleetsim.history.dump_tables import Columns, Texts, floats, has_parquet, read_table, write_table
 from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.history.long_table import load_long, save_long
 
@@ -125,8 +125,8 @@ def _keys(history: History, times: Floats) -> Columns:
     n = len(times)
     return {
         "time": np.tile(times, len(history.instances)),
-        "instance": [i.name for i in history.instances for _ in range(n)],
-        "engine": [i.engine for i in history.instances for _ in range(n)],
+        "instance": Texts.of(i.name for i in history.instances for _ in range(n)),
+        "engine": Texts.of(i.engine for i in history.instances for _ in range(n)),
     }
 
 
@@ -173,7 +173,7 @@ def _check_keys(header: Header, table: str, columns: Mapping[str, Any], path: Pa
     """Raises InputError when the rows of a table are not those of the header, in its order."""
     one = header.histograms[table.removeprefix("histogram.")].times if table.startswith("histogram.") else header.times
     n = 1 if table == "fleet" else len(header.instances)
-    times = floats(columns.get("time", ()), f"{path}: {table}: time")
+    times = floats(columns.get("time", np.array([])), f"{path}: {table}: time")
     ok = len(times) == n * len(one) and (times.reshape(n, len(one)) == np.array(one)).all()
     if ok and table != "fleet":
         ok = list(columns.get("instance", ())) == [i.name for i in header.instances for _ in one]

@@ -5,16 +5,42 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.dump_header import damaged
 from fleetsim.history.history import Floats
+from fleetsim.history.text_file import open_text
 
-Columns = Mapping[str, Floats | Sequence[str]]
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of texts of which most come again. codes: (n,) places in names, which are distinct."""
+
+    codes: NDArray[np.int64]
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> Texts:
+        """Coded in the order in which they come."""
+        places: dict[str, int] = {}
+        codes = np.array([places.setdefault(cell, len(places)) for cell in cells], dtype=np.int64)
+        return cls(codes, list(places))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.names[k] for k in self.codes.tolist())
+
+
+Column = Floats | Texts
+Columns = Mapping[str, Column]
 """Column name -> numbers, or texts."""
 
 _META = b"fleetsim"
@@ -39,8 +65,12 @@ def _write_parquet(path: Path, columns: Columns, meta: str | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {k: pa.array(v, type=None if isinstance(v, np.ndarray) else pa.string()) for k, v in columns.items()}
-    table = pa.table(arrays)
+    table = pa.table(
+        {
+            k: pa.DictionaryArray.from_arrays(v.codes, pa.array(v.names, pa.string())) if isinstance(v, Texts) else v
+            for k, v in columns.items()
+        }
+    )
     if meta is not None:
         table = table.replace_schema_metadata({_META: meta.encode()})
     pq.write_table(table, path, compression="zstd")
@@ -51,9 +81,9 @@ def csv_text(columns: Columns, meta: str | None = None) -> str:
     out = io.StringIO()
     if meta is not None:
         out.write(f"{_COMMENT}{meta}\n")
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\r\n")  # so that both characters are quoted inside a cell
     writer.writerow(columns)
-    cells = [v if not isinstance(v, np.ndarray) else _cells(v) for v in columns.values()]
+    cells = [v if isinstance(v, Texts) else _cells(v) for v in columns.values()]
     writer.writerows(zip(*cells, strict=True))
     return out.getvalue()
 
@@ -62,7 +92,7 @@ def _cells(values: Floats) -> Iterable[float | str]:
     return ("" if x != x else x for x in values.tolist())
 
 
-def read_table(path: Path) -> tuple[dict[str, Sequence[str] | Floats], str | None]:
+def read_table(path: Path) -> tuple[dict[str, Column], str | None]:
     """Columns and meta. Of CSV every column is texts; of Parquet numbers are arrays. Raises InputError."""
     try:
         with path.open("rb") as file:
@@ -72,14 +102,14 @@ def read_table(path: Path) -> tuple[dict[str, Sequence[str] | Floats], str | Non
         raise damaged(str(path), f"cannot be read: {error}") from None
 
 
-def _read_parquet(path: Path) -> tuple[dict[str, Sequence[str] | Floats], str | None]:
+def _read_parquet(path: Path) -> tuple[dict[str, Column], str | None]:
     need_pyarrow(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         table = pq.read_table(path)
-        columns: dict[str, Sequence[str] | Floats] = {}
+        columns: dict[str, Column] = {}
         for name in table.column_names:
             column = table.column(name)
             if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
@@ -87,43 +117,47 @@ def _read_parquet(path: Path) -> tuple[dict[str, Sequence[str] | Floats], str | 
             elif pa.types.is_timestamp(column.type):
                 columns[name] = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1e6
             else:
-                columns[name] = ["" if x is None else str(x) for x in column.to_pylist()]
+                coded = column.cast(pa.string()).fill_null("").combine_chunks().dictionary_encode()
+                if isinstance(coded, pa.ChunkedArray):
+                    coded = coded.combine_chunks() if coded.num_chunks != 1 else coded.chunk(0)
+                columns[name] = Texts(coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist())
         meta = (table.schema.metadata or {}).get(_META)
         return columns, meta.decode() if meta is not None else None
     except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
         raise damaged(str(path), f"its Parquet does not read ({str(error).splitlines()[0][:200]})") from None
 
 
-def read_csv(path: Path) -> tuple[dict[str, Sequence[str] | Floats], str | None]:
+def read_csv(path: Path) -> tuple[dict[str, Column], str | None]:
     """A CSV with one header row; the columns as texts. Raises InputError."""
     meta: str | None = None
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path, newline="") as file:
             first = file.readline()
             if first.startswith(_COMMENT):
                 meta = first.removeprefix(_COMMENT).strip()
                 first = file.readline()
             names = next(csv.reader([first]), [])
             rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, EOFError, csv.Error) as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
     short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
     if short is not None:
         rule = f"a row has {len(rows[short])} cells where the header has {len(names)}"
         remedy = "mend the row, or write the file again"
         raise InputError([Problem(f"{path}: row {short + 2}", ",".join(rows[short]), rule, remedy)])
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}, meta
+    return {name: Texts.of(row[i] for row in rows) for i, name in enumerate(names)}, meta
 
 
-def floats(cells: Sequence[str] | Floats, where: str) -> Floats:
+def floats(cells: Column, where: str) -> Floats:
     """A column as numbers; an empty cell is NaN. Raises InputError."""
     if isinstance(cells, np.ndarray):
         return cells
     try:
-        return np.array([float(x) if x else np.nan for x in cells], dtype=float)
+        numbers = np.array([float(x) if x else np.nan for x in cells.names], dtype=float)
     except ValueError:
-        bad = next(x for x in cells if x and not _is_number(x))
+        bad = next(x for x in cells.names if x and not _is_number(x))
         raise InputError([Problem(where, bad, "must be a number", "mend the cell; leave it empty for none")]) from None
+    return numbers[cells.codes] if len(cells) else np.array([], dtype=float)
 
 
 def _is_number(text: str) -> bool:

@@ -15,25 +15,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history import dump_header as head
 from fleetsim.history.catalogue import Catalogue, Exposed, Wanted, wanted
 from fleetsim.history.dump_header import Header, damaged
-from fleetsim.history.dump_tables import floats, read_table, write_table
+from fleetsim.history.dump_tables import Column, Texts, floats, read_table, write_table
 from fleetsim.history.grid import Raw, history_of
 from fleetsim.history.history import Buckets, Floats, History, Note
 from fleetsim.history.signals import BY_NAME, SIGNALS
 
 COLUMNS = ("time", "instance", "signal", "value")
 Key = tuple[str, str, str, str]  # instance, engine, signal, le
+Group = tuple[Key, Floats, Floats]  # its times and values
 
 
 def save_long(history: History, path: Path) -> None:
@@ -46,26 +47,29 @@ def save_long(history: History, path: Path) -> None:
     parts += [(("", "", signal, ""), history.times, row) for signal, row in history.fleet.items()]
     for signal, b in history.histograms.items():
         for k, i in enumerate(history.instances):
-            parts += [
-                ((i.name, i.engine, signal, str(le)), b.times, b.counts[k, :, e]) for e, le in enumerate(b.le.tolist())
-            ]
-            parts.append(((i.name, i.engine, signal, "sum"), b.times, b.sums[k]))
+            key = (i.name, i.engine, signal)
+            parts += [((*key, str(le)), b.times, b.counts[k, :, e]) for e, le in enumerate(b.le.tolist())]
+            parts.append(((*key, "sum"), b.times, b.sums[k]))
     there = [~np.isnan(values) for _, _, values in parts]
-    counts = [int(t.sum()) for t in there]
+    counts = np.array([int(t.sum()) for t in there], dtype=np.int64)
 
-    def texts(index: int) -> list[str]:
-        return [key[index] for (key, _, _), n in zip(parts, counts, strict=True) for _ in range(n)]
+    def texts(index: int) -> Texts:
+        coded = Texts.of(key[index] for key, _, _ in parts)
+        return Texts(np.repeat(coded.codes, counts), coded.names)
 
-    empty: list[Floats] = [np.array([], dtype=float)]
+    def numbers(arrays: Sequence[Floats]) -> Floats:
+        out: Floats = np.concatenate([a[k] for a, k in zip(arrays, there, strict=True)] or [np.array([])])
+        return out
+
     write_table(
         path,
         {
-            "time": np.concatenate([t[k] for (_, t, _), k in zip(parts, there, strict=True)] or empty),
+            "time": numbers([t for _, t, _ in parts]),
             "instance": texts(0),
             "engine": texts(1),
             "signal": texts(2),
             "le": texts(3),
-            "value": np.concatenate([v[k] for (_, _, v), k in zip(parts, there, strict=True)] or empty),
+            "value": numbers([v for _, _, v in parts]),
         },
         meta=json.dumps(head.header_of(history), allow_nan=False),
     )
@@ -80,32 +84,23 @@ def load_long(path: Path, step_s: float | None = None, mapping: Mapping[str, str
         raise InputError([Problem(str(path), ", ".join(columns)[:80], rule, "name the columns so (docs/run_logs.md)")])
     values = floats(columns["value"], f"{path}: value")
     times = _times(columns["time"], f"{path}: time")
-    n = len(values)
-    keys = list(
-        zip(
-            _texts(columns["instance"]),
-            _texts(columns.get("engine", [""] * n)),
-            _texts(columns["signal"]),
-            _texts(columns.get("le", [""] * n)),
-            strict=True,
-        )
-    )
+    none = Texts(np.zeros(len(values), dtype=np.int64), [""])
+    keys = [_texts(columns.get(name, none)) for name in ("instance", "engine", "signal", "le")]
+    groups = _groups(keys, times, values)
     if meta is not None:
-        return _exact(head.parse_header(meta, str(path)), keys, times, values, path)
-    series = _series(keys, times, values)
+        return _exact(head.parse_header(meta, str(path)), groups, path)
+    series = [_series(*group) for group in groups]
     catalogue = Catalogue(_also_by_name(wanted(mapping)))
     notes = _unknown(series, catalogue, path)
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=notes)
 
 
-def _times(cells: Sequence[str] | Floats, where: str) -> Floats:
-    if isinstance(cells, np.ndarray):
-        out = cells
-    else:
-        try:
-            out = floats(cells, where)
-        except InputError:
-            out = np.array([_moment(c, where) for c in cells], dtype=float)
+def _times(cells: Column, where: str) -> Floats:
+    try:
+        out = floats(cells, where)
+    except InputError:
+        assert isinstance(cells, Texts), "numbers need no parsing"
+        out = np.array([_moment(c, where) if c else np.nan for c in cells.names])[cells.codes]
     if not np.isfinite(out).all():
         rule = "every row needs a time"
         raise InputError([Problem(where, "empty or not finite", rule, "unix seconds or ISO 8601 in every row")])
@@ -121,14 +116,30 @@ def _moment(text: str, where: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _texts(cells: Sequence[str] | Floats) -> list[str]:
+def _texts(cells: Column) -> Texts:
     """Cells as texts: a column of bounds or ranks may have come as numbers."""
-    if not isinstance(cells, np.ndarray):
-        return list(cells)
-    return ["" if math.isnan(x) else f"{x:g}" if x != int(x or 0) else str(int(x)) for x in cells.tolist()]
+    if isinstance(cells, Texts):
+        return cells
+    numbers, codes = np.unique(cells, return_inverse=True)
+    return Texts(codes, ["" if math.isnan(x) else str(int(x)) if x.is_integer() else str(x) for x in numbers.tolist()])
 
 
-def _exact(header: Header, keys: Sequence[Key], times: Floats, values: Floats, path: Path) -> History:
+def _groups(keys: Sequence[Texts], times: Floats, values: Floats) -> list[Group]:
+    """Rows of one instance, engine, signal and bound together, in the order of the rows."""
+    whole = np.zeros(len(times), dtype=np.int64)
+    for one in keys:
+        whole = whole * max(1, len(one.names)) + one.codes
+    if not len(times):
+        return []
+    order = np.argsort(whole, kind="stable")
+    groups: list[Group] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(whole[order])) + 1):
+        instance, engine, signal, le = (one.names[one.codes[rows[0]]] for one in keys)
+        groups.append(((instance, engine, signal, le), times[rows], values[rows]))
+    return groups
+
+
+def _exact(header: Header, groups: Sequence[Group], path: Path) -> History:
     """The saved History: every row must have its place in the header's grid."""
     row = {(i.name, i.engine): k for k, i in enumerate(header.instances)}
     i, t = len(row), len(header.times)
@@ -145,25 +156,25 @@ def _exact(header: Header, keys: Sequence[Key], times: Floats, values: Floats, p
         )
         for k, h in header.histograms.items()
     }
-    places: dict[str | None, dict[float, int]] = {None: {x: k for k, x in enumerate(header.times)}}
-    bounds: dict[str, dict[str, int]] = {}
-    for name, h in header.histograms.items():
-        places[name] = {x: k for k, x in enumerate(h.times)}
-        bounds[name] = {str(le): k for k, le in enumerate(h.le)}
+    grid = np.array(header.times)
+    bounds = {name: {str(le): k for k, le in enumerate(h.le)} for name, h in header.histograms.items()}
     try:
-        for (instance, engine, signal, le), time, value in zip(keys, times.tolist(), values.tolist(), strict=True):
+        for (instance, engine, signal, le), times, values in groups:
             if signal in out:
-                out[signal][row[instance, engine], places[None][time]] = value
+                out[signal][row[instance, engine], _places(grid, times, path)] = values
             elif signal in fleet:
-                fleet[signal][places[None][time]] = value
-            elif le == "sum":
-                histograms[signal].sums[row[instance, engine], places[signal][time]] = value
+                fleet[signal][_places(grid, times, path)] = values
             else:
-                histograms[signal].counts[row[instance, engine], places[signal][time], bounds[signal][le]] = value
+                one = histograms[signal]
+                at = _places(one.times, times, path)
+                if le == "sum":
+                    one.sums[row[instance, engine], at] = values
+                else:
+                    one.counts[row[instance, engine], at, bounds[signal][le]] = values
     except KeyError as error:
         raise damaged(str(path), f"a row speaks of {error.args[0]!r}, which the header does not have") from None
     return History(
-        times=np.array(header.times),
+        times=grid,
         step_s=header.step_s,
         instances=head.instances_of(header),
         values=out,
@@ -176,23 +187,29 @@ def _exact(header: Header, keys: Sequence[Key], times: Floats, values: Floats, p
     )
 
 
-def _series(keys: Sequence[Key], times: Floats, values: Floats) -> list[Raw]:
-    """Rows of one instance, signal and bound as one series."""
-    rows: dict[Key, list[int]] = defaultdict(list)
-    for k, key in enumerate(keys):
-        rows[key].append(k)
-    out = []
-    for (instance, engine, signal, le), mine in rows.items():
-        labels = {"instance": instance} if instance else {}
-        if engine:
-            labels["engine"] = engine
-        name = signal
-        if le:
-            by_name = signal in BY_NAME
-            name = f"{signal}_{'sum' if le == 'sum' else 'bucket'}" if by_name else signal
-            labels["le"] = le
-        out.append(Raw(name, labels, times[mine], values[mine]))
-    return out
+def _places(grid: Floats, times: Floats, path: Path) -> NDArray[np.int64]:
+    """Where each time stands in the grid, to the bit. Raises InputError."""
+    if not len(grid):
+        raise damaged(str(path), "a histogram has rows but no times")
+    order = np.argsort(grid, kind="stable")
+    found = np.minimum(np.searchsorted(grid[order], times), len(grid) - 1)
+    at: NDArray[np.int64] = order[found]
+    if (grid[at] != times).any():
+        wrong = float(times[grid[at] != times][0])
+        raise damaged(str(path), f"a row stands at {wrong}, which is no time of the header")
+    return at
+
+
+def _series(key: Key, times: Floats, values: Floats) -> Raw:
+    instance, engine, signal, le = key
+    labels = {"instance": instance} if instance else {}
+    if engine:
+        labels["engine"] = engine
+    name = signal
+    if le:
+        name = f"{signal}_{'sum' if le == 'sum' else 'bucket'}" if signal in BY_NAME else signal
+        labels["le"] = le
+    return Raw(name, labels, times, values)
 
 
 def _also_by_name(asked: Sequence[Wanted]) -> list[Wanted]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
+from fleetsim.history.ranks import one_per_server
+from fleetsim.history.signals import SCALES
 
 Row = tuple[Match, Mapping[str, str], Floats]
 """One matched series: what it carries, its labels, its values on the grid (T,), NaN where there is none."""
@@ -35,13 +37,15 @@ def merge(
 ) -> Merged:
     """series: (sample name, labels, values (T,)) of counters, gauges and infos; histograms: `_bucket` and `_sum`
     samples with values (H,) at histogram_times. Series that carry no signal are passed over."""
+    series, ranks = one_per_server(series)
+    histograms, _ = one_per_server(histograms)
     rows = _matched(catalogue, series)
     hists = _matched(catalogue, histograms)
     who = Identities(labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance")
     values, copies = _instance_values(who, [r for r in rows if r[0].signal.scope == "instance"])
     fleet, doubled = _fleet_values([r for r in rows if r[0].signal.scope == "fleet"])
     buckets, notes = _histograms(who, hists, histogram_times)
-    notes = [*_copy_notes(copies), *doubled, *notes]
+    notes = [*ranks, *_copy_notes(copies), *doubled, *notes]
     return Merged(who.instances, values, fleet, buckets, _configs(who, rows), tuple(notes))
 
 
@@ -70,7 +74,11 @@ def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
 
 
 def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str], Floats]]) -> list[Row]:
-    return [(match, labels, values) for name, labels, values in series for match in catalogue.match(name, labels)]
+    return [
+        (match, labels, values * SCALES[name] if name in SCALES else values)
+        for name, labels, values in series
+        for match in catalogue.match(name, labels)
+    ]
 
 
 def _fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
@@ -168,7 +176,13 @@ def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], .
         last = int(seen[-1]) if seen.size else -1
         if i not in best or last > best[i][0]:
             best[i] = (last, labels)
-    return tuple(dict(best[i][1]) if i in best else {} for i in range(len(who.instances)))
+    return tuple(_config(best[i][1]) if i in best else {} for i in range(len(who.instances)))
+
+
+def _config(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """With SGLang's words for blocks under vLLM's names as well."""
+    also = {"block_size": labels.get("page_size"), "num_gpu_blocks": labels.get("num_pages")}
+    return {**{name: value for name, value in also.items() if value is not None}, **labels}
 
 
 def _histograms(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[dict[str, Buckets], list[Note]]:

@@ -6,12 +6,10 @@ Formats: the OpenMetrics 1.0 text format (seconds), Prometheus's text format 0.0
 
 from __future__ import annotations
 
-import gzip
 import re
 from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import Raw, history_of
 from fleetsim.history.history import History, Note
+from fleetsim.history.text_file import open_text
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(
@@ -51,13 +50,6 @@ def read_openmetrics(
         rule = f"cannot be read as text: {error}"
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
     return history_of(reader.series(), catalogue, step_s=step_s, source=path.name, notes=reader.notes)
-
-
-def open_text(path: Path) -> IO[str]:
-    """The file as UTF-8 text, unpacked when it is gzip."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8")
 
 
 def parse_series(line: str) -> tuple[str, dict[str, str], int]:

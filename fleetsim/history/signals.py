@@ -1,9 +1,11 @@
 """Signals: what fleetsim reads, under one name each, and the metrics of engines and trainers that carry them.
 
 Sources of the metric names: vLLM `vllm/v1/metrics/loggers.py` (0.8.5 to 0.32), SGLang
-`python/sglang/srt/metrics/collector.py`. Names that a release gave up stand behind those that it took instead; where
-both are there, the first one counts and the other fills its gaps. Under Ray, vLLM's names begin with `ray_vllm_`.
-`rl_*` are names that a trainer can export itself (docs/metrics.md) and that `fleetsim simulate --openmetrics` writes.
+`python/sglang/srt/metrics/collector.py`, later `srt/observability/metrics_collector.py` (commit 44cedc2b), prime-rl
+`src/prime_rl/utils/metrics_server.py` (commit 6f97d6ba; its `trainer_*` gauges). Names that a release gave up stand
+behind those that it took instead; where both are there, the first one counts and the other fills its gaps. Under Ray,
+vLLM's names begin with `ray_vllm_`. `rl_*` are names that a trainer can export itself (docs/metrics.md) and that
+`fleetsim simulate --openmetrics` writes.
 """
 
 from __future__ import annotations
@@ -42,7 +44,12 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "tokens",
-        (*_vllm("generation_tokens_total"), "sglang:generation_tokens_total"),
+        # SGLang's generation_tokens_total grows when a request ends, by all its tokens; the other while it decodes.
+        (
+            *_vllm("generation_tokens_total"),
+            'sglang:realtime_tokens_total{mode="decode"}',
+            "sglang:generation_tokens_total",
+        ),
         "output tokens",
     ),
     Signal(
@@ -90,7 +97,7 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "tokens",
-        _vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
+        (*_vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"), "sglang:prompt_tokens_total"),
         "prompt tokens looked up in the prefix cache",
     ),
     Signal(
@@ -178,7 +185,7 @@ SIGNALS: tuple[Signal, ...] = (
         "histogram",
         "instance",
         "seconds",
-        (*_vllm("rl_weight_update_operation_duration_seconds"), "sglang:weight_load_duration_seconds"),
+        _vllm("rl_weight_update_operation_duration_seconds"),  # SGLang has a gauge of the last one only
         "seconds of weight updates, as the engine counts them",
     ),
     Signal(
@@ -186,8 +193,8 @@ SIGNALS: tuple[Signal, ...] = (
         "info",
         "instance",
         "",
-        _vllm("cache_config_info"),
-        "block_size, num_gpu_blocks, enable_prefix_caching, as labels",
+        (*_vllm("cache_config_info"), "sglang:cache_config_info"),
+        "block_size, num_gpu_blocks (SGLang: page_size, num_pages), enable_prefix_caching, as labels",
     ),
     Signal(
         "trainer.steps",
@@ -244,7 +251,14 @@ SIGNALS: tuple[Signal, ...] = (
         ("rl_trainer_dropped_samples_total",),
         "samples generated and thrown away",
     ),
-    Signal("trainer.mfu", "gauge", "fleet", "share", (), "model FLOPs utilization of the trainer, 0 to 1"),
+    Signal(
+        "trainer.mfu",
+        "gauge",
+        "fleet",
+        "share",
+        ("trainer_mfu_percent",),
+        "model FLOPs utilization of the trainer, 0 to 1 (prime-rl's metric is in percent and is divided by 100)",
+    ),
     Signal(
         "queue.samples",
         "gauge",
@@ -264,3 +278,6 @@ SIGNALS: tuple[Signal, ...] = (
 )
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
+
+SCALES = {"trainer_mfu_percent": 0.01}
+"""Metrics in another unit than their signal's: what their values are multiplied by."""

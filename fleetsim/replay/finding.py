@@ -41,7 +41,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """starves: which side waits. headline: one sentence. findings: in the runbook's order, all checks. binding: the
-    check of the first fault, which is what to change first; None = nothing is wrong."""
+    check of the fault to change first, which is the first one, but that a backlog comes before what would make rollout
+    faster still, and faults of data or model last; None = nothing is wrong."""
 
     starves: Literal["trainer", "rollout", "neither", "unknown"]
     headline: str

@@ -1,0 +1,100 @@
+"""`--set`, `--sweep`, `--recommend`, `--plan-out`, `--patch`, `--verify`: checked before, written after the work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fleetsim.cli.fail_if import EXIT_CODE
+from fleetsim.cli.files import new_file, write_text
+from fleetsim.cli.sweep_values import parse_sweep
+from fleetsim.config.override import parse_override
+from fleetsim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.replay.answers import Answers, Questions
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFlags:
+    """What a command line asks about other fleets, as it was written."""
+
+    sets: Sequence[str] = ()
+    sweep: str | None = None
+    recommend: bool = False
+    plan_out: str | None = None
+    patch: str | None = None
+    deployment: str | None = None
+    verify: str | None = None
+
+    @property
+    def plans(self) -> bool:
+        """Whether a plan is asked for: --plan-out and --patch are of one, so they ask for it."""
+        return self.recommend or self.plan_out is not None or self.patch is not None
+
+
+def questions_of(flags: ChangeFlags) -> Questions:
+    """The questions, every flag checked. Raises InputError, all problems at once."""
+    from fleetsim.config.plan import load_plan
+    from fleetsim.replay.answers import Questions
+    from fleetsim.replay.patch import parse_deployment
+
+    problems: list[Problem] = []
+    changes: dict[str, Any] = {}
+    swept = deployment = plan = None
+    for text in flags.sets:
+        try:
+            path, value = parse_override(text)
+            changes[path] = value
+        except InputError as error:
+            problems += error.problems
+    try:
+        swept = None if flags.sweep is None else parse_sweep(flags.sweep)
+    except InputError as error:
+        problems += error.problems
+    try:
+        deployment = None if flags.deployment is None else parse_deployment(flags.deployment)
+    except InputError as error:
+        problems += error.problems
+    try:
+        plan = None if flags.verify is None else load_plan(flags.verify)
+    except InputError as error:
+        problems += error.problems
+    for flag, output in (("--plan-out", flags.plan_out), ("--patch", flags.patch)):
+        try:
+            if output is not None:
+                new_file(flag, output)
+        except InputError as error:
+            problems += error.problems
+    if flags.patch is not None and flags.deployment is None:
+        problems.append(Problem("--patch", flags.patch, "is a patch of which deployment?", "add --deployment NAME"))
+    if flags.deployment is not None and not flags.plans:
+        problems.append(Problem("--deployment", flags.deployment, "names whom a plan is for", "add --patch FILE"))
+    if problems:
+        raise InputError(problems)
+    return Questions(changes, swept, flags.plans, deployment, plan)
+
+
+def write_plan(flags: ChangeFlags, answers: Answers) -> None:
+    """The files that were asked for. Raises OutsideError."""
+    from fleetsim.config.plan import plan_text
+
+    if flags.plan_out is not None and answers.plan is not None:
+        write_text(Path(flags.plan_out), plan_text(answers.plan))
+        typer.echo(f"wrote {flags.plan_out}: after the change, fleetsim replay ... --verify {flags.plan_out}", err=True)
+    if flags.patch is not None and answers.patch is not None:
+        write_text(Path(flags.patch), answers.patch.yaml)
+        typer.echo(f"wrote {flags.patch}: {answers.patch.command.replace('FILE', flags.patch)}", err=True)
+
+
+def stop_if_unverified(answers: Answers) -> None:
+    """Exit 10 with a line for every item of the plan's list that does not hold."""
+    failed = () if answers.verification is None else answers.verification.failed
+    for check in failed:
+        typer.echo(f"--verify: {check.name} failed: {check.text}", err=True)
+    if failed:
+        raise typer.Exit(EXIT_CODE)

@@ -1,0 +1,88 @@
+"""What `fleetsim replay --fail-if` can ask of a window, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from fleetsim.cli.fail_if import EXIT_CODE, Condition, tripped
+
+if TYPE_CHECKING:
+    from fleetsim.replay.backtest import Backtest
+    from fleetsim.replay.finding import Verdict
+    from fleetsim.replay.observed import Observed, Quantity
+
+METRICS = (
+    "step_s",
+    "trainer_idle_fraction",
+    "sync_fraction",
+    "pause_share",
+    "generated_tok_s",
+    "instance_tok_s",
+    "instance_spread",
+    "instances",
+    "stragglers",
+    "kv_use_peak",
+    "preemptions_per_s",
+    "prefix_hit",
+    "queue_depth",
+    "oldest_sample_age_steps",
+    "tokens_per_trained_token",
+    "gap_share",
+    "model_error",
+    "faults",
+    "lost_gpu_h_per_day",
+)
+
+
+def gate_values(observed: Observed, verdict: Verdict, backtest: Backtest | None) -> dict[str, float | None]:
+    """A number for each of METRICS, None where the window does not have it.
+
+    sync_fraction: of a step, the trainer held by weight sync. stragglers, faults: how many. model_error: the largest
+    error of the back-test. lost_gpu_h_per_day: of all findings together.
+    """
+    f, t, q = observed.fleet, observed.trainer, observed.queue
+    held = None if t.sync_s is None or t.step_s is None else t.sync_s.value / t.step_s.value
+    worst = None if backtest is None else backtest.worst
+    return {
+        "step_s": _value(t.step_s),
+        "trainer_idle_fraction": _value(t.idle_fraction),
+        "sync_fraction": held,
+        "pause_share": None if observed.pauses is None else observed.pauses.share,
+        "generated_tok_s": None if f is None else f.tok_s,
+        "instance_tok_s": None if f is None else f.instance_tok_s,
+        "instance_spread": None if f is None else f.tok_s_cv,
+        "instances": None if f is None else float(f.instances_now),
+        "stragglers": float(sum(i.straggler for i in observed.instances)) if observed.instances else None,
+        "kv_use_peak": None if f is None else f.kv_use_peak,
+        "preemptions_per_s": None if f is None else f.preemptions_per_s,
+        "prefix_hit": None if f is None else f.prefix_hit,
+        "queue_depth": q.depth,
+        "oldest_sample_age_steps": q.oldest_age_max_steps,
+        "tokens_per_trained_token": q.generated_per_trained,
+        "gap_share": observed.gap_share,
+        "model_error": None if worst is None else abs(worst.error),
+        "faults": float(sum(x.state == "fault" for x in verdict.findings)),
+        "lost_gpu_h_per_day": sum(x.gpu_h_per_day or 0.0 for x in verdict.findings),
+    }
+
+
+def _value(quantity: Quantity | None) -> float | None:
+    return None if quantity is None else quantity.value
+
+
+def stop_if_tripped(conditions: Sequence[Condition], values: Mapping[str, float | None]) -> None:
+    """Exit 10 with a line for every condition that is true, or that the window cannot answer: unknown is not passed."""
+    known = {name: x for name, x in values.items() if x is not None}
+    lines = tripped([c for c in conditions if c.metric in known], known)
+    lines += [
+        f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is not known from this window"
+        for c in conditions
+        if c.metric not in known
+    ]
+    for line in lines:
+        typer.echo(line, err=True)
+    if lines:
+        raise typer.Exit(EXIT_CODE)

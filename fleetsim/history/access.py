@@ -1,0 +1,167 @@
+"""How a Prometheus is reached: address, credentials, TLS, patience. Secrets are kept out of every text and repr."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from fleetsim.errors import InputError, Problem
+
+TOKEN, USER, PASSWORD = "FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD"
+HOW = f"set {TOKEN}, or {USER} and {PASSWORD}, or give --token-file or --basic-auth-file"
+
+_PAGES = ("/api/v1/query_range", "/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Options of one Prometheus.
+
+    token: bearer token. user, password: basic authentication. headers: sent with every request (X-Scope-OrgID of Mimir
+    and Loki's kin). source: where the credentials come from, in words. ca_file, client_cert, client_key, skip_verify:
+    TLS. timeout_s: for one answer; deadline_s: for one query with all its chunks and retries; tries: of one request.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    source: str | None = None
+    ca_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    skip_verify: bool = False
+    timeout_s: float = 60.0
+    deadline_s: float = 600.0
+    tries: int = 7
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown: for taking it out of what a server says."""
+        found = [self.token, self.password, *self.headers.values()]
+        if self.password is not None:
+            found.append(base64.b64encode(f"{self.user}:{self.password}".encode()).decode())
+        return tuple(sorted((s for s in found if s and len(s) > 3), key=len, reverse=True))
+
+    def hide(self, text: str) -> str:
+        """The text without the secrets."""
+        for secret in self.secrets():
+            text = text.replace(secret, "***")
+        return text
+
+
+def address_of(url: str, path: str = "--prometheus") -> tuple[str, tuple[str, str] | None]:
+    """The address without credentials, and (user, password) if the URL held them.
+
+    A path prefix stays (Mimir's /prometheus, VictoriaMetrics' /select/0/prometheus); the path of a page or of the API
+    is taken off. Raises InputError for what is no http(s) URL; its text never shows credentials.
+    """
+
+    def refuse(value: str, rule: str, remedy: str) -> InputError:
+        return InputError([Problem(path, value, rule, remedy)])
+
+    text = url.strip()
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise refuse(_without_userinfo(text), "is no URL", "for example http://localhost:9090") from None
+    shown = _without_userinfo(text)
+    if parts.scheme not in ("http", "https"):
+        given = shown if "//" not in shown else "localhost:9090"
+        raise refuse(shown, "must begin with http:// or https://", f"for example http://{given}")
+    if not host or any(c.isspace() or not c.isprintable() for c in text):
+        raise refuse(shown, "names no host", "for example http://localhost:9090")
+    bare = parts.path.rstrip("/")
+    for page in _PAGES:
+        bare = bare.removesuffix(page)
+    named = f"[{host}]" if ":" in host else host
+    clean = f"{parts.scheme}://{named}{f':{port}' if port is not None else ''}{bare.rstrip('/')}"
+    if parts.username is None:
+        return clean, None
+    return clean, (unquote(parts.username), unquote(parts.password or ""))
+
+
+def access_from(
+    *,
+    token_file: Path | None = None,
+    basic_auth_file: Path | None = None,
+    org_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    ca_file: Path | None = None,
+    client_cert: Path | None = None,
+    client_key: Path | None = None,
+    skip_verify: bool = False,
+    timeout_s: float = 60.0,
+    env: Mapping[str, str] | None = None,
+) -> Access:
+    """Options from flags, files and the environment: a file given by flag wins over the environment.
+
+    token_file holds the bearer token, basic_auth_file one line user:password. Raises InputError, all problems at once.
+    """
+    env = os.environ if env is None else env
+    problems: list[Problem] = []
+    access = Access(
+        headers={**(headers or {}), **({"X-Scope-OrgID": org_id} if org_id else {})},
+        ca_file=_there(ca_file, "--ca-file", problems),
+        client_cert=_there(client_cert, "--client-cert", problems),
+        client_key=_there(client_key, "--client-key", problems),
+        skip_verify=skip_verify,
+        timeout_s=timeout_s,
+    )
+    if client_key is not None and client_cert is None:
+        problems.append(Problem("--client-key", str(client_key), "a key without its certificate", "add --client-cert"))
+    if not timeout_s > 0:
+        problems.append(Problem("--timeout", timeout_s, "must be above 0", "give seconds, for example 60"))
+    if token_file is not None and basic_auth_file is not None:
+        rule = "a bearer token and basic authentication exclude each other"
+        problems.append(Problem("--token-file", str(token_file), rule, "give one of them"))
+    elif token_file is not None:
+        access = replace(access, token=_secret(token_file, "--token-file", problems), source="--token-file")
+    elif basic_auth_file is not None:
+        user, colon, password = _secret(basic_auth_file, "--basic-auth-file", problems).partition(":")
+        if not colon and not problems:
+            rule = "must hold one line, user:password"
+            problems.append(Problem("--basic-auth-file", str(basic_auth_file), rule, "put a colon between the two"))
+        access = replace(access, user=user, password=password, source="--basic-auth-file")
+    elif token := env.get(TOKEN, "").strip():
+        access = replace(access, token=token, source=TOKEN)
+    elif user := env.get(USER, "").strip():
+        access = replace(access, user=user, password=env.get(PASSWORD, ""), source=f"{USER} and {PASSWORD}")
+    for what, value in ((access.source, access.token), *((f"header {k}", v) for k, v in access.headers.items())):
+        if value and any(not 31 < ord(c) < 127 for c in value):
+            problems.append(Problem(str(what), "(not shown)", "must be printable ASCII on one line", "check its text"))
+    if problems:
+        raise InputError(problems)
+    return access
+
+
+def _without_userinfo(text: str) -> str:
+    scheme, slashes, rest = text.partition("//")
+    if not slashes:
+        return text.rpartition("@")[2]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}//{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
+
+
+def _there(path: Path | None, flag: str, problems: list[Problem]) -> str | None:
+    if path is None:
+        return None
+    if not path.is_file():
+        problems.append(Problem(flag, str(path), "no such file", "check the path"))
+    return str(path)
+
+
+def _secret(path: Path, flag: str, problems: list[Problem]) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        problems.append(Problem(flag, str(path), f"cannot be read: {why}", "check the path and its permissions"))
+        return ""
+    if not text:
+        problems.append(Problem(flag, str(path), "is empty", "put the secret into it"))
+    return text

@@ -1,0 +1,117 @@
+"""Any file of history, told by what is in it: a dump, a long table, OpenMetrics text or a framework's step log."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.dump import HEADER, load_history
+from fleetsim.history.dump_header import KIND
+from fleetsim.history.history import History
+from fleetsim.history.long_table import COLUMNS, load_long
+from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
+from fleetsim.history.run_log import read_run_log
+from fleetsim.history.run_log_rows import CONSOLE
+
+_START = 1 << 16
+_SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
+_FORMS = "a dump of --save, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV)"
+
+
+def read_file(
+    path: Path | str,
+    framework: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    step_s: float | None = None,
+) -> History:
+    """Read it as what it is.
+
+    framework: of a step log, where its columns do not tell. mapping: signal (or a step log's column) -> metric. step_s:
+    the grid, where the file leaves it open. Raises InputError: no such file (with the nearest name), a form that is not
+    known, and all that the readers raise.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError([_not_there(path)])
+    if path.is_dir():
+        return load_history(_dump_in(path))
+    try:
+        form = form_of(path)
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror or error}"
+        raise InputError([Problem("history", str(path), rule, "mend the permissions, or give another file")]) from None
+    if form == "dump":
+        return load_history(path)
+    if framework is not None and form in ("step log", "unknown"):
+        return read_run_log(path, framework, mapping)
+    if form == "table":
+        return load_long(path, step_s, mapping)
+    if form == "openmetrics":
+        return read_openmetrics(path, step_s, mapping)
+    if form == "step log":
+        return read_run_log(path, framework, mapping)
+    rule = "the file is none of the forms that fleetsim reads"
+    raise InputError([Problem("history", str(path), rule, f"give {_FORMS}; docs/run_logs.md shows each")])
+
+
+def form_of(path: Path) -> str:
+    """dump | table | openmetrics | step log | unknown, from the first 64 KiB (unpacked, when it is gzip)."""
+    with path.open("rb") as file:
+        start = file.read(_START)
+    if start[:2] == b"\x1f\x8b":
+        try:
+            with gzip.open(path) as packed:
+                start = packed.read(_START)
+        except (OSError, EOFError):
+            return "unknown"
+    if start[:4] == b"PAR1":
+        return "table"
+    text = start.decode("utf-8-sig", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "unknown"
+    first = lines[0]
+    if first.startswith(f"# {KIND}:") or (first.startswith("{") and f'"kind": "{KIND}"' in text):
+        return "dump"
+    if any(_is_sample(line) for line in lines[:200] if not line.startswith("#")):
+        return "openmetrics"
+    if re.match(r"# (HELP|TYPE|UNIT|EOF)\b", first):
+        return "openmetrics"
+    if first[0] in "{[" or any(CONSOLE.search(line) for line in lines):
+        return "step log"
+    cells = [c.strip() for c in next(csv.reader([first]), [])]
+    if set(COLUMNS) <= set(cells):
+        return "table"
+    return "step log" if len(cells) > 1 and "\x00" not in text and "\ufffd" not in text[: _START // 2] else "unknown"
+
+
+def _is_sample(line: str) -> bool:
+    """A line of OpenMetrics or Prometheus text."""
+    try:
+        _, _, at = parse_series(line)
+    except LineError:
+        return False
+    return _SAMPLE.fullmatch(line, at) is not None
+
+
+def _dump_in(path: Path) -> Path:
+    """The directory, or the only dump inside it."""
+    inside = [p for p in sorted(path.iterdir()) if (p / HEADER).is_file()]
+    return path if (path / HEADER).is_file() or len(inside) != 1 else inside[0]
+
+
+def _not_there(path: Path) -> Problem:
+    """The nearest name in the same directory, or the nearest directory that is there."""
+    room = path.parent
+    if not room.is_dir():
+        there = next((p for p in room.parents if p.is_dir()), Path())
+        return Problem("history", str(path), f"there is no directory {room}", f"look in {there}")
+    names = [p.name for p in room.iterdir()]
+    near = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    remedy = f"did you mean {room / near[0]}?" if near else f"give {_FORMS}"
+    return Problem("history", str(path), "no such file or directory", remedy)

@@ -1,0 +1,215 @@
+"""A Prometheus, or what speaks like it (Thanos, Mimir, VictoriaMetrics): queries whose answers are whole, or an error.
+
+Around prometheus-api-client, of which only `custom_query` and `custom_query_range` are used. Added here: ranges in
+chunks that the server accepts, merged on one grid; retries; a deadline; typed errors; warnings kept.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from fleetsim.errors import OutsideError, Problem
+from fleetsim.history.access import Access, address_of
+from fleetsim.history.history import Floats
+from fleetsim.history.refusals import PrometheusError, Refusal
+
+MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
+FIRST_POINTS = 2_000  # before we know how many series there are
+MAX_SAMPLES = 400_000  # of all series in one answer: some 12 MB of JSON, 80 MB once parsed
+MAX_WAIT_S = 30.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_OTHER = "is this the address of a Prometheus?"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesData:
+    """One series of an answer. labels: with __name__ where there is one. times, values: (n,); of a range query all
+    times of the grid, NaN where there was no sample."""
+
+    labels: dict[str, str]
+    times: Floats
+    values: Floats
+
+
+class Prometheus:
+    """One server. url: address without credentials, as it may be shown. warnings: what it said about partial data."""
+
+    def __init__(
+        self,
+        url: str,
+        access: Access | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Contacts nothing yet. Raises InputError for an address that is none, OutsideError without the extra."""
+        self.url, given = address_of(url)
+        access = access or Access()
+        if given is not None and access.token is None and access.user is None:
+            access = replace(access, user=given[0], password=given[1], source="the address")
+        self.access = access
+        self._sleep, self._jitter = sleep, jitter
+        self._session, self._client = self._connect()
+
+    def __repr__(self) -> str:
+        return f"Prometheus({self.url!r})"
+
+    def _connect(self) -> tuple[Any, Any]:
+        try:
+            import requests
+            from prometheus_api_client import PrometheusConnect
+            from urllib3.util import Retry
+
+            from fleetsim.history.http import BearerToken, Session
+        except ImportError as error:
+            remedy = 'pip install "fleetsim[prometheus]"'
+            raise OutsideError(f"--prometheus needs {error.name}; install it: {remedy}") from None
+        auth: Any = None
+        if self.access.token is not None:
+            auth = BearerToken(self.access.token)
+        elif self.access.user is not None:
+            auth = requests.auth.HTTPBasicAuth(self.access.user, self.access.password or "")
+        session = Session(self.access)
+        if urlsplit(self.url).hostname in _LOOPBACK:
+            session.headers["Accept-Encoding"] = "identity"  # to compress takes a server longer than all the rest
+        client = PrometheusConnect(
+            url=self.url, headers=dict(self.access.headers), auth=auth, session=session, retry=Retry(0, read=False)
+        )
+        return session, client
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What answers so far said about themselves, each text once: partial data above all."""
+        return tuple(self._session.warnings)
+
+    @property
+    def clock_ahead_s(self) -> float | None:
+        """By how many seconds the server's clock is ahead of this machine's, to about one; None before any answer."""
+        ahead: float | None = self._session.server_ahead_s
+        return ahead
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._session.close()
+
+    def query(self, expr: str, at_s: float) -> list[SeriesData]:
+        """The value of an expression at one time: one point per series, or the raw samples of `metric[5m]`.
+
+        Raises PrometheusError.
+        """
+        params = {"time": f"{at_s:.3f}", **self._params()}
+        deadline = time.monotonic() + self.access.deadline_s
+        return self._ask(lambda: _vectors(self._client.custom_query(expr, params=params)), deadline)
+
+    def query_range(self, expr: str, start_s: float, end_s: float, step_s: float) -> list[SeriesData]:
+        """An expression at start_s, start_s + step_s, ... up to end_s: every series on that whole grid.
+
+        Read in as many requests as the server's limits ask for; a chunk that it finds too large is halved. Raises
+        PrometheusError.
+        """
+        count = int(np.floor((end_s - start_s) / step_s + 1e-6)) + 1
+        if count < 1:
+            return []
+        grid: Floats = start_s + step_s * np.arange(count, dtype=np.float64)
+        deadline = time.monotonic() + self.access.deadline_s
+        merged: dict[tuple[tuple[str, str], ...], Floats] = {}
+        size, most, first = FIRST_POINTS, MAX_POINTS, 0
+        while first < count:
+            last = min(first + size, count) - 1
+            try:
+                result = self._range(expr, float(grid[first]), float(grid[last]), step_s, deadline)
+            except PrometheusError as error:
+                if error.kind not in ("too_large", "timeout") or last == first or time.monotonic() > deadline:
+                    raise
+                size = most = (last - first + 1) // 2
+                continue
+            place(result, merged, grid, first, last, step_s)
+            size = min(most, max(MAX_SAMPLES // max(len(result), 1), 16))
+            first = last + 1
+        return [SeriesData(dict(labels), grid, values) for labels, values in merged.items()]
+
+    def _range(self, expr: str, start_s: float, end_s: float, step_s: float, deadline: float) -> list[SeriesData]:
+        # The library rounds times to whole seconds; what stands in params wins over them.
+        params = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", **self._params()}
+        ends = datetime.fromtimestamp(start_s, UTC), datetime.fromtimestamp(end_s, UTC)
+        return self._ask(
+            lambda: self._client.custom_query_range(expr, *ends, step=f"{step_s:.3f}", params=params), deadline
+        )
+
+    def _params(self) -> dict[str, str]:
+        # timeout: a query that nobody waits for any longer should stop. nocache: VictoriaMetrics otherwise moves the
+        # ends of a range to multiples of its step; the others do not know the word.
+        return {"timeout": f"{self.access.timeout_s:g}s", "nocache": "1"}
+
+    def _ask(self, send: Callable[[], list[Any]], deadline: float) -> list[SeriesData]:
+        """One request, tried again while that may help. Raises PrometheusError."""
+        self._session.deadline = deadline
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return [_series(one) for one in send()]
+            except Refusal as refusal:
+                tries = self.access.tries
+                if refusal.kind == "timeout" or (refusal.kind == "unreachable" and not self._session.answered):
+                    tries = min(tries, 2)  # a wrong address should not take half a minute to be called wrong
+                wait_s = min(0.5 * 2 ** (attempt - 1), MAX_WAIT_S) * (0.5 + self._jitter())
+                if refusal.wait_s is not None:
+                    wait_s = max(refusal.wait_s, 0.1)
+                left_s = deadline - time.monotonic()
+                if not refusal.again or attempt >= tries or wait_s > left_s:
+                    raise self._error(refusal, attempt) from None
+                self._sleep(wait_s)
+
+    def _error(self, refusal: Refusal, attempt: int) -> PrometheusError:
+        rule = refusal.rule + (f", {attempt} times" if attempt > 1 else "")
+        if refusal.wait_s is not None and refusal.again:
+            rule += f", and asks to wait {refusal.wait_s:g} s"
+        return PrometheusError(refusal.kind, Problem("--prometheus", self.url, rule, refusal.remedy))
+
+
+def place(
+    result: list[SeriesData],
+    merged: dict[tuple[tuple[str, str], ...], Floats],
+    grid: Floats,
+    first: int,
+    last: int,
+    step_s: float,
+) -> None:
+    """Puts the samples of one chunk (grid times first to last) into the rows of its series; of two for one time the
+    later in the answer counts. What lies outside the chunk belongs to another one and is left to it."""
+    for data in result:
+        key = tuple(sorted(data.labels.items()))
+        row = merged.get(key)
+        if row is None:
+            row = merged[key] = np.full(len(grid), np.nan)
+        index = np.rint((data.times - grid[0]) / step_s).astype(np.intp)
+        inside = (index >= first) & (index <= last)
+        row[index[inside]] = data.values[inside]
+
+
+def _vectors(result: list[Any]) -> list[Any]:
+    """A scalar's answer, [time, "value"], as a series without labels."""
+    if len(result) == 2 and not isinstance(result[0], dict):
+        return [{"metric": {}, "value": result}]
+    return result
+
+
+def _series(one: Any) -> SeriesData:
+    """Raises Refusal for what is no series."""
+    try:
+        points = one["values"] if "values" in one else [one["value"]] if "value" in one else []
+        labels = {str(k): str(v) for k, v in one["metric"].items()}
+        times = np.array([point[0] for point in points], dtype=float)
+        values = np.array([float(point[1]) for point in points], dtype=float)  # "NaN", "+Inf" and "-Inf" as well
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        raise Refusal("broken", f"answered with what is no series of numbers: {str(one)[:60]}", _OTHER) from None
+    return SeriesData(labels, times, values)

@@ -1,0 +1,191 @@
+"""A window of a Prometheus as a `History`: what is there is looked up first, then read signal by signal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history import discover, faults, mapped
+from fleetsim.history.catalogue import Catalogue, Wanted, wanted
+from fleetsim.history.history import Floats, History, Note
+from fleetsim.history.merge import merge
+from fleetsim.history.presence import Present, present
+from fleetsim.history.prometheus import Prometheus, SeriesData
+from fleetsim.history.sampling import Sampling, sampling
+from fleetsim.history.signals import BY_NAME
+from fleetsim.history.window import shown
+
+Progress = Callable[[int, int, str], None]
+"""progress(done, of, what): before each query, and at the end."""
+
+_Sample = tuple[str, Mapping[str, str], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """name: of the samples, as the catalogue knows it. coarse: on the histograms' grid. mapped: signal that it maps."""
+
+    name: str
+    expr: str
+    coarse: bool
+    mapped: str | None = None
+
+
+def read_prometheus(
+    prometheus: Prometheus,
+    start_s: float,
+    end_s: float,
+    step_s: float | None = None,
+    selector: str = "",
+    mapping: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    now_s: float | None = None,
+) -> History:
+    """Reads what a Prometheus knows of start_s to end_s (unix seconds).
+
+    step_s: of the grid, None = the targets' scrape interval. selector: matchers (`job="rollout"`) for the engines, and
+    for the trainer where they match its metrics. mapping: signal name -> PromQL, which then counts alone for it.
+
+    Raises PrometheusError when it cannot be read, InputError for a window without anything that fleetsim knows.
+    """
+    now_s = time.time() if now_s is None else now_s
+    selector, mapping = discover.bare(selector), dict(mapping or {})
+    if problems := [*_problems(start_s, end_s, step_s), *discover.wrong(selector), *mapped.unknown(mapping)]:
+        raise InputError(problems)
+    asked = wanted({name: mapped.PREFIX + name for name in mapping})
+    there = present(prometheus, asked, mapping, selector, start_s, end_s)
+    when = sampling(start_s, end_s, step_s, there.scrapes)
+    values, buckets = _samples(prometheus, list(_queries(asked, mapping, there, when)), mapping, when, progress)
+    merged = merge(Catalogue(asked), values, buckets, when.coarse)
+    notes = [
+        *there.notes,
+        *when.notes,
+        *_renames(asked, there.spans),
+        *merged.notes,
+        *faults.holes(merged.values, merged.instances, when.step_s),
+        *faults.resets(merged.values, merged.instances),
+        *faults.clock(prometheus.clock_ahead_s, when.step_s),
+        *_newest(prometheus, there, (end_s, now_s, when.step_s)),
+        *(_warning(text) for text in prometheus.warnings),
+    ]
+    return History(
+        times=when.times,
+        step_s=when.step_s,
+        instances=merged.instances,
+        values=merged.values,
+        fleet=merged.fleet,
+        histograms=merged.histograms,
+        configs=merged.configs,
+        steps=None,
+        notes=tuple(dict.fromkeys(notes)),
+        source=f"Prometheus at {prometheus.url}" + (f", {{{selector}}}" if selector else ""),
+    )
+
+
+def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Problem]:
+    problems = []
+    if not end_s - start_s >= 2:
+        asked = f"{shown(start_s)} to {shown(end_s)}"
+        problems.append(Problem("--start", asked, "is no window", "let --end come after --start"))
+    if step_s is not None and not 1 <= step_s < max(end_s - start_s, 2):
+        rule = "must be at least 1 s and shorter than the window"
+        problems.append(Problem("--step", step_s, rule, "leave it out for the scrape interval"))
+    return problems
+
+
+def _queries(asked: tuple[Wanted, ...], mapping: Mapping[str, str], there: Present, when: Sampling) -> Iterator[_Query]:
+    """One query per metric that is there; a metric that serves two signals is read once."""
+    done = set()
+    for one in asked:
+        signal = one.signal
+        scrapes = there.scrapes if signal.scope == "instance" else there.trainer_scrapes
+        window = f"[{round(when.lookback_s(scrapes) * 1000)}ms]"
+        if signal.name in mapping:
+            yield from _mapped(signal.name, mapping[signal.name], window)
+            continue
+        for name in one.sample_names():
+            found = name if not name.endswith("_sum") else name.removesuffix("_sum") + "_bucket"
+            if name in done or found not in there.spans:
+                continue
+            done.add(name)
+            expr = discover.select(name, there.selectors[found])
+            coarse = signal.kind in ("histogram", "info")
+            yield _Query(name, expr if coarse else f"last_over_time({expr}{window})", coarse)
+
+
+def _mapped(signal: str, expr: str, window: str) -> Iterator[_Query]:
+    """A mapped signal's queries. An expression is taken as it stands; of a metric alone, missing scrapes are seen."""
+    name, alone = mapped.PREFIX + signal, mapped.METRIC.fullmatch(expr) is not None
+    if BY_NAME[signal].kind != "histogram":
+        yield _Query(name, f"last_over_time({expr}{window})" if alone else expr, False, signal)
+        return
+    base, brace, matchers = expr.partition("{")
+    for suffix in ("_bucket", "_sum") if alone else ("_bucket",):
+        yield _Query(name + suffix, base + suffix + brace + matchers if alone else expr, True, signal)
+
+
+def _samples(
+    prometheus: Prometheus,
+    queries: list[_Query],
+    mapping: Mapping[str, str],
+    when: Sampling,
+    progress: Progress | None,
+) -> tuple[list[_Sample], list[_Sample]]:
+    """Asks the queries, one after the other: (samples on the grid, histograms' samples). Raises InputError for mapped
+    expressions that do not give what they should, all at once."""
+    values: list[_Sample] = []
+    buckets: list[_Sample] = []
+    problems: list[Problem] = []
+    for done, query in enumerate(queries):
+        if progress is not None:
+            progress(done, len(queries), query.mapped or query.name)
+        times = when.coarse if query.coarse else when.times
+        series = prometheus.query_range(query.expr, float(times[0]), float(times[-1]), float(times[1] - times[0]))
+        if query.mapped is not None:
+            problems += mapped.check(query.mapped, mapping[query.mapped], series)
+        into = buckets if query.coarse and not query.name.endswith("_info") else values
+        into.extend(_sample(query, one) for one in series)
+    if problems:
+        raise InputError(problems)
+    if progress is not None:
+        progress(len(queries), len(queries), "done")
+    return values, buckets
+
+
+def _sample(query: _Query, series: SeriesData) -> _Sample:
+    """As the catalogue takes it. A mapped value of the whole job has no labels that could tell against it."""
+    whole = query.mapped is not None and BY_NAME[query.mapped].scope == "fleet"
+    labels = {} if whole else {k: v for k, v in series.labels.items() if k != "__name__"}
+    return query.name, labels, np.where(np.isfinite(series.values), series.values, np.nan)
+
+
+def _renames(asked: tuple[Wanted, ...], spans: Mapping[str, tuple[float, float]]) -> list[Note]:
+    notes = []
+    for one in asked:
+        there = [name for name in one.sample_names() if name in spans]
+        engines = {name.removeprefix("ray_").replace("vllm_", "vllm:").partition(":")[0] for name in there}
+        if len(there) > 1 and len(engines) == 1 and "sglang" not in engines:
+            notes.append(faults.renamed(one.signal.name, [(name, *spans[name]) for name in there]))
+    return notes
+
+
+def _newest(prometheus: Prometheus, there: Present, window: tuple[float, float, float]) -> list[Note]:
+    """For a window (end_s, now_s, step_s) that reaches up to now: how old the newest sample is; one of the future?"""
+    end_s, now_s, step_s = window
+    if there.first is None or end_s < now_s - 2 * step_s - 60.0:
+        return []
+    selector = there.selectors[there.first]
+    expr = f"max(max_over_time(timestamp({discover.select(there.first, selector)})[2h:1m]))"
+    raw = prometheus.query(expr, now_s + 3600.0)
+    up = prometheus.query(f"max({discover.select('up', selector)})", now_s)
+    last_s = float(raw[0].values[-1]) if raw and raw[0].values.size else there.spans[there.first][1]
+    return faults.newest(last_s, end_s, now_s, step_s, bool(up and up[0].values.size and up[0].values[-1] > 0))
+
+
+def _warning(text: str) -> Note:
+    """Infos of PromQL are about an expression's style; warnings are about data that did not come."""
+    return Note("other" if text.startswith("PromQL info") else "partial", f"Prometheus says: {text}")

@@ -1,0 +1,424 @@
+"""What the step logs of RL frameworks mean: metric name -> column of `StepLog`, one table per framework.
+
+wait_s: the seconds of a step in which the trainer waits for samples. In a synchronous step on shared GPUs that is the
+whole generation; the GPUs work meanwhile, as generators, and generate_s says the same number. All times are seconds and
+all lengths tokens in every framework below, so that no entry has a factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fleetsim.history.history import Floats
+
+How = Literal["first", "sum", "growth", "rest", "next"]
+
+COLUMNS: Mapping[str, str] = {
+    "step": "number of the optimizer step",
+    "time_s": "unix seconds at the step's end",
+    "step_s": "seconds of the step, all of it",
+    "wait_s": "of them, the trainer waiting for samples",
+    "train_s": "of them, the trainer computing (log-probs, advantages, updates)",
+    "sync_s": "of them, weight sync",
+    "generate_s": "seconds of generation, where the log has them",
+    "reward_s": "seconds of reward computation in the trainer's loop",
+    "checkpoint_s": "seconds of saving",
+    "samples": "samples trained on",
+    "output_tokens": "output tokens trained on",
+    "total_tokens": "prompt and output tokens trained on",
+    "length_mean": "mean output length, tokens",
+    "length_max": "longest output, tokens",
+    "clip_share": "share of outputs that were cut by the length cap",
+    "queue_samples": "finished samples that wait for the trainer",
+    "staleness_steps": "mean weight versions between a sample's weights and the trainer's",
+    "trainer_idle": "share of the step, as the framework computes it",
+    "rollout_idle": "share of the time, as the framework computes it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One column and the metrics that it comes from.
+
+    how: first = the first of the metrics that the log has; sum = all that it has; growth = increase of a running total
+    from the step before; rest = one minus the metric; next = the metric of the following row (it tells of the step
+    before). minus: metrics taken off (counted 0 where absent, the result at least 0). modes: only in these; () = all.
+    """
+
+    column: str
+    metrics: tuple[str, ...]
+    how: How = "first"
+    minus: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = (" + " if self.how == "sum" else ", else ").join(f"`{m}`" for m in self.metrics)
+        text = {"growth": f"growth of {text}", "rest": f"1 - {text}", "next": f"{text} of the next row"}.get(
+            self.how, text
+        )
+        return text + "".join(f" - `{m}`" for m in self.minus)
+
+
+def _only(names: Collection[str], values: Mapping[str, Floats]) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework's step log.
+
+    source: where the names are written. marks: a log that has one of them is this framework's. step: metrics with the
+    step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. mode:
+    names and values -> mode; notes: per mode, what its columns mean.
+    """
+
+    name: str
+    source: str
+    marks: tuple[str, ...]
+    step: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    added: tuple[str, ...] = ()
+    mode: Callable[[Collection[str], Mapping[str, Floats]], str] = _only
+    notes: Mapping[str, str] | None = None
+
+    def metrics(self) -> frozenset[str]:
+        """Every name that the table speaks of."""
+        return frozenset(m for e in self.entries for m in (*e.metrics, *e.minus)) | {*self.step, *self.marks}
+
+
+def _verl_mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
+    if any("idle_ratio" in n or n.startswith("fully_async/") or n.endswith("timing_s/param_sync") for n in names):
+        return "fully async"
+    if "timing_s/sync_rollout_weights" in names or "timing_s/generate_async" in names:
+        return "one step off"
+    if any(n.startswith("separate_async/") or n == "timing_s/switch_wait" for n in names):
+        return "separate async"
+    return "synchronous"
+
+
+def _openrlhf_mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
+    """Synchronous: step_total is written as the sum of its parts. Asynchronous: it is a clock's, and parts overlap."""
+    parts = [values[n] for n in _OPENRLHF_PARTS if n in values]
+    total = values.get("timing/step_total")
+    if total is None or not parts:
+        return "synchronous"
+    off = np.abs(total - np.nansum(np.stack(parts), axis=0))
+    off = off[~np.isnan(off)]
+    return "asynchronous" if off.size and np.median(off) > 1e-6 * np.nanmedian(total) else "synchronous"
+
+
+def _by_name(mark: str) -> Callable[[Collection[str], Mapping[str, Floats]], str]:
+    return lambda names, _: "asynchronous" if mark in names else "synchronous"
+
+
+_OPENRLHF_PARTS = ("timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation")
+_SYNC = "synchronous"
+_SHARED = (
+    "A synchronous step: the whole generation counts as the trainer's wait (on shared GPUs they generate meanwhile)."
+)
+_VERL_TRAIN = tuple(f"timing_s/{x}" for x in ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"))
+_TRL_GENERATE = (
+    "profiling/Time taken: GRPOTrainer.vLLM.generate",
+    "profiling/Time taken: GRPOTrainer.transformers.generate",
+)
+_TRL_SYNC = ("profiling/Time taken: GRPOTrainer.sync_weights", "profiling/Time taken: GRPOTrainer._move_model_to_vllm")
+_AREAL_TRAIN = (
+    "timeperf/critic_values",
+    "timeperf/ref_logp",
+    "timeperf/teacher_logp",
+    "timeperf/recompute_logp",
+    "timeperf/compute_advantage",
+    "timeperf/train_step",
+    "timeperf/critic_train_step",
+)
+_AREAL_SAVE = ("timeperf/save", "timeperf/checkpoint_for_recover")
+
+FRAMEWORKS: tuple[Framework, ...] = (
+    Framework(
+        "verl",
+        "verl-project/verl 1dda039: trainer/ppo/metric_utils.py, trainer/ppo/v1/trainer_base.py, "
+        "experimental/fully_async_policy/detach_utils.py, experimental/one_step_off_policy/ray_trainer.py",
+        ("timing_s/step", "timing_s/gen", "perf/time_per_step"),
+        ("training/global_step", "step", "_step", "Step"),
+        (
+            Entry("step_s", ("timing_s/step", "perf/time_per_step")),
+            Entry("wait_s", ("timing_s/gen", "timing_s/switch_wait"), "sum", modes=("separate async",)),
+            Entry("wait_s", ("timing_s/gen",), modes=(_SYNC, "one step off", "fully async")),
+            Entry("train_s", _VERL_TRAIN, "sum"),
+            Entry(
+                "sync_s",
+                (
+                    "timing_s/update_weights",
+                    "timing_s/timing_s/param_sync",
+                    "timing_s/param_sync",
+                    "timing_s/sync_rollout_weights",
+                ),
+            ),
+            Entry("generate_s", ("timing_s/gen",), modes=(_SYNC,)),
+            Entry("generate_s", ("timing_s/generate_async",), modes=("one step off",)),
+            Entry("reward_s", ("timing_s/reward",)),
+            Entry("checkpoint_s", ("timing_s/save_checkpoint",)),
+            Entry("total_tokens", ("perf/total_num_tokens",)),
+            Entry("length_mean", ("response_length/mean",)),
+            Entry("length_max", ("response_length/max",)),
+            Entry("clip_share", ("response_length/clip_ratio",)),
+            Entry("staleness_steps", ("training/off_policy/trajectory_staleness/mean",)),
+            Entry("trainer_idle", ("fully_async/trainer/idle_ratio", "trainer/idle_ratio")),
+            Entry("rollout_idle", ("fully_async/rollouter/idle_ratio", "rollouter/idle_ratio")),
+        ),
+        mode=_verl_mode,
+        notes={
+            _SYNC: f"verl, timing_s/gen: {_SHARED}",
+            "fully async": "verl, fully async: timing_s/gen is the trainer's wait for its queue; a row adds up the "
+            "local steps of one weight version.",
+            "one step off": "verl, one step off: timing_s/gen is the rest of the wait for the batch that was begun "
+            "a step before.",
+            "separate async": "verl, separate pools: timing_s/gen and switch_wait are waits for the replay buffer.",
+        },
+    ),
+    Framework(
+        "trl",
+        "huggingface/trl f2cd577: trainer/grpo_trainer.py, extras/profiling.py, experimental/async_grpo; "
+        "v1.18: trainer/async_grpo_trainer.py",
+        ("perf/rollout_wait_s", "completions/mean_length", "completions/clipped_ratio", "weight_sync_time_s"),
+        ("train/global_step", "step", "global_step", "_step", "Step"),
+        (
+            Entry("step_s", ("perf/step_s", "step_time")),
+            Entry("wait_s", ("perf/rollout_wait_s",), modes=("asynchronous",)),
+            Entry("wait_s", _TRL_GENERATE, "sum", modes=(_SYNC,)),
+            Entry("train_s", ("perf/fwd_bwd_s", "perf/optimizer_s"), "sum"),
+            Entry("sync_s", ("perf/weight_sync_s", "weight_sync_time_s", *_TRL_SYNC)),
+            Entry("generate_s", _TRL_GENERATE, "sum", modes=(_SYNC,)),
+            Entry("samples", ("batch/samples_per_step",)),
+            Entry("output_tokens", ("batch/trained_tokens_per_step",)),
+            Entry("total_tokens", ("batch/forwarded_tokens_per_step",)),
+            Entry("total_tokens", ("num_tokens",), "growth"),
+            Entry("length_mean", ("completions/mean_length",)),
+            Entry("length_max", ("completions/max_length",)),
+            Entry("clip_share", ("completions/clipped_ratio",)),
+            Entry("queue_samples", ("sample/rollout_queue_size",)),
+            Entry("staleness_steps", ("sample/staleness_mean",)),
+        ),
+        added=(*_TRL_GENERATE, *_TRL_SYNC),
+        mode=lambda names, _: "asynchronous" if {"perf/rollout_wait_s", "weight_sync_time_s"} & set(names) else _SYNC,
+        notes={
+            _SYNC: f"TRL, step_time has the generation in it. {_SHARED}",
+            "asynchronous": "TRL, asynchronous: perf/rollout_wait_s is the trainer's wait for the rollout queue.",
+        },
+    ),
+    Framework(
+        "open-instruct",
+        "allenai/open-instruct e6c3044: open_instruct/grpo_fast.py, data_loader.py, grpo_utils.py",
+        ("time/trainer_waiting_for_data", "time/generation_waiting_for_trainer", "val/sequence_lengths"),
+        ("training_step", "_step", "step", "Step"),
+        (
+            Entry("step_s", ("time/total",)),
+            Entry("wait_s", ("time/trainer_waiting_for_data",)),
+            Entry("train_s", ("time/training",), minus=("time/trainer_waiting_for_data",)),
+            Entry("sync_s", ("time/weight_sync",)),
+            Entry("checkpoint_s", ("time/saving",)),
+            Entry("samples", ("episode",), "growth"),
+            Entry("total_tokens", ("val/num_step_tokens",)),
+            Entry("length_mean", ("val/sequence_lengths",)),
+            Entry("length_max", ("val/sequence_lengths_max",)),
+            Entry("clip_share", ("val/stop_rate",), "rest"),
+        ),
+        notes={
+            "": "open-instruct: time/training has the wait for data in it, which is taken off; time/weight_sync runs "
+            "beside the next step, so that the parts can exceed the step."
+        },
+    ),
+    Framework(
+        "openrlhf",
+        "OpenRLHF/OpenRLHF 3c3be62: trainer/ppo_trainer.py, trainer/ppo_trainer_async.py, utils/logging_utils.py",
+        ("timing/make_experience", "timing/ppo_train", "timing/broadcast"),
+        ("global_step", "_step", "step", "Step"),
+        (
+            Entry("step_s", ("timing/step_total",)),
+            Entry("wait_s", ("timing/step_total",), minus=_OPENRLHF_PARTS[:3], modes=("asynchronous",)),
+            Entry("wait_s", ("timing/generation",), modes=(_SYNC,)),
+            Entry("train_s", _OPENRLHF_PARTS[:2], "sum"),
+            Entry("sync_s", ("timing/broadcast",)),
+            Entry("generate_s", ("timing/generation",)),
+            Entry("samples", ("rollout/num_samples",)),
+            Entry("length_mean", ("rollout/response_length_mean",)),
+            Entry("clip_share", ("rollout/truncated_rate",)),
+        ),
+        mode=_openrlhf_mode,
+        notes={
+            _SYNC: f"OpenRLHF, timing/generation: {_SHARED}",
+            "asynchronous": "OpenRLHF, asynchronous: the wait is what timing/step_total has beyond experience, "
+            "training and broadcast (saving and logging are in it).",
+        },
+    ),
+    Framework(
+        "nemo-rl",
+        "NVIDIA-NeMo/RL 7ea279a: nemo_rl/algorithms/grpo.py, nemo_rl/experience/rollouts.py, nemo_rl/utils/logger.py",
+        ("timing/train/total_step_time", "timing/train/policy_training", "timing/train/exposed_generation"),
+        ("train/global_step", "step", "_step", "Step"),
+        (
+            Entry("step_s", ("timing/train/total_step_time",)),
+            Entry("wait_s", ("timing/train/exposed_generation",), modes=("asynchronous",)),
+            Entry("wait_s", ("timing/train/generation",), modes=(_SYNC,)),
+            Entry(
+                "train_s",
+                tuple(
+                    f"timing/train/{x}"
+                    for x in (
+                        "logprob_inference_prep",
+                        "policy_and_reference_logprobs",
+                        "advantage_calculation",
+                        "training_prep",
+                        "policy_training",
+                    )
+                ),
+                "sum",
+            ),
+            Entry("sync_s", ("timing/train/weight_sync", "timing/train/prepare_for_generation/total")),
+            Entry("generate_s", ("timing/train/generation",)),
+            Entry("reward_s", ("timing/train/reward_calculation",)),
+            Entry("checkpoint_s", ("timing/train/checkpointing",)),
+            Entry("samples", ("train/global_valid_seqs",)),
+            Entry("output_tokens", ("train/global_valid_toks",)),
+            Entry("length_mean", ("train/mean_gen_tokens_per_sample",)),
+            Entry("length_max", ("train/max_gen_tokens_per_sample",)),
+            Entry("clip_share", ("train/truncation_rate",)),
+            Entry("staleness_steps", ("train/avg_trajectory_age",)),
+        ),
+        mode=_by_name("timing/train/exposed_generation"),
+        notes={
+            _SYNC: f"NeMo-RL, timing/train/generation: {_SHARED}",
+            "asynchronous": "NeMo-RL, asynchronous: exposed_generation is the trainer's wait for its replay buffer. "
+            "train/buffer_size counts prompt groups, not samples, and is left out.",
+        },
+    ),
+    Framework(
+        "roll",
+        "alibaba/ROLL 8eb27cc: pipeline/rlvr/rlvr_pipeline.py, pipeline/agentic/agentic_pipeline.py, "
+        "utils/metrics/metrics_manager.py",
+        ("time/step_train", "time/step_model_update", "time/step_generate", "time/step_rollout"),
+        ("system/step", "_step", "step", "Step"),
+        (
+            Entry("step_s", ("time/step_total",), "next", modes=("rlvr",)),
+            Entry("step_s", ("time/step_total",), modes=("agentic",)),
+            Entry("wait_s", ("time/step_generate", "time/step_rollout")),
+            Entry(
+                "train_s",
+                (
+                    "time/ref_log_probs_values",
+                    "time/step_ref_log_probs_values_reward",
+                    "time/old_log_probs",
+                    "time/step_old_log_probs_values",
+                    "time/step_adv",
+                    "time/step_train",
+                ),
+                "sum",
+            ),
+            Entry("sync_s", ("time/step_model_update",)),
+            Entry("length_mean", ("token/response_length/mean", "tokens/response_length/mean")),
+            Entry("length_max", ("token/response_length/max", "tokens/response_length/max")),
+        ),
+        mode=lambda names, _: "rlvr" if "time/step_generate" in names else "agentic",
+        notes={
+            "rlvr": "ROLL: time/step_generate is the wait for the batch, in a synchronous pipeline the whole "
+            "generation; time/step_total tells of the step before and is moved there.",
+            "agentic": "ROLL: time/step_rollout is the wait for the batch, in a synchronous pipeline the whole "
+            "generation.",
+        },
+    ),
+    Framework(
+        "areal",
+        "inclusionAI/AReaL 4aef98d: areal/trainer/rl_trainer.py, areal/trainer/ppo/actor.py, "
+        "areal/utils/stats_tracker.py",
+        ("timeperf/rollout", "timeperf/train_step", "timeperf/update_weights"),
+        ("global_step", "_step", "step", "Step"),
+        (
+            Entry(
+                "step_s",
+                ("timeperf/rollout", *_AREAL_TRAIN, "timeperf/update_weights", *_AREAL_SAVE, "timeperf/eval"),
+                "sum",
+            ),
+            Entry("wait_s", ("timeperf/rollout",)),
+            Entry("train_s", _AREAL_TRAIN, "sum"),
+            Entry("sync_s", ("timeperf/update_weights",)),
+            Entry("checkpoint_s", _AREAL_SAVE, "sum"),
+            Entry("samples", ("ppo_actor/n_seqs",)),
+            Entry("output_tokens", ("ppo_actor/n_valid_tokens",)),
+            Entry("total_tokens", ("ppo_actor/n_tokens",)),
+            Entry("clip_share", ("ppo_actor/no_eos_ratios/avg",)),
+        ),
+        notes={
+            "": "AReaL: timeperf/rollout is the wait for a batch; the log has no total: step_s is the sum of its parts."
+        },
+    ),
+    Framework(
+        "slime",
+        "THUDM/slime 624b824: slime/observability/train_metric_utils.py, slime/observability/rollout_metrics.py, "
+        "slime/backends/megatron_utils/actor.py",
+        ("perf/train_wait_time", "perf/actor_train_time", "perf/wait_time_ratio"),
+        ("rollout/step", "step", "_step", "Step"),
+        (
+            Entry("step_s", ("perf/step_time",)),
+            Entry("wait_s", ("perf/train_wait_time",), minus=("perf/update_weights_time", "perf/save_model_time")),
+            Entry("train_s", ("perf/train_time",)),
+            Entry("sync_s", ("perf/update_weights_time",)),
+            Entry("generate_s", ("perf/rollout_time",)),
+            Entry("checkpoint_s", ("perf/save_model_time",)),
+            Entry("length_mean", ("rollout/response_len/mean",)),
+            Entry("length_max", ("rollout/response_len/max",)),
+            Entry("clip_share", ("rollout/truncated_ratio",)),
+        ),
+        notes={
+            "": "slime: train_wait_time is all the time between two trainings; weight sync and saving, which lie in "
+            "it, are taken off. In a synchronous run the whole generation is in it."
+        },
+    ),
+    Framework(
+        "prime-rl",
+        "PrimeIntellect-ai/prime-rl 559b447: trainer/rl/train.py, orchestrator/orchestrator.py, monitors/file.py",
+        ("time/wait_for_batch", "time/forward_backward", "time/wait_for_policy"),
+        ("step", "_step", "Step"),
+        (
+            Entry("step_s", ("time/step",)),
+            Entry("wait_s", ("time/wait_for_batch",)),
+            Entry("train_s", ("time/forward_backward",)),
+            Entry("sync_s", ("time/broadcast_weights",)),
+            Entry("checkpoint_s", ("time/save_ckpt",)),
+            Entry("samples", ("progress/rollouts",)),
+            Entry("output_tokens", ("progress/output_tokens",)),
+            Entry("total_tokens", ("progress/tokens",)),
+            Entry("staleness_steps", ("off_policy/mean",)),
+        ),
+        notes={
+            "": "prime-rl: time/wait_for_batch is the trainer's wait for the orchestrator's batch. The orchestrator "
+            "logs a time/step of its own: keep its rows apart from the trainer's."
+        },
+    ),
+    Framework(
+        "plain",
+        "columns named as in the table above",
+        ("step_s", "wait_s", "train_s"),
+        ("step", "_step", "Step"),
+        tuple(Entry(column, (column,)) for column in COLUMNS if column not in ("step", "time_s")),
+    ),
+)
+
+BY_NAME = {framework.name: framework for framework in FRAMEWORKS}
+
+
+def markdown() -> str:
+    """The tables, for docs/run_logs.md."""
+    lines = ["| column | meaning |", "| --- | --- |", *(f"| `{c}` | {doc} |" for c, doc in COLUMNS.items()), ""]
+    for one in FRAMEWORKS:
+        lines += [f"### {one.name}", "", f"Source: {one.source}.", ""]
+        lines += ["| column | from | when |", "| --- | --- | --- |"]
+        lines.append(f"| `step` | {', else '.join(f'`{s}`' for s in one.step)} | |")
+        lines += [f"| `{e.column}` | {e} | {', '.join(e.modes)} |" for e in one.entries if one.name != "plain"]
+        if one.name == "plain":
+            lines.append("| any other | the column of the same name | |")
+        lines += ["", *(f"- {text}" for text in (one.notes or {}).values()), ""]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,119 @@
+"""What was asked of a window beyond its diagnosis, and the answers: another fleet on the same history."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fleetsim.config.plan import Plan
+from fleetsim.errors import InputError, Problem
+from fleetsim.replay.implied import Implied
+from fleetsim.replay.observed import Observed
+from fleetsim.replay.patch import Deployment, Patch, patch_of
+from fleetsim.replay.plan_file import plan_of
+from fleetsim.replay.recommend import Recommendation, recommend
+from fleetsim.replay.run import Replayed
+from fleetsim.replay.verify import Verification
+from fleetsim.replay.verify import verify as verified
+from fleetsim.replay.what_if import Sweep, WhatIf, changed, sweep, what_if
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """changes: dotted paths and values to try; a sweep and a recommendation start from them (the recommendation finds
+    its own fleet.instances). swept: one key and its
+    values. recommend: size the fleet. deployment: whom the recommendation is a patch for. plan: hold the window
+    against it."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    swept: tuple[str, tuple[Any, ...]] | None = None
+    recommend: bool = False
+    deployment: Deployment | None = None
+    plan: Plan | None = None
+
+    @property
+    def simulates(self) -> bool:
+        """Whether an answer needs the window's scenario."""
+        return bool(self.changes) or self.swept is not None or self.recommend
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """None = not asked. plan: the recommendation with its baseline, targets and rollback; patch: for the deployment."""
+
+    what_if: WhatIf | None = None
+    sweep: Sweep | None = None
+    recommendation: Recommendation | None = None
+    plan: Plan | None = None
+    patch: Patch | None = None
+    verification: Verification | None = None
+
+
+def answer(
+    questions: Questions,
+    result: Replayed,
+    given: Collection[str] = (),
+    progress: Progress = lambda text: None,
+    now_s: float | None = None,
+) -> Answers:
+    """Simulates what was asked.
+
+    given: dotted paths that the user gave; targets among them bind the recommendation. now_s: unix seconds for the
+    plan's date, None = now. Raises InputError where the window does not say enough to simulate it, or a change does not
+    fit; StuckError.
+    """
+    verification = None if questions.plan is None else verified(questions.plan, result.observed)
+    if not questions.simulates:
+        return Answers(verification=verification)
+    model = result.implied
+    if model is None:
+        rule = f"cannot be simulated: {result.unsimulated}"
+        remedy = "give what is missing with --given KEY=VALUE, or a --scenario"
+        raise InputError([Problem("replay", result.observed.source, rule, remedy)])
+    answers = Answers(verification=verification)
+    if questions.changes:
+        progress("what if: before and after")
+        answers = replace(answers, what_if=what_if(model, questions.changes))
+    if questions.swept is not None:
+        key, values = questions.swept
+        start = _on_top(model, {path: x for path, x in questions.changes.items() if path != key})
+        swept = sweep(start, key, values, progress=lambda done, of: progress(f"sweep: {done} of {of} values"))
+        answers = replace(answers, sweep=swept)
+    if questions.recommend:
+        others = {path: x for path, x in questions.changes.items() if path != "fleet.instances"}
+        model = _on_top(model, others)
+        found = recommend(model, given={*given, *others}, tell=progress)
+        found = replace(found, changes={**others, **found.changes})
+        answers = _planned(answers, questions, result, model, found, time.time() if now_s is None else now_s)
+    return answers
+
+
+def _on_top(model: Implied, changes: Mapping[str, Any]) -> Implied:
+    """The implied scenario with the changes in it, for what is asked beyond them."""
+    if not changes:
+        return model
+    scenario, engine, _ = changed(model, changes)
+    return replace(model, scenario=scenario, engine=engine, speed=model.speed if engine is not None else None)
+
+
+def _planned(
+    answers: Answers, questions: Questions, result: Replayed, model: Implied, found: Recommendation, now_s: float
+) -> Answers:
+    """The recommendation as a plan, and as a patch where it is known for whom."""
+    deployment, patch = questions.deployment, None
+    if deployment is not None:
+        deployment = replace(deployment, instances_per_replica=instances_per_pod(result.observed))
+        patch = patch_of(deployment, found.instances)
+    plan = plan_of(result.observed, model, found, now_s=now_s, backtest=result.backtest, deployment=deployment)
+    return replace(answers, recommendation=found, plan=plan, patch=patch)
+
+
+def instances_per_pod(observed: Observed) -> int:
+    """Data-parallel ranks that share a pod: the usual number of engines under one name; 1 without engines."""
+    pods = Counter(i.id.name for i in observed.instances)
+    return Counter(pods.values()).most_common(1)[0][0] if pods else 1

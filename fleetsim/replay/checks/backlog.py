@@ -1,0 +1,92 @@
+"""Is the fleet too large? A backlog that grows without bound is a bug, not a buffer."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.replay.checks.case import Case, Draft, Earlier, faults
+
+# Samples thrown away, of those generated; filters and aborted leftovers are counted with them where the trainer does.
+DROPPED = 0.05
+# Instance-time without any work, while the trainer does not wait for samples.
+IDLE = 0.15
+# A queue that grows by less than this share of what is produced wanders, it does not grow.
+GROWS = 0.01
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: the queue grows by a batch or more over the window and by more than GROWS of the production; or many
+    samples are thrown away, or instances stand without work, while the trainer has enough."""
+    f, q = case.observed.fleet, case.observed.queue
+    evidence: list[str] = []
+    if q.depth is not None and q.depth_max is not None:
+        evidence.append(f"{q.depth:,.0f} samples queue on average, {q.depth_max:,.0f} at the most")
+    if q.oldest_age_max_steps is not None:
+        evidence.append(f"the oldest is up to {q.oldest_age_max_steps:.3g} steps old{_budget(case)}")
+    if q.dropped_share is not None:
+        evidence.append(f"{units.share(q.dropped_share)} of the samples are thrown away")
+    if q.generated_per_trained is not None:
+        evidence.append(f"{q.generated_per_trained:.2f} tokens generated per token trained")
+    slow = faults(earlier, "trainer")
+    growth = _growth(case)
+    if growth is not None:
+        per_h, share = growth
+        evidence.append(f"it grows by {per_h:,.0f} samples an hour, {units.share(share)} of what is produced")
+        return Draft(
+            "backlog", "fault", "the queue grows without bound" + (": the trainer is slow" if slow else ""),
+            tuple(evidence), f"fleetsim replay ... --set buffer.capacity_samples={_cap(case)} --recommend",
+            {"busy": share}, "the backlog grows without bound",
+        )  # fmt: skip
+    if case.starving:
+        return Draft("backlog", "ok", "no: the trainer waits", tuple(evidence))
+    idle = None if f is None or case.colocated else f.idle_share
+    if idle is not None:
+        evidence.append(f"instances stand without work {units.share(idle)} of the time")
+    dropped = q.dropped_share
+    if case.starving is False and not case.colocated and not slow:
+        if dropped is not None and dropped > DROPPED:
+            return Draft(
+                "backlog", "fault", "more is generated than trained", tuple(evidence),
+                "fleetsim replay ... --recommend", {"busy": dropped, "idle": idle or 0.0},
+                "the fleet generates samples that nobody trains on",
+            )  # fmt: skip
+        if idle is not None and idle > IDLE:
+            return Draft(
+                "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
+                "fleetsim replay ... --recommend", {"idle": idle}, "the fleet is larger than the trainer needs",
+            )  # fmt: skip
+    if q.depth is None and idle is None:
+        return Draft(
+            "backlog", "unknown", "queue depth is not exported", tuple(evidence),
+            "fleetsim replay ... --map queue.samples=YOUR_METRIC",
+        )  # fmt: skip
+    return Draft("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
+
+
+def _growth(case: Case) -> tuple[float, float] | None:
+    """(samples per hour, share of what is produced) by which the queue grows; None where it does not."""
+    o, q = case.observed, case.observed.queue
+    if q.growth_per_h is None or q.growth_per_h <= 0:
+        return None
+    batch = o.trainer.batch_samples
+    produced = None if o.fleet is None or o.fleet.finished_s is None else 3600.0 * o.fleet.finished_s
+    if produced is None and batch is not None and o.trainer.step_s is not None and o.trainer.step_s.value > 0:
+        produced = 3600.0 * batch.value / o.trainer.step_s.value + q.growth_per_h
+    if produced is None or produced <= 0:
+        return None
+    least = batch.value if batch is not None else case.scenario.trainer.batch_samples
+    grown = q.growth_per_h * o.span_s / 3600.0
+    share = min(1.0, q.growth_per_h / produced)
+    return (q.growth_per_h, share) if grown >= least and share > GROWS else None
+
+
+def _cap(case: Case) -> int:
+    """A queue of one batch: what a step takes, and one step of staleness."""
+    batch = case.observed.trainer.batch_samples
+    return round(batch.value) if batch is not None else case.scenario.trainer.batch_samples
+
+
+def _budget(case: Case) -> str:
+    """The staleness budget, where somebody gave one."""
+    if case.says("admission.max_staleness"):
+        return f", budget {case.scenario.admission.max_staleness:g}"
+    return ""

@@ -1,0 +1,126 @@
+"""`Case`: what a check looks at. `Draft`: what it finds, before the findings have been priced against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.finding import Check
+from fleetsim.replay.money import Slice
+from fleetsim.replay.observed import Observed, Quantity
+
+# The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
+# batch's use swings by a fifth around its mean as responses grow and end.
+KV_ROOM = 0.8
+# Requests that wait in an engine, of those that it has: below it they only pass through.
+WAITING = 0.02
+# Peak over mean of what is in flight: a ceiling, not an ebb and flow. (The 95th percentile over the median of a client
+# at its cap, refilled as samples end, is 1.0 to 1.05; of a barrier that drains, above 1.5.)
+FLAT = 1.10
+# A cause that costs less than this share of a pool's time is not what to change first.
+WORTH = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A window and what it is judged by.
+
+    scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
+    defaults, and no evidence. backtest: None where none was made.
+    """
+
+    observed: Observed
+    scenario: Scenario
+    given: frozenset[str] = frozenset()
+    backtest: Backtest | None = None
+
+    def says(self, path: str) -> bool:
+        """Whether somebody gave the value at this path, or anything below it."""
+        return any(p == path or p.startswith(f"{path}.") for p in self.given)
+
+    @property
+    def idle(self) -> Quantity | None:
+        """The trainer's sample wait / its cycle, as far as it can be known."""
+        return self.observed.trainer.idle_fraction
+
+    @property
+    def idle_limit(self) -> float:
+        """The share of its cycle that the trainer may wait (targets.trainer_idle_fraction)."""
+        return self.scenario.targets.trainer_idle_fraction
+
+    @property
+    def colocated(self) -> bool:
+        """Both pools are the same GPUs: the trainer's wait is the engines' work."""
+        return self.observed.placement == "colocated"
+
+    @property
+    def starving(self) -> bool | None:
+        """Whether the trainer waits for samples more than the target allows; None = unknown. Never when colocated."""
+        if self.colocated:
+            return False
+        return None if self.idle is None else self.idle.value > self.idle_limit
+
+    @property
+    def kv_full(self) -> bool | None:
+        """Whether the KV caches have no room to spare at their peak; None where it is not exported."""
+        peak = None if self.observed.fleet is None else self.observed.fleet.kv_use_peak
+        return None if peak is None else peak >= KV_ROOM
+
+    @property
+    def waiting_share(self) -> float | None:
+        """Of the requests that the engines have, those that wait; None where it is not exported, or there are none."""
+        f = self.observed.fleet
+        if f is None or f.waiting is None or f.running is None or f.running + f.waiting <= 0:
+            return None
+        return f.waiting / (f.running + f.waiting)
+
+    @property
+    def group_size(self) -> Quantity | None:
+        """Samples per prompt, from somewhere else than the hit ratio: as given, or as the requests ask for it."""
+        if self.says("workload.group_size"):
+            return Quantity(float(self.scenario.workload.group_size), "log")
+        found = None if self.observed.lengths is None else self.observed.lengths.group_size
+        # A client that sends each sample by itself asks for n = 1 whatever its groups are.
+        return found if found is not None and found.source != "inferred" and found.value > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A finding without its size.
+
+    claims: shares of the pools' time (`replay/money.py`) that the cause takes at most. name: the cause in a few words,
+    for the headline; empty unless it is a fault.
+    """
+
+    check: Check
+    state: Literal["fault", "ok", "unknown"]
+    title: str
+    evidence: tuple[str, ...] = ()
+    next: str | None = None
+    claims: Mapping[Slice, float] = field(default_factory=dict)
+    name: str = ""
+
+
+Earlier = tuple[Draft, ...]
+
+
+def faults(earlier: Earlier, *checks: Check) -> list[Draft]:
+    """The faults among the earlier findings, of these checks."""
+    return [d for d in earlier if d.state == "fault" and d.check in checks]
+
+
+def told(quantity: Quantity, text: str) -> str:
+    """A number in words, with the word "inferred" where it was."""
+    return f"{text} (inferred)" if quantity.source == "inferred" else text
+
+
+def idle_words(case: Case) -> str:
+    """The trainer's wait, against its limit."""
+    if case.idle is None:
+        return "how long the trainer waits for samples is neither exported nor to be inferred"
+    share = told(case.idle, units.share(case.idle.value))
+    return f"the trainer waits for samples {share} of a step, target {units.share(case.idle_limit)}"

@@ -1,0 +1,52 @@
+"""Was enough read to judge?"""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.replay.checks.case import Case, Draft, Earlier
+
+# Beyond this share of instance-time without values, rates are those of an unknown part of the window.
+GAPS = 0.2
+# Fewer optimizer steps than this say little about a share of a step; the runbook verifies over several hundred.
+FEW_STEPS, MANY_STEPS = 10, 200
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: too many gaps. unknown: nothing of the engines or of the trainer was read, or too few steps."""
+    o = case.observed
+    evidence = [
+        f"{len(o.instances)} instances over {units.seconds(o.span_s)}, a value every {units.seconds(o.step_s)}"
+        if o.instances
+        else f"no engine metrics over {units.seconds(o.span_s)}: what the instances do is unknown"
+    ]
+    if o.gap_share > 0:
+        evidence.append(f"{units.share(o.gap_share)} of the instances' time has no values")
+    steps = o.trainer.steps
+    if steps is None:
+        evidence.append("optimizer steps are neither exported nor to be inferred")
+    else:
+        inferred = " (inferred)" if steps.source == "inferred" else ""
+        short = "" if steps.value >= MANY_STEPS else "; several hundred make a representative window"
+        evidence.append(f"{units.count(round(steps.value))} optimizer steps{inferred}{short}")
+    if o.gap_share > GAPS:
+        return Draft(
+            "data",
+            "fault",
+            "too many gaps to judge by",
+            tuple(evidence),
+            _SCRAPES,
+            {},
+            "too much of the window was not read",
+        )
+    if not o.instances and steps is None:
+        return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES)
+    if steps is not None and steps.value < FEW_STEPS:
+        return Draft("data", "unknown", f"only {steps.value:.0f} optimizer steps", tuple(evidence), _LONGER)
+    if not o.instances:
+        return Draft("data", "unknown", "a run log alone: the trainer's side only", tuple(evidence), _NAMES)
+    return Draft("data", "ok", "enough was read to judge", tuple(evidence))
+
+
+_SCRAPES = "look at Prometheus's targets page: which scrapes fail; or choose a window without the gap"
+_LONGER = "fleetsim replay ... --start -24h"
+_NAMES = "fleetsim replay --prometheus URL --selector 'job=\"rollout\"'"

@@ -1,0 +1,60 @@
+"""Does the client's own cap bind? Then engines have room that nobody uses, and more of them would change nothing."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.replay.checks.case import FLAT, KV_ROOM, WAITING, Case, Draft, Earlier, idle_words
+
+# Engines that run more than this of their max_num_seqs have no room for more.
+NEARLY_ALL = 0.9
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: what is in flight stays at a ceiling (peak / mean below FLAT) while the trainer waits, nothing waits in
+    the engines and their KV caches have room. unknown: the trainer's wait or the engines' load is not known."""
+    f = case.observed.fleet
+    if case.colocated:
+        return Draft("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
+    if f is None or f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
+        return Draft("in_flight_cap", "unknown", "requests in flight are not exported", (idle_words(case),))
+    mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.waiting_share
+    evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
+    if waiting is not None:
+        evidence.append(f"{units.share(waiting)} of them wait in an engine")
+    if f.kv_use_peak is not None:
+        evidence.append(f"KV caches reach {units.share(f.kv_use_peak)}")
+    if peak > FLAT * mean:
+        return Draft("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
+    if waiting is not None and waiting > WAITING:
+        return Draft("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
+    if case.kv_full:
+        return Draft("in_flight_cap", "ok", "the KV caches are full", tuple(evidence))
+    limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
+    if limit is not None and f.running is not None and f.running > NEARLY_ALL * limit * f.instances:
+        return Draft("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
+    evidence.append(idle_words(case))
+    if case.starving is None or case.kv_full is None:
+        what = "the trainer waits" if case.starving is None else "the engines have room"
+        return Draft("in_flight_cap", "unknown", f"a ceiling, but not whether {what}", tuple(evidence))
+    if not case.starving:
+        return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
+    more = _doubled(peak, f.kv_use_peak or KV_ROOM)
+    evidence.append("inferred: a ceiling in the client, not in the engines, holds the rest back")
+    idle = 0.0 if case.idle is None else case.idle.value
+    return Draft(
+        "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
+        tuple(evidence), f"fleetsim replay ... --set fleet.max_in_flight_samples={more} (and a staleness bound for it)",
+        {"wait": idle}, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+    )  # fmt: skip
+
+
+def _of_batch(case: Case, peak: float) -> str:
+    """What a ceiling is in batches: a staleness window shows as a multiple of the batch."""
+    batch = case.observed.trainer.batch_samples
+    return "" if batch is None or batch.value <= 0 else f" ({peak / batch.value:.2f} batches)"
+
+
+def _doubled(peak: float, kv_peak: float) -> int:
+    """Twice the ceiling, or what fills the KV caches up to KV_ROOM if that is less."""
+    room = KV_ROOM / kv_peak if kv_peak > 0 else 2.0
+    return max(round(peak) + 1, round(peak * min(2.0, room)))

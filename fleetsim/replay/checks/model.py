@@ -1,0 +1,51 @@
+"""Does the simulation of this window come out as the window did? If not, the model is wrong somewhere."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.replay.backtest import Row
+from fleetsim.replay.checks.case import Case, Draft, Earlier
+
+NAMES = {
+    "tok_s": "fleet tok/s",
+    "instance_tok_s": "tok/s per instance",
+    "step_s": "optimizer step",
+    "trainer_idle": "trainer idle",
+    "queue": "queue",
+}
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: a predicted quantity is off by more than the back-test's limit. unknown: there was no back-test, or
+    nothing that it could compare."""
+    back = case.backtest
+    if back is None:
+        return Draft("model", "unknown", "not back-tested", (), "fleetsim replay ... (without --no-backtest)")
+    worst = back.worst
+    if back.verdict == "unknown" or worst is None:
+        return Draft("model", "unknown", "nothing of what was observed is predicted")
+    evidence = tuple(row_words(row) for row in sorted(back.overall, key=lambda row: -abs(row.error)))
+    if back.verdict == "ok":
+        return Draft("model", "ok", f"predicts this window within {units.share(back.limit)}", evidence)
+    off = tuple(row_words(row) for row in back.overall if not row.within)
+    return Draft(
+        "model", "fault", f"off by more than {units.share(back.limit)}: wrong somewhere", off,
+        "; ".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
+        {}, f"the simulation of this window misses its {NAMES[worst.quantity]}, so what-ifs are not to be trusted",
+    )  # fmt: skip
+
+
+def row_words(row: Row) -> str:
+    """Observed, predicted and the error, with their units."""
+
+    def shown(x: float) -> str:
+        if row.quantity == "step_s":
+            return units.seconds(x)
+        return units.share(x) if row.quantity == "trainer_idle" else units.count(round(x))
+
+    error = {
+        "ratio": f"{100 * row.error:+.1f} %",
+        "points": f"{100 * row.error:+.1f} points",
+        "batches": f"{row.error:+.2f} batches",
+    }[row.measure]
+    return f"{NAMES[row.quantity]}: observed {shown(row.observed)}, predicted {shown(row.predicted)} ({error})"

@@ -1,0 +1,91 @@
+"""Do the siblings of a group find their prompt in the prefix cache? If not, that is configuration, not capacity."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.engine.defaults import BLOCK_SIZE
+from fleetsim.replay.checks.case import WORTH, Case, Draft, Earlier
+from fleetsim.replay.checks.prompt_cost import busy_share, prompt_cost
+
+# Of the reuse that is to be had: syncs that reset the cache and evictions cost some, this much they do not.
+ENOUGH = 0.8
+# Below this hit ratio there is too little to be had to look for.
+TO_BE_HAD = 0.1
+
+
+def expected_hits(group: float, prompt: float, block: int, places: float = 1.0) -> float:
+    """The hit ratio of a group's prompts alone: (G - d) / G x floor((P - 1) / block) block / P.
+
+    d: instances that a group's samples are spread over; the first sample on each computes the prompt. Full blocks are
+    found, and the last token is always computed (vLLM, v1/core/kv_cache_manager.py: get_computed_blocks).
+    """
+    blocks = max(0, int(prompt - 1) // block) * block
+    return max(0.0, group - places) / group * blocks / prompt if prompt > 0 and group > 0 else 0.0
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: caching is off, or hits stay well below what group size, prompt length and block size promise, and the
+    prompts computed again cost something. unknown: no hit ratio, no prompt lengths, or no group size from elsewhere."""
+    o, f, lengths = case.observed, case.observed.fleet, case.observed.lengths
+    hit = None if f is None else f.prefix_hit
+    group = case.group_size
+    off = o.prefix_caching is False
+    if off:
+        hit = 0.0
+    missing = [
+        what
+        for what, there in (
+            ("the hit ratio is not exported", hit is not None),
+            ("prompt lengths are not exported", lengths is not None and lengths.prompt_mean is not None),
+            ("samples per prompt are not known from anywhere else", group is not None),
+        )
+        if not there
+    ]
+    if hit is None or group is None or lengths is None or lengths.prompt_mean is None:
+        seen = () if hit is None or off else (f"hit ratio {units.share(hit)}",)
+        caching = ("prefix caching is off",) if off else ()
+        needs = "fleetsim replay ... --given workload.group_size=G" if group is None else None
+        return Draft("prefix_cache", "unknown", missing[0], (*caching, *seen, *missing), needs)
+    prompt, block = lengths.prompt_mean, o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
+    expected = expected_hits(group.value, prompt, block)
+    evidence = [
+        "prefix caching is off" if off else f"hit ratio {units.share(hit)}",
+        f"groups of {group.value:g}, prompts of {prompt:,.0f} tokens, blocks of {block} allow {units.share(expected)}",
+    ]
+    if expected < TO_BE_HAD or hit >= ENOUGH * expected:
+        title = "little to be had" if expected < TO_BE_HAD else "siblings find their prompt"
+        return Draft("prefix_cache", "ok", title, tuple(evidence))
+    share = _wasted(case, prompt, expected - hit, evidence)
+    if share is not None and share < WORTH:
+        return Draft("prefix_cache", "ok", "low hits, at little cost", tuple(evidence))
+    return Draft(
+        "prefix_cache", "fault", "off on a group workload" if off else "low hits on a group workload", tuple(evidence),
+        _next(case, group.value, prompt, block, hit, off),
+        {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share}),
+        "prompts are computed again for every sample of a group",
+    )  # fmt: skip
+
+
+def _wasted(case: Case, prompt: float, missed: float, evidence: list[str]) -> float | None:
+    """The share of the rollout GPUs' time in which prompts are computed that the cache could have held."""
+    f, cost = case.observed.fleet, prompt_cost(case)
+    if f is None or f.finished_s is None or cost is None:
+        return None
+    share = busy_share(case, f.finished_s * prompt * missed, cost)
+    if share is not None:
+        evidence.append(
+            f"computing them again takes {units.share(share)} of the engines' time, at "
+            f"{units.seconds(cost.seconds)} per prompt token ({cost.words})"
+        )
+    return share
+
+
+def _next(case: Case, group: float, prompt: float, block: int, hit: float, off: bool) -> str:
+    """The flag to change: caching itself, or where the siblings go."""
+    if off:
+        return "engine flag --enable-prefix-caching; fleetsim replay ... --set engine.prefix_caching=true"
+    n = case.observed.fleet.instances if case.observed.fleet is not None else 1.0
+    places = n * (1.0 - (1.0 - 1.0 / n) ** group) if n > 1 else 1.0
+    if n > 1 and hit <= 1.25 * expected_hits(group, prompt, block, places) + 0.02:
+        return "send a group's samples to one instance: fleetsim replay ... --set fleet.group_placement=together"
+    return "fleetsim replay ... --set sync.reset_prefix_cache=false, and look at what resets or evicts the cache"

@@ -1,0 +1,121 @@
+"""Only then: is the fleet too small? The trainer waits, and nothing that costs less than instances explains it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from fleetsim import units
+from fleetsim.replay.checks.case import WAITING, Case, Draft, Earlier, faults, idle_words
+from fleetsim.replay.finding import Check
+
+# Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
+TAIL = 0.25
+# Peak over mean of what is in flight, with engines that have room: the work runs out before the batch is complete.
+EBBS = 1.5
+_WORDS: Mapping[Check, str] = {
+    "trainer": "the trainer is healthy",
+    "sync": "the sync is shorter",
+    "stragglers": "the stragglers are gone",
+    "prefix_cache": "siblings find their prompt",
+    "in_flight_cap": "the in-flight cap is raised",
+    "max_num_seqs": "max_num_seqs is raised",
+    "preemptions": "preemptions are rare",
+}
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: the trainer waits more than its target, and earlier faults cannot explain all of it. ok: it does not wait,
+    or something else is to be mended first. unknown: nobody knows how long it waits."""
+    f = case.observed.fleet
+    if case.colocated:
+        share = None if case.idle is None else case.idle.value
+        taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
+        why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
+        gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.tp))
+        return Draft("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
+    evidence = [idle_words(case)]
+    if case.idle is None:
+        return Draft(
+            "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
+            "fleetsim replay ... --map trainer.wait_s=YOUR_METRIC, or --from the trainer's run log",
+        )  # fmt: skip
+    if not case.starving:
+        return Draft("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
+    first = faults(earlier, *_WORDS)
+    explained = _explained(first)
+    if first and (explained is None or explained >= case.idle.value - case.idle_limit):
+        later = " and ".join(_WORDS[d.check] for d in first)
+        return Draft("rollout", "ok", f"not to be resized before {later}", tuple(evidence))
+    if first:
+        causes = ", ".join(d.check for d in first)
+        evidence.append(f"{causes} explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
+    if f is None:
+        return Draft("rollout", "unknown", "the trainer waits; what the engines do is not known", tuple(evidence))
+    if f.running is not None:
+        waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait"
+        evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
+    if f.idle_share is not None:
+        evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
+    wait = case.idle.value
+    slowest = _slowest(case)
+    if slowest is not None:
+        evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
+        return Draft(
+            "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
+            tuple(evidence), _ahead(case), {"wait": wait}, "the slowest responses of each batch hold it up",
+        )  # fmt: skip
+    matched = _matched(case)
+    if matched is not None:
+        evidence.append(
+            f"rate matching, first order: {matched} instances instead of {f.instances:g} would bring it to the target"
+        )
+    open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
+    if open_:
+        evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
+    return Draft(
+        "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
+        {"wait": wait}, "the fleet is too small",
+    )  # fmt: skip
+
+
+def _explained(first: Sequence[Draft]) -> float | None:
+    """The share of a step that earlier faults make the trainer wait at most; None where one does not say."""
+    shares = [d.claims.get("wait") for d in first]
+    return None if None in shares else sum(s for s in shares if s is not None)
+
+
+def _slowest(case: Case) -> str | None:
+    """What shows that work runs out while the trainer waits; None where the engines are kept busy.
+
+    Instances without work, or requests in flight that ebb although the engines would take more: none waits in them and
+    their KV caches have room. A fleet that is too small is full.
+    """
+    f = case.observed.fleet
+    if f is None:
+        return None
+    if f.idle_share is not None and f.idle_share > TAIL:
+        return "instances without work beside a waiting trainer"
+    if not f.in_flight_mean or f.in_flight_peak is None or f.in_flight_peak < EBBS * f.in_flight_mean:
+        return None
+    if case.waiting_share is None or case.waiting_share > WAITING or case.kv_full is not False:
+        return None
+    return f"in flight ebbs from {f.in_flight_peak:,.0f} to {f.in_flight_mean:,.0f} on average in engines with room"
+
+
+def _ahead(case: Case) -> str:
+    """Let the fleet run further ahead of the trainer."""
+    budget = math.floor(case.scenario.admission.max_staleness) + 1 if case.says("admission.max_staleness") else 2
+    return f"fleetsim replay ... --set admission.max_staleness={budget} (if the recipe tolerates it), and --recommend"
+
+
+def _matched(case: Case) -> int | None:
+    """Instances that bring the wait w down to its target, if batches take time in proportion to 1 / instances.
+
+    A cycle that waits takes as long as its batch takes to make; what the trainer does in it, (1 - w) of it, stays, so a
+    wait of w* needs n (1 - w*) / (1 - w). More instances never beat the longest response: --recommend simulates.
+    """
+    f, idle = case.observed.fleet, case.idle
+    if f is None or idle is None or f.instances <= 0 or idle.value >= 1.0:
+        return None
+    return math.ceil(f.instances * (1.0 - case.idle_limit) / (1.0 - idle.value) - 1e-9)

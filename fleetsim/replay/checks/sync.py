@@ -1,0 +1,67 @@
+"""Is weight sync the stall? If engines pause long per update, the remedy is cadence or transport, not instances."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError
+from fleetsim.replay.checks.case import Case, Draft, Earlier, told
+from fleetsim.replay.money import pause_shares
+
+# Of the window in which engines stand still, and of a step in which the trainer is held. Published systems keep sync at
+# one to five percent; beyond that the sync itself is worth the work.
+PAUSED, HELD = 0.05, 0.10
+# Longer than the scenario's pause by more than this: an overrun.
+OVERRUN = 1.5
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: engines pause, or the trainer is held, for a larger share than the limits; or pauses overrun the
+    scenario's. A pause in which nothing was running is the engines out of work, not a sync."""
+    o, t = case.observed, case.observed.trainer
+    held = None if t.sync_s is None or t.step_s is None or t.step_s.value <= 0 else t.sync_s.value / t.step_s.value
+    paused = None if o.pauses is None or case.colocated else pause_shares(o)[0]
+    if held is None and paused is None:
+        return Draft(
+            "sync", "unknown", "pauses are not to be seen",
+            ("the trainer exports no sync seconds, and the engines' own pattern shows no pauses",)
+            if not case.colocated
+            else ("colocated: engines are silent while the trainer works, which hides the sync",),
+            "fleetsim replay ... --step 1s, or --map trainer.sync_s=YOUR_METRIC",
+        )  # fmt: skip
+    evidence = []
+    if paused is not None and o.pauses is not None:
+        n = sum(not p.empty for p in o.pauses.each)
+        inferred = " (inferred from the fleet's silence)" if any(p.source == "silence" for p in o.pauses.each) else ""
+        each = f": {n} pauses, {units.seconds(o.pauses.mean_s)} on average" if n else ""
+        evidence.append(f"engines stand still {units.share(paused)} of the time with work in hand{each}{inferred}")
+    if held is not None and t.sync_s is not None:
+        seconds = told(t.sync_s, units.seconds(t.sync_s.value))
+        evidence.append(f"the trainer is held {seconds} of a step ({units.share(held)})")
+    overrun = _overrun(case, evidence)
+    if (paused or 0.0) <= PAUSED and (held or 0.0) <= HELD and not overrun:
+        return Draft("sync", "ok", "not the stall", tuple(evidence))
+    name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
+    return Draft(
+        "sync", "fault", "longer than the scenario says" if overrun else "takes too large a share", tuple(evidence),
+        "fleetsim replay ... --set sync.every_steps=2 (cadence), or --set sync.transport=rdma_p2p (transport)",
+        {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}, name,
+    )  # fmt: skip
+
+
+def _overrun(case: Case, evidence: list[str]) -> bool:
+    """Whether pauses are longer than the scenario's, beyond what the scrape interval blurs."""
+    pauses = case.observed.pauses
+    if pauses is None or case.colocated or not (case.says("sync.pause_s") or case.says("sync.transport")):
+        return False
+    each = [p for p in pauses.each if not p.empty]
+    if not each:
+        return False
+    try:
+        expected = sync_times(case.scenario).pause_s
+    except InputError:
+        return False  # a transport without a model: nothing to hold the pauses against
+    blur = 0.0 if all(p.source == "counter" for p in each) else case.observed.step_s
+    mean = sum(p.seconds for p in each) / len(each)
+    evidence.append(f"the scenario's pause is {units.seconds(expected)}")
+    return mean > OVERRUN * expected and mean - expected > blur

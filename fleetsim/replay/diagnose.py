@@ -1,0 +1,140 @@
+"""The verdict on a window: the runbook's questions in the runbook's order, what each finding costs, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.checks import (
+    backlog,
+    data,
+    in_flight_cap,
+    max_num_seqs,
+    model,
+    preemptions,
+    prefix_cache,
+    rollout,
+    stragglers,
+    sync,
+    trainer,
+)
+from fleetsim.replay.checks.case import Case, Draft, Earlier, told
+from fleetsim.replay.finding import Check, Finding, Verdict
+from fleetsim.replay.money import Size, observed_slices, pools_of, settle
+from fleetsim.replay.observed import Observed
+
+Starves = Literal["trainer", "rollout", "neither", "unknown"]
+
+CHECKS: tuple[Callable[[Case, Earlier], Draft], ...] = (
+    data.check,
+    trainer.check,
+    sync.check,
+    stragglers.check,
+    prefix_cache.check,
+    in_flight_cap.check,
+    max_num_seqs.check,
+    preemptions.check,
+    rollout.check,
+    backlog.check,
+    model.check,
+)
+# A wrong model is where to look, not what to change in the job.
+_NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
+# What makes rollout faster is not what a growing backlog asks for.
+_FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+# Rollout GPUs without work for more than this of their time starve; less is the tail of responses.
+ROLLOUT_IDLE = 0.15
+
+
+def diagnose(
+    observed: Observed, scenario: Scenario, backtest: Backtest | None = None, *, given: Collection[str] = ()
+) -> Verdict:
+    """Which side starves, what to change first, and every question with its evidence and its size.
+
+    scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
+    only those are held against the window, the others are defaults (all of them, where nothing is said).
+    """
+    case = Case(observed, scenario, frozenset(given), backtest)
+    drafts: list[Draft] = []
+    for check in CHECKS:
+        drafts.append(check(case, tuple(drafts)))
+    order = _order(case, drafts)
+    settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
+    size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
+    sizes = [size_of.get(d.check) for d in drafts]
+    findings = tuple(
+        Finding(
+            d.check,
+            d.state,
+            d.title,
+            d.evidence,
+            None if size is None else size.gpu_h_per_day,
+            None if size is None else size.usd_per_day,
+            d.next,
+        )
+        for d, size in zip(drafts, sizes, strict=True)
+    )
+    first = next((d for d in order if d.check not in _NOT_A_CHANGE), order[0] if order else None)
+    most = _largest(drafts, sizes)
+    starves = _starves(case, drafts)
+    headline = _headline(case, starves, first, most, drafts)
+    return Verdict(starves, headline, findings, None if first is None else first.check)
+
+
+def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
+    """The faults in the order in which they are to be changed, and paid for: the runbook's, but that a backlog comes
+    before what would make rollout faster still, unless the trainer waits."""
+    faults = [d for d in drafts if d.state == "fault"]
+    if case.starving or not any(d.check == "backlog" for d in faults):
+        return faults
+    return sorted(faults, key=lambda d: (d.check in _FASTER, drafts.index(d)))
+
+
+def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:
+    """The fault that costs most, if any has a size."""
+    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
+    return max(sized, key=lambda pair: pair[0])[1] if sized else None
+
+
+def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
+    """The side that waits: the trainer by its sample wait, the rollout GPUs by their time without work.
+
+    A growing backlog is rollout's work that nobody takes: then the trainer is the slower side, and rollout's output
+    starves for it. Sharing GPUs, neither waits for the other.
+    """
+    if case.colocated:
+        return "neither"
+    if case.starving:
+        return "trainer"
+    f = case.observed.fleet
+    if any(d.check == "backlog" and d.state == "fault" for d in drafts):
+        return "rollout"
+    if f is not None and f.idle_share is not None and f.idle_share > ROLLOUT_IDLE and case.starving is False:
+        return "rollout"
+    return "unknown" if case.starving is None else "neither"
+
+
+def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | None, drafts: Sequence[Draft]) -> str:
+    """One sentence: who waits and how much, the cause to begin with, and the one that costs most if that is another."""
+    idle = case.idle
+    if starves == "trainer" and idle is not None:
+        who = f"The trainer waits for samples {told(idle, units.share(idle.value))} of every step"
+    elif starves == "rollout":
+        who = "Rollout makes more than the trainer takes"
+    elif starves == "neither" and case.colocated:
+        who = "Both pools take turns on the same GPUs"
+    elif starves == "neither":
+        share = "" if idle is None else f" ({told(idle, units.share(idle.value))} of a step waited)"
+        who = f"The two sides keep pace{share}"
+    else:
+        who = "Which side waits cannot be told from this window"
+    if first is not None:
+        other = "" if most is None or most is first else f"; most is lost because {most.name}"
+        return f"{who}: {first.name}{other}."
+    unknown = [d.check for d in drafts if d.state == "unknown"]
+    if not unknown:
+        return f"{who}, and nothing is wrong."
+    return f"{who}; no fault was found, {len(unknown)} of {len(drafts)} questions stay open."

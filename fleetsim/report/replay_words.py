@@ -1,0 +1,86 @@
+"""Words that the views of a window of history share: marks, sizes, times, names of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from fleetsim import units
+from fleetsim.history.history import Note
+from fleetsim.replay.finding import Check, Finding, Verdict
+from fleetsim.replay.observed import Observed, Quantity
+from fleetsim.report.words import plural
+
+MARKS: Mapping[str, str] = {"fault": "FAULT", "ok": "ok", "unknown": "?"}
+CHECKS: Mapping[Check, str] = {
+    "data": "data",
+    "trainer": "trainer",
+    "sync": "weight sync",
+    "stragglers": "stragglers",
+    "prefix_cache": "prefix cache",
+    "in_flight_cap": "in-flight cap",
+    "max_num_seqs": "max_num_seqs",
+    "preemptions": "preemptions",
+    "rollout": "rollout",
+    "backlog": "backlog",
+    "model": "model",
+}
+PLACEHOLDER = "..."
+"""In a finding's next command: the source and the window, as this call gave them."""
+
+
+def span_words(observed: Observed) -> str:
+    """When, for how long, how often, and from where: "2026-11-20 12:00 to 18:00 UTC (6 h 00 min), every 15.0 s"."""
+    start, end = (datetime.fromtimestamp(t, UTC) for t in (observed.start_s, observed.end_s))
+    until = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
+    span, step = units.seconds(observed.span_s), units.seconds(observed.step_s)
+    return f"{start:%Y-%m-%d %H:%M} to {until} UTC ({span}), every {step}"
+
+
+def clock(at_s: float) -> str:
+    """A time of day, for the rows of a table: "11-20 14:00"."""
+    return f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M}"
+
+
+def fleet_words(observed: Observed) -> str:
+    """What was looked at: "8 instances of vllm now (6 to 8), model m, disaggregated"."""
+    f = observed.fleet
+    if f is None:
+        return "no engine metrics"
+    was = "" if f.instances_min == f.instances_max else f" ({f.instances_min:,} to {f.instances_max:,})"
+    engine = f" of {observed.engine}" if observed.engine else ""
+    model = f", model {observed.model}" if observed.model else ""
+    placement = f", {observed.placement} (inferred)" if observed.placement else ""
+    return f"{plural(f.instances_now, 'instance')}{engine} now{was}{model}{placement}"
+
+
+def size_words(finding: Finding) -> str | None:
+    """ "up to 70.1 GPU-h and $210.16 a day", None where it has no size."""
+    if finding.gpu_h_per_day is None or finding.usd_per_day is None:
+        return None
+    return f"up to {units.count(round(finding.gpu_h_per_day, 1))} GPU-h and {units.money(finding.usd_per_day)} a day"
+
+
+def total_words(verdict: Verdict) -> str | None:
+    """What all faults cost together, where there are several with a size."""
+    sized = [f for f in verdict.findings if f.gpu_h_per_day is not None]
+    if len(sized) < 2:
+        return None
+    gpu_h, usd = sum(f.gpu_h_per_day or 0.0 for f in sized), sum(f.usd_per_day or 0.0 for f in sized)
+    hours = units.count(round(gpu_h, 1))
+    return f"Together up to {hours} GPU-h and {units.money(usd)} a day; no GPU-second is counted twice."
+
+
+def first_change(verdict: Verdict) -> str | None:
+    """What to do first: the next command of the finding that binds."""
+    return next((f.next for f in verdict.findings if f.check == verdict.binding), None)
+
+
+def source_mark(quantity: Quantity) -> str:
+    """Where a number comes from."""
+    return {"exported": "exported", "log": "run log", "inferred": "inferred"}[quantity.source]
+
+
+def note_words(note: Note) -> str:
+    """A note, with the share of the data that it concerns."""
+    return note.text if note.share is None else f"{note.text} ({units.share(note.share)})"

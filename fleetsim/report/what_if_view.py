@@ -1,0 +1,163 @@
+"""The terminal view of another fleet on the same history: one change, a sweep, the recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.replay.answers import Answers
+from fleetsim.replay.recommend import Recommendation
+from fleetsim.replay.verify import Verification
+from fleetsim.replay.what_if import Sweep, WhatIf
+from fleetsim.report.blocks import grid, number, with_interval
+from fleetsim.report.words import plural
+
+# Metric, what it is called, how it is written.
+METRICS: Mapping[str, tuple[str, str]] = {
+    "step_s": ("optimizer step", "seconds"),
+    "trainer_idle_fraction": ("trainer idle", "share"),
+    "rollout_idle_fraction": ("rollout idle", "share"),
+    "sync_fraction": ("weight sync", "share"),
+    "generated_tok_s": ("generated tok/s", "number"),
+    "instance_tok_s": ("tok/s per instance", "number"),
+    "queue_depth": ("queue, samples", "number"),
+    "oldest_sample_age_steps": ("oldest sample, steps", "number"),
+    "staleness_steps.p99": ("staleness p99, steps", "number"),
+    "tokens_per_trained_token": ("generated per trained token", "number"),
+    "goodput": ("goodput, tok per GPU-s", "number"),
+    "cost_per_step": ("US dollars per step", "number"),
+}
+_PROMISED = ("step_s", "trainer_idle_fraction", "rollout_idle_fraction", "staleness_steps.p99", "cost_per_step")
+_SWEPT = (
+    ("step_s", "step, s"),
+    ("trainer_idle_fraction", "trainer idle"),
+    ("rollout_idle_fraction", "rollout idle"),
+    ("queue_depth", "queue"),
+    ("staleness_steps.p99", "stale p99"),
+    ("cost_per_step", "$/step"),
+)
+
+
+def what_if_view(answer: WhatIf) -> Group:
+    """Before and after, metric by metric; what does not differ by more than chance is said to be so."""
+    table = grid("", "now", "then", "ratio", align=("left", "right", "right", "left"))
+    for effect in answer.effects:
+        label, how = METRICS.get(effect.metric, (effect.metric, "number"))
+        table.add_row(
+            label,
+            _estimate(effect.before, how),
+            _estimate(effect.after, how),
+            Text(_ratio(effect.ratio)) if effect.changed else Text("no significant change", style="dim"),
+        )
+    lines: list[RenderableType] = [Text(changes_words(answer.changes), style="bold"), table]
+    before, after = answer.binding
+    lines.append(Text(f"What binds: {before}" + (f", then {after}" if after != before else ", then as before")))
+    lines += [Text(note, style="dim") for note in answer.notes]
+    return Group(*lines)
+
+
+def changes_words(changes: Mapping[str, Any]) -> str:
+    """ "fleet.instances = 10, sync.every_steps = 2"."""
+    return ", ".join(f"{path} = {value}" for path, value in changes.items()) or "nothing to change"
+
+
+def _estimate(estimate: Estimate, how: str = "share") -> Text:
+    """With its interval, unless that is nothing beside it: rounding, not chance."""
+    if estimate.ci_high - estimate.ci_low < 1e-6 * abs(estimate.mean):
+        estimate = Estimate(estimate.mean, estimate.mean, estimate.mean)
+    return with_interval(estimate, how)
+
+
+def _ratio(ratio: Estimate) -> str:
+    half = (ratio.ci_high - ratio.ci_low) / 2
+    return f"{ratio.mean:.3f}" + (f" ±{half:.3f}" if half > 0 else "")
+
+
+def sweep_view(answer: Sweep) -> Group:
+    """A row a value, the present one marked."""
+    table = grid("", answer.key.rpartition(".")[2], *(name for _, name in _SWEPT), "binds")
+    stuck: list[RenderableType] = []
+    for point in answer.points:
+        mark = ">" if point.value == answer.now else ""
+        if point.estimates is None:
+            table.add_row(mark, str(point.value), *("-",) * len(_SWEPT), "stuck")
+            stuck.append(Text(f"{answer.key} = {point.value}: {point.stuck}", style="dim"))
+            continue
+        cells = [_cell(metric, point.estimates[metric]) for metric, _ in _SWEPT]
+        table.add_row(mark, str(point.value), *cells, point.binding or "", style="bold" if mark else "")
+    lines: list[RenderableType] = [table, *stuck]
+    if all(point.value != answer.now for point in answer.points):
+        lines.append(Text(f"now {answer.key} = {answer.now}", style="dim"))
+    return Group(*lines)
+
+
+def _cell(metric: str, estimate: Estimate) -> Text:
+    how = METRICS[metric][1]
+    if how == "share":
+        return _estimate(estimate)
+    return Text(f"{estimate.mean:,.1f}" if how == "seconds" else number(estimate.mean))
+
+
+def recommendation_view(answers: Answers) -> Group:
+    """The count, what it is predicted to do, the queue's cap, the patch and the way back."""
+    found, plan = answers.recommendation, answers.plan
+    assert found is not None
+    others = any(path != "fleet.instances" for path in found.changes)
+    table: Table = grid(
+        "", f"{found.was:,} instances" if others else "now", "recommended", align=("left", "right", "right")
+    )
+    for metric in _PROMISED:
+        if metric in found.now and metric in found.predicted:
+            label, how = METRICS[metric]
+            table.add_row(label, _estimate(found.now[metric], how), _estimate(found.predicted[metric], how))
+    lines: list[RenderableType] = [Text(recommendation_words(found), style="bold"), table]
+    lines.append(Text(f"Queue: a cap of {units.count(found.queue_cap_samples)} samples costs next to no step time."))
+    if found.size.missed:
+        names = ", ".join(f"{t.name} <= {t.limit:g}" for t in found.size.missed)
+        lines.append(Text(f"No fleet holds {names}; beyond this count, more instances cost more than they save."))
+    if found.size.explanation:
+        lines.append(Text(found.size.explanation))
+    if answers.patch is not None:
+        lines.append(Text("patch:", style="dim"))
+        lines.append(Padding(Text(answers.patch.yaml.rstrip()), (0, 0, 0, 2)))
+        lines.append(Text(f"apply:    {answers.patch.command}"))
+    if plan is not None:
+        back = plan.rollback.command or f"set the instances back to {plan.rollback.instances} (as recorded)"
+        lines.append(Text(f"rollback: {back}"))
+    if answers.patch is None and found.resized:
+        lines.append(Text("--patch FILE --deployment NAME writes it as a patch", style="dim"))
+    return Group(*lines)
+
+
+def recommendation_words(found: Recommendation) -> str:
+    """One sentence; the other changes that it is for come first."""
+    others = {path: value for path, value in found.changes.items() if path != "fleet.instances"}
+    start = f"With {changes_words(others)}: " if others else ""
+    if not found.resized:
+        return f"{start}{plural(found.was, 'instance')}, as now."
+    return f"{start}{plural(found.instances, 'instance')} instead of {found.was:,}."
+
+
+def verification_view(found: Verification) -> Group:
+    """The runbook's list, item by item, and what to do when one does not hold."""
+    table = grid("", "", "", align=("left", "left", "left"))
+    for check in found.checks:
+        mark = {"ok": "ok", "failed": "FAILED", "unknown": "?"}[check.state]
+        table.add_row(mark, check.name.replace("_", " "), check.text, style="bold" if check.state == "failed" else "")
+    unknown = sum(check.state == "unknown" for check in found.checks)
+    failed = f"{len(found.failed)} of {len(found.checks)} items do not hold."
+    held = "Everything that could be checked holds." if found.ok else failed
+    lines: list[RenderableType] = [Text(held, style="bold"), table]
+    if unknown:
+        lines.append(Text(f"{unknown} not known: what nobody exports cannot be verified", style="dim"))
+    lines += [Text(f"but: {warning}") for warning in found.warnings]
+    if found.next is not None:
+        lines.append(Text.assemble("next: ", (found.next, "bold")))
+    return Group(*lines)

@@ -1,0 +1,110 @@
+"""Which exposed metrics the standing rules read: names of the engine in use, the trainer's, the user's, and selectors.
+
+Where a release renamed a metric, old and new stand side by side, joined by `or`: rules outlive upgrades.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.signals import BY_NAME
+
+# Engine as a user calls it -> how its metrics begin. Under Ray vLLM's metrics carry another prefix.
+PREFIXES = {"vllm": "vllm:", "vllm-ray": "ray_vllm_", "sglang": "sglang:"}
+# Only the first tensor-parallel rank of SGLang counts; an engine without the label matches, too.
+_ALWAYS = {"sglang": ('tp_rank=~"|0"',)}
+# One engine: a scrape target and its data-parallel rank. Labels that are not there do not matter.
+INSTANCE = "by (pod, instance, engine)"
+
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_MATCHER = re.compile(r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*')
+
+
+@dataclass(frozen=True, slots=True)
+class MetricNames:
+    """How signals are found in Prometheus.
+
+    engine: one of PREFIXES. selector, trainer_selector: label matchers as in PromQL, without braces. mapping: signal
+    name -> the user's metric, in place of those that fleetsim knows.
+    """
+
+    engine: str = "vllm"
+    selector: str = ""
+    trainer_selector: str = ""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+
+    def metrics(self, signal: str) -> tuple[str, ...]:
+        """Exposed names of a signal, best first, matchers of their own included (`name{label="value"}`)."""
+        known = BY_NAME[signal]
+        if signal in self.mapping:
+            return (self.mapping[signal],)
+        if known.scope == "fleet":
+            return known.metrics
+        return tuple(name for name in known.metrics if name.startswith(PREFIXES[self.engine]))
+
+    def series(self, signal: str, suffix: str = "") -> tuple[str, ...]:
+        """Selectors of a signal, `name{matchers}`. suffix: `_sum` or `_count` of a histogram."""
+        fleet = BY_NAME[signal].scope == "fleet"
+        common = (self.trainer_selector,) if fleet else (self.selector, *_ALWAYS.get(self.engine, ()))
+        found = []
+        for metric in self.metrics(signal):
+            name, _, own = metric.partition("{")
+            matchers = ", ".join(m for m in (own.rstrip("}"), *common) if m)
+            found.append(f"{name}{suffix}{{{matchers}}}" if matchers else f"{name}{suffix}")
+        return tuple(found)
+
+    def over(self, function: str, signal: str, window: str, suffix: str = "") -> str:
+        """`function(series[window])`, joined by `or` where the signal has several names."""
+        parts = [f"{function}({series}[{window}])" for series in self.series(signal, suffix)]
+        return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
+
+    def rate(self, signal: str, window: str, suffix: str = "") -> str:
+        """Growth per second of a counter, summed over the fleet."""
+        return f"sum({self.over('rate', signal, window, suffix)})"
+
+
+def checked(
+    names: MetricNames, known: Callable[[str], bool] = BY_NAME.__contains__, flag: str = "--map"
+) -> MetricNames:
+    """The same names, if they can be put into PromQL. Raises InputError with everything that is wrong."""
+    problems = []
+    if names.engine not in PREFIXES:
+        problems.append(
+            Problem("--engine", names.engine, f"must be one of {', '.join(PREFIXES)}", "name the engine of the fleet")
+        )
+    for option, text in (("--selector", names.selector), ("--trainer-selector", names.trainer_selector)):
+        if text and not is_matchers(text):
+            problems.append(
+                Problem(
+                    option,
+                    text,
+                    "must be label matchers as in PromQL, without braces",
+                    """for example 'job="rollout"'""",
+                )
+            )
+    for signal, metric in names.mapping.items():
+        if not known(signal):
+            problems.append(Problem(flag, signal, "is no signal", f"one of {', '.join(sorted(BY_NAME))}"))
+        if not _METRIC.fullmatch(metric):
+            problems.append(Problem(flag, metric, "is no metric name", "letters, digits, _ and :"))
+    if problems:
+        raise InputError(problems)
+    return names
+
+
+def is_matchers(text: str) -> bool:
+    """Whether a text is label matchers, separated by commas: job="rollout", pod=~"rollout-.*"."""
+    place = 0
+    while True:
+        found = _MATCHER.match(text, place)
+        if found is None:
+            return False
+        place = found.end()
+        if place == len(text):
+            return True
+        if text[place] != ",":
+            return False
+        place += 1

@@ -1,0 +1,135 @@
+"""The simulated runs behind the thresholds: the plan as it should go, and the same plan with each fault."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.trainer import PhaseConfig, TrainerConfig
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+from fleetsim.standing.faults import FAULTS, Fault, Onset, cut, join, run_with_event, scraped_run, steady_run
+from fleetsim.standing.traces import Expected, Scraped
+from fleetsim.workload.lengths import mean_length
+
+WEEK_H = 168.0
+# Samples that the healthy and the faulty runs may take; a fleet that makes more of them is watched for a shorter time.
+HEALTHY_SAMPLES, FAULTY_SAMPLES = 4_000_000, 4_000_000
+# Windows are these multiples of a base: five minutes, or four optimizer steps where those are longer.
+MULTIPLES = (1, 2, 3, 6, 12)
+HEALTHY_RUNS, PILOT_STEPS, STEPS_PER_WINDOW = 4, 24, 4
+# Steps after which a run has left its empty beginning behind.
+SETTLED_STEPS = 20
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What was simulated.
+
+    expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
+    mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
+    it begins, none where the plan cannot have it. end_s: how long after its begin a fault is watched.
+    """
+
+    scenario: Scenario
+    expected: Expected
+    scrape_s: float
+    interval_s: float
+    step_s: float
+    windows_s: tuple[float, ...]
+    healthy: tuple[Scraped, ...]
+    onsets: Mapping[str, tuple[Onset, ...]]
+    end_s: float
+
+    @property
+    def hours(self) -> float:
+        """Healthy hours, the first window of each run left out."""
+        return sum(run.hours - self.windows_s[-1] / 3600.0 for run in self.healthy)
+
+
+def rehearse(
+    scenario: Scenario,
+    *,
+    hours: float | None = None,
+    replications: int = 4,
+    scrape_s: float = 15.0,
+    interval_s: float = 30.0,
+    tell: Tell = lambda _: None,
+) -> Rehearsal:
+    """Simulates the plan for so many healthy hours, and each fault `replications` times.
+
+    hours: None = a week, or less where that is more than HEALTHY_SAMPLES samples. Events of the scenario's own run are
+    left out. Raises what `simulate` raises.
+    """
+    scenario = with_changes(scenario, {"run.events": []}) if scenario.run.events else scenario
+    engine = engine_of(scenario)
+    pilot = simulate(with_changes(scenario, {"run.steps": PILOT_STEPS}), engine=engine)
+    step_s = _step_s(pilot)
+    per_hour = 3600.0 / step_s * scenario.trainer.batch_samples
+    base_s = 300.0 * math.ceil(max(1.0, STEPS_PER_WINDOW * step_s / 300.0))
+    watched = len(FAULTS) * replications * per_hour * base_s / 3600.0
+    multiples = [m for m in MULTIPLES if m <= 2 or 4.0 * m * watched <= FAULTY_SAMPLES]
+    windows_s = tuple(m * base_s for m in multiples)
+    end_s = 2.0 * windows_s[-1]
+    settled_s = SETTLED_STEPS * step_s
+    hours = min(WEEK_H, HEALTHY_SAMPLES / per_hour) if hours is None else hours
+    each_s = hours * 3600.0 / HEALTHY_RUNS + windows_s[-1]
+    long = with_changes(scenario, {"run.steps": math.ceil((each_s + settled_s) / step_s)})
+    tell(f"simulating {hours:,.0f} healthy hours")
+    healthy = tuple(side_by_side(lambda r: scraped_run(long, r, scrape_s, settled_s, engine), range(HEALTHY_RUNS)))
+    peak = max(float(np.nanmax(run.engines["kv_use"])) for run in healthy)
+    before = SETTLED_STEPS + math.ceil(1.2 * windows_s[-1] / step_s)
+    after = math.ceil(1.1 * end_s / step_s)
+    tell(f"simulating {len(FAULTS)} faults, {replications} times each")
+
+    def faulty(task: tuple[Fault, int]) -> Onset | None:
+        fault, r = task
+        if fault.events is not None:
+            run = with_changes(scenario, {"run.steps": before + after})
+            onset = run_with_event(run, fault, HEALTHY_RUNS + r, scrape_s, before, engine)
+            return Onset(cut(onset.scraped, settled_s, onset.onset_s + end_s), onset.onset_s)
+        run = with_changes(scenario, {"run.steps": SETTLED_STEPS + after})
+        steady = steady_run(run, fault, HEALTHY_RUNS + r, scrape_s, settled_s, peak)
+        if steady is None:
+            return None
+        return join(_piece(healthy[r % HEALTHY_RUNS], r, 1.2 * windows_s[-1]), cut(steady, 0.0, settled_s + end_s))
+
+    tasks = [(fault, r) for fault in FAULTS for r in range(replications)]
+    found = list(side_by_side(faulty, tasks))
+    onsets = {
+        fault.name: tuple(o for (f, _), o in zip(tasks, found, strict=True) if f is fault and o is not None)
+        for fault in FAULTS
+    }
+    return Rehearsal(scenario, expected_of(scenario), scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s)
+
+
+def _step_s(pilot: Records) -> float:
+    steps = pilot.steps[PILOT_STEPS // 2 :]
+    return float(steps["end_s"][-1] - steps["start_s"][0]) / len(steps)
+
+
+def _piece(healthy: Scraped, which: int, span_s: float) -> Scraped:
+    """Some part of a healthy run, another one for each number."""
+    free = float(healthy.times[-1] - healthy.times[0]) - span_s
+    start = float(healthy.times[0]) + max(0.0, free) * ((which * 0.618) % 1.0)
+    return cut(healthy, start, start + span_s)
+
+
+def expected_of(scenario: Scenario) -> Expected:
+    """What the plan says of the trainer's seconds and of the fleet."""
+    parts: list[TrainerConfig | PhaseConfig] = [scenario.trainer, *scenario.trainer.phases]
+    return Expected(
+        instances=scenario.fleet.instances,
+        step_s=sum(p.fixed_s for p in parts),
+        token_s=sum(p.per_token_s for p in parts),
+        prompt_tokens=mean_length(scenario.workload.prompt_tokens),
+    )

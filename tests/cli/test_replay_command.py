@@ -1,0 +1,195 @@
+"""`fleetsim replay` from the command line, on a simulated window whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fleetsim.cli.main import app
+from fleetsim.cli.replay_gate import METRICS
+from fleetsim.cli.sweep_values import parse_sweep
+from fleetsim.config.plan import load_plan
+from fleetsim.errors import InputError
+
+END = 1_790_000_000
+# The client's cap binds: 64 samples in flight on two instances that could hold thousands.
+JOB = """
+name: capped
+workload: {output_tokens: {mean: 400, cv: 0.8, max: 2000}, prompt_tokens: 128, group_size: 4}
+fleet: {instances: 3, max_in_flight_samples: 48}
+trainer: {batch_samples: 96, fixed_s: 4.0}
+admission: {law: version_window, max_staleness: 3}
+sync: {pause_s: 0.5, trainer_block_s: 0.5}
+run: {steps: 120, replications: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "job.yaml").write_text(JOB)
+    done = CliRunner().invoke(
+        app,
+        ["simulate", str(folder / "job.yaml"), "--openmetrics", str(folder / "job.om"), "--openmetrics-end", str(END),
+         "--scrape-interval", "5"],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["replay", "--from", str(folder / "job.om"), *arguments])
+
+
+def test_the_cap_that_binds_is_found(folder: Path) -> None:
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(result.stdout.split())
+    assert text.startswith("The trainer waits for samples")
+    assert "FAULT in-flight cap the client keeps 48 samples in flight" in text
+    assert "48 at the most (0.50 batches)" in text
+    assert "back-test: the window, simulated" in text
+    assert "assumed (change with --given" in text
+
+
+def test_json_is_one_document_and_progress_goes_elsewhere(folder: Path) -> None:
+    result = run(folder, "--no-backtest", "--json")
+    document = json.loads(result.stdout)
+    assert document["schema_version"] == 1
+    assert document["verdict"]["binding"] == "in_flight_cap"
+    assert document["verdict"]["starves"] == "trainer"
+    assert document["observed"]["fleet"]["instances_now"] == 3
+    assert document["backtest"] is None
+    assert document["implied"] is None
+    assert result.stderr.splitlines()[0] == f"reading {folder / 'job.om'}"
+
+
+def test_what_if_sweep_and_facts(folder: Path) -> None:
+    result = run(
+        folder, "--no-backtest", "--scenario", str(folder / "job.yaml"), "--given", "engine.tp=2",
+        "--set", "fleet.max_in_flight_samples=96", "--sweep", "fleet.instances=2:4:2", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["implied"]["scenario"]["engine"]["tp"] == 2
+    effects = {e["metric"]: e for e in document["what_if"]["effects"]}
+    assert effects["step_s"]["ratio"]["mean"] < 0.95
+    assert effects["step_s"]["changed"]
+    assert [p["value"] for p in document["sweep"]["points"]] == [2, 4]
+    assert not any("engine.tp" in line for line in document["priced_on_assumptions"])
+
+
+def test_a_plan_its_patch_and_its_verification(folder: Path) -> None:
+    plan, patch = folder / "plan.json", folder / "patch.yaml"
+    scenario = ("--scenario", str(folder / "job.yaml"), "--no-backtest")
+    wider = ("--set", "fleet.max_in_flight_samples=192", "--set", "fleet.instances=7")
+    made = run(folder, *scenario, *wider, "--plan-out", str(plan), "--patch", str(patch), "--deployment", "rollout@rl")
+    assert made.exit_code == 0, made.output
+    written = load_plan(plan)
+    assert written.baseline.instances == 3
+    assert written.recommended.changes["fleet.max_in_flight_samples"] == 192
+    assert "fleet.max_in_flight_samples = 192" in " ".join(made.stdout.split())
+    assert f"replicas: {written.recommended.instances}" in " ".join(patch.read_text().split())
+    assert "kubectl -n rl scale deployment rollout --replicas 3" in " ".join(made.stdout.split())
+    assert "--verify" in made.stderr
+
+    held = run(folder, "--verify", str(plan))
+    assert held.exit_code == 10
+    assert "verification, in the runbook's order" in held.stdout
+    assert "--verify: trainer_idle failed" in held.stderr
+    assert "back-test: the window" not in held.stdout
+
+    again = run(folder, "--recommend", "--plan-out", str(plan))
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+
+
+def test_a_part_of_a_file_is_counted_from_its_own_end(folder: Path) -> None:
+    whole = json.loads(run(folder, "--no-backtest", "--json").stdout)["observed"]
+    part = json.loads(run(folder, "--no-backtest", "--json", "--start", "-5m").stdout)["observed"]
+    assert part["end_s"] == whole["end_s"]
+    assert part["end_s"] - part["start_s"] == pytest.approx(300, abs=5)
+
+
+def test_what_was_saved_replays_as_the_source_did(folder: Path) -> None:
+    saved = folder / "saved.json"
+    first = run(folder, "--no-backtest", "--json", "--save", str(saved))
+    second = CliRunner().invoke(app, ["replay", "--from", str(saved), "--no-backtest", "--json"])
+    assert second.exit_code == 0, second.output
+    a, b = json.loads(first.stdout), json.loads(second.stdout)
+    assert a["verdict"] == b["verdict"]
+    assert a["observed"]["fleet"] == b["observed"]["fleet"]
+    assert run(folder, "--save", str(saved)).exit_code == 2
+
+
+def test_fail_if_trips_on_what_is_true_and_on_what_nobody_knows(folder: Path) -> None:
+    assert run(folder, "--no-backtest", "--fail-if", "trainer_idle_fraction>0.99").exit_code == 0
+    tripped = run(folder, "--no-backtest", "--fail-if", "trainer_idle_fraction>0.01", "--fail-if", "model_error>0.1")
+    assert tripped.exit_code == 10
+    assert "trainer_idle_fraction is 0." in tripped.stderr
+    assert "model_error is not known from this window" in tripped.stderr
+    assert len(set(METRICS)) == len(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "nothing to read"),
+        (("--from", "a", "--prometheus", "http://localhost:9"), "one source at a time"),
+        (("--from", "a", "--selector", 'job="x"'), "means something with --prometheus only"),
+        (("--prometheus", "http://localhost:9", "--framework", "verl"), "means something with --from only"),
+        (("--prometheus", "localhost:9090"), "must begin with http"),
+        (("--prometheus", "http://localhost:9", "--start", "6h"), "write -6h"),
+        (("--prometheus", "http://localhost:9", "--step", "soon"), "must be auto or a span"),
+        (("--prometheus", "http://localhost:9", "--map", "trainer.stp_s=x"), 'did you mean "trainer.step_s"'),
+        (("--from", "nowhere.om"), "no such file"),
+        (("--from", "a", "--given", "engine.tpp=2"), 'did you mean "tp"'),
+        (("--from", "a", "--given", "engine"), "--given: 'engine': must read key.path=value"),
+        (("--from", "a", "--set", "fleet.instnces=2"), 'did you mean "instances"'),
+        (("--from", "a", "--patch", "p.yaml"), "add --deployment NAME"),
+        (("--from", "a", "--deployment", "x"), "add --patch FILE"),
+        (("--from", "a", "--verify", "nowhere.json"), "nowhere.json"),
+        (("--from", "a", "--fail-if", "idle>1"), "unknown metric"),
+    ],
+)
+def test_wrong_options_are_bad_input_before_anything_is_read(arguments: tuple[str, ...], told: str) -> None:
+    result = CliRunner().invoke(app, ["replay", *arguments])
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_server_that_is_not_there_is_the_outside_world_and_secrets_stay_hidden() -> None:
+    result = CliRunner().invoke(app, ["replay", "--prometheus", "http://bob:hunter2@127.0.0.1:9"])
+    assert result.exit_code == 3
+    assert "127.0.0.1:9" in result.stderr
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fleet.instances=6:9", ("fleet.instances", (6, 7, 8, 9))),
+        ("fleet.instances=6:9:2", ("fleet.instances", (6, 8))),
+        ("admission.max_staleness=0:1:0.25", ("admission.max_staleness", (0.0, 0.25, 0.5, 0.75, 1.0))),
+        ("fleet.instances=4,8", ("fleet.instances", (4, 8))),
+        ("admission.law=barrier,unbounded", ("admission.law", ("barrier", "unbounded"))),
+    ],
+)
+def test_sweeps(text: str, expected: object) -> None:
+    assert parse_sweep(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fleet.instances", "fleet.instances=", "fleet.instances=9:6", "fleet.instances=1:2:0", "fleet.instances=1:2:3:4",
+     "fleet.instances=a:b", "fleet.instances=1:1e9", "fleet.nothing=1:2", "fleet.instances=1:inf"],
+)  # fmt: skip
+def test_sweeps_that_are_none(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_sweep(text)

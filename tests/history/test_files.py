@@ -1,0 +1,101 @@
+"""Any file is told by what is in it, whatever its name; a mutated one is read or refused, never a crash."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetsim.errors import InputError
+from fleetsim.history.dump import save_history
+from fleetsim.history.files import form_of, read_file
+from fleetsim.history.history import History
+
+from .strategies import facts
+from .test_dump import small
+
+OPENMETRICS = "".join(f'vllm:num_requests_running{{pod="a"}} {k} {1.7e9 + 15 * k}\n' for k in range(4)) + "# EOF\n"
+VERL = [{"step": k, "timing_s/step": 10.0, "timing_s/gen": 4.0} for k in (1, 2, 3)]
+TEXTS = {
+    "openmetrics": OPENMETRICS,
+    "with types": "# TYPE vllm:num_requests_running gauge\n" + OPENMETRICS,
+    "tsdb dump": "".join(
+        f'{{__name__="vllm:num_requests_running", instance="a"}} {k} {1700000000000 + 15000 * k}\n' for k in range(4)
+    ),
+    "jsonl": "".join(json.dumps(row) + "\n" for row in VERL),
+    "json": json.dumps(VERL, indent=1),
+    "csv": "Step,timing_s/step,timing_s/gen\n1,10,4\n2,10,4\n",
+    "console": "hello\n" + "".join(f"step:{k} - timing_s/step:10.0 - timing_s/gen:4\n" for k in (1, 2)),
+    "table": "time,instance,signal,value\n" + "".join(f"{1.7e9 + 15 * k},a,running,{k}\n" for k in range(4)),
+}  # fmt: skip
+STEPS = {"jsonl", "json", "csv", "console"}
+
+
+@pytest.mark.parametrize("form", TEXTS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_form_is_told_by_the_content(tmp_path: Path, form: str, packed: bool) -> None:
+    path = tmp_path / "history.dat"
+    raw = TEXTS[form].encode()
+    path.write_bytes(gzip.compress(raw) if packed else raw)
+    got = read_file(path)
+    if form in STEPS:
+        assert got.steps is not None
+        assert got.steps.columns["wait_s"][0] == 4
+    else:
+        assert "running" in got.values
+
+
+@pytest.mark.parametrize("form", ["dump", "x.json", "x.csv", "x.parquet"])
+def test_dumps_are_found_under_any_name(tmp_path: Path, form: str) -> None:
+    save_history(small(), tmp_path / form)
+    other = tmp_path / "renamed"
+    (tmp_path / form).rename(other)
+    assert facts(read_file(other)) == facts(small())
+    assert facts(read_file(tmp_path)) == facts(small()) if form == "dump" else True
+
+
+def test_a_wrong_path_gets_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "run_log.jsonl").write_text(TEXTS["jsonl"])
+    with pytest.raises(InputError, match=r"did you mean .*run_log.jsonl\?"):
+        read_file(tmp_path / "runlog.jsonl")
+    with pytest.raises(InputError, match="there is no directory"):
+        read_file(tmp_path / "nowhere" / "x.jsonl")
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x00\x01\x02\xff" * 50, b"hello world\n", b"\x1f\x8bbroken"])
+def test_what_is_no_history_is_refused(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(raw)
+    assert form_of(path) == "unknown"
+    with pytest.raises(InputError, match="none of the forms"):
+        read_file(path)
+
+
+def test_an_empty_directory_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a dump has a history.json; this directory has nothing"):
+        read_file(tmp_path)
+
+
+@settings(max_examples=300, deadline=None)
+@given(form=st.sampled_from(sorted(TEXTS)), data=st.data())
+def test_a_mutated_file_is_read_or_refused(form: str, data: st.DataObject) -> None:
+    raw = bytearray(TEXTS[form].encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, max(0, len(raw) - 1)))
+        piece = data.draw(st.binary(max_size=4) | st.sampled_from([b"", b"nan", b"1e999", b'"', b"{", b"\n", b","]))
+        raw[at : at + data.draw(st.integers(0, 6))] = piece
+    if data.draw(st.booleans()):
+        del raw[data.draw(st.integers(0, len(raw))) :]
+    with tempfile.TemporaryDirectory() as room:
+        path = Path(room) / "history"
+        path.write_bytes(bytes(raw))
+        try:
+            assert isinstance(read_file(path), History)
+        except InputError as error:
+            assert error.problems
+            assert all(p.rule and p.remedy for p in error.problems)

@@ -1,0 +1,367 @@
+"""Step logs of every framework in the table: what each column becomes, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetsim.errors import InputError
+from fleetsim.history.history import History, StepLog
+from fleetsim.history.run_log import read_run_log
+from fleetsim.history.run_log_maps import BY_NAME, COLUMNS, FRAMEWORKS, markdown
+
+DOCS = Path(__file__).parents[2] / "docs" / "run_logs.md"
+
+VERL = {
+    "timing_s/step": 60.0, "timing_s/gen": 30.0, "timing_s/old_log_prob": 4.0, "timing_s/ref": 3.0,
+    "timing_s/update_actor": 18.0, "timing_s/update_weights": 2.0, "timing_s/reward": 1.0, "timing_s/adv": 0.5,
+    "perf/total_num_tokens": 51200, "prompt_length/mean": 100.0, "response_length/mean": 300.0,
+    "response_length/max": 900.0, "response_length/clip_ratio": 0.05, "perf/mfu/actor": 0.4,
+}  # fmt: skip
+LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
+    "verl": (
+        {"training/global_step": 1, **VERL},
+        {"step_s": 60, "wait_s": 30, "generate_s": 30, "train_s": 25.5, "sync_s": 2, "reward_s": 1, "samples": 128,
+         "output_tokens": 38400, "total_tokens": 51200, "length_mean": 300, "length_max": 900, "clip_share": 0.05},
+        "the whole generation counts",
+    ),
+    "verl fully async": (
+        {"training/global_step": 1, **{k: v for k, v in VERL.items() if k != "timing_s/update_weights"},
+         "timing_s/timing_s/param_sync": 5.0, "fully_async/trainer/idle_ratio": 0.5,
+         "fully_async/rollouter/idle_ratio": 0.1},
+        {"wait_s": 30, "sync_s": 5, "trainer_idle": 0.5, "rollout_idle": 0.1},
+        "wait for its queue",
+    ),
+    "verl one step off": (
+        {"training/global_step": 1, **VERL, "timing_s/generate_async": 50.0, "timing_s/sync_rollout_weights": 4.0},
+        {"wait_s": 30, "generate_s": 50, "sync_s": 2},
+        "begun a step before",
+    ),
+    "verl separate async": (
+        {"training/global_step": 1, **VERL, "timing_s/switch_wait": 6.0,
+         "training/off_policy/trajectory_staleness/mean": 1.2},
+        {"wait_s": 36, "sync_s": 2, "staleness_steps": 1.2},
+        "waits for the replay buffer",
+    ),
+    "trl": (
+        {"train/global_step": 1, "train/step_time": 40.0, "train/completions/mean_length": 200.0,
+         "train/completions/clipped_ratio": 0.1, "profiling/Time taken: GRPOTrainer.vLLM.generate": 25.0,
+         "profiling/Time taken: GRPOTrainer.sync_weights": 1.5},
+        {"step_s": 40, "wait_s": 25, "generate_s": 25, "sync_s": 1.5, "length_mean": 200, "clip_share": 0.1},
+        "the whole generation counts",
+    ),
+    "trl async": (
+        {"step": 1, "perf/step_s": 20.0, "perf/rollout_wait_s": 6.0, "perf/fwd_bwd_s": 11.0, "perf/optimizer_s": 1.0,
+         "perf/weight_sync_s": 2.0, "batch/samples_per_step": 64, "batch/trained_tokens_per_step": 6400,
+         "completions/mean_length": 100.0, "sample/rollout_queue_size": 7.0, "sample/staleness_mean": 1.5},
+        {"step_s": 20, "wait_s": 6, "train_s": 12, "sync_s": 2, "samples": 64, "output_tokens": 6400,
+         "queue_samples": 7, "staleness_steps": 1.5},
+        "wait for the rollout queue",
+    ),
+    "open-instruct": (
+        {"training_step": 1, "time/total": 50.0, "time/training": 45.0, "time/trainer_waiting_for_data": 15.0,
+         "time/weight_sync": 3.0, "time/saving": 0.0, "val/sequence_lengths": 500.0, "val/stop_rate": 0.9,
+         "val/num_step_tokens": 70000},
+        {"step_s": 50, "wait_s": 15, "train_s": 30, "sync_s": 3, "checkpoint_s": 0, "clip_share": 0.1,
+         "length_mean": 500, "total_tokens": 70000},
+        "taken off",
+    ),
+    "openrlhf": (
+        {"train/global_step": 1, "train/timing/generation": 30.0, "train/timing/make_experience": 8.0,
+         "train/timing/ppo_train": 20.0, "train/timing/broadcast": 2.0, "train/timing/step_total": 60.0,
+         "train/rollout/num_samples": 128.0, "train/rollout/response_length_mean": 300.0},
+        {"step_s": 60, "wait_s": 30, "generate_s": 30, "train_s": 28, "sync_s": 2, "samples": 128,
+         "output_tokens": 38400},
+        "the whole generation counts",
+    ),
+    "openrlhf async": (
+        {"global_step": 1, "timing/generation": 30.0, "timing/make_experience": 8.0, "timing/ppo_train": 20.0,
+         "timing/broadcast": 2.0, "timing/step_total": 37.0},
+        {"step_s": 37, "wait_s": 7, "generate_s": 30, "train_s": 28, "sync_s": 2},
+        "beyond experience",
+    ),
+    "nemo-rl": (
+        {"_step": 1, "timing/train/total_step_time": 70.0, "timing/train/generation": 40.0,
+         "timing/train/policy_training": 15.0, "timing/train/policy_and_reference_logprobs": 6.0,
+         "timing/train/prepare_for_generation/total": 3.0, "train/global_valid_seqs": 512,
+         "train/global_valid_toks": 102400, "train/mean_gen_tokens_per_sample": 200.0, "train/truncation_rate": 0.02},
+        {"step_s": 70, "wait_s": 40, "generate_s": 40, "train_s": 21, "sync_s": 3, "samples": 512,
+         "output_tokens": 102400, "length_mean": 200, "clip_share": 0.02},
+        "the whole generation counts",
+    ),
+    "nemo-rl async": (
+        {"_step": 1, "timing/train/total_step_time": 30.0, "timing/train/exposed_generation": 9.0,
+         "timing/train/policy_training": 15.0, "timing/train/weight_sync": 2.0, "train/avg_trajectory_age": 0.8},
+        {"step_s": 30, "wait_s": 9, "train_s": 15, "sync_s": 2, "staleness_steps": 0.8},
+        "wait for its replay buffer",
+    ),
+    "roll": (
+        {"system/step": 1, "time/step_total": 33.0, "time/step_rollout": 20.0, "time/step_train": 8.0,
+         "time/step_old_log_probs_values": 2.0, "time/step_model_update": 1.0, "tokens/response_length/mean": 99.0},
+        {"step_s": 33, "wait_s": 20, "train_s": 10, "sync_s": 1, "length_mean": 99},
+        "wait for the batch",
+    ),
+    "areal": (
+        {"_step": 1, "timeperf/rollout": 12.0, "timeperf/train_step": 20.0, "timeperf/recompute_logp": 3.0,
+         "timeperf/update_weights": 2.0, "timeperf/save": 1.0, "ppo_actor/n_seqs": 128,
+         "ppo_actor/n_valid_tokens": 9e4},
+        {"step_s": 38, "wait_s": 12, "train_s": 23, "sync_s": 2, "checkpoint_s": 1, "samples": 128,
+         "output_tokens": 9e4},
+        "sum of its parts",
+    ),
+    "slime": (
+        {"rollout/step": 1, "perf/step_time": 50.0, "perf/train_wait_time": 20.0, "perf/train_time": 30.0,
+         "perf/update_weights_time": 4.0, "perf/actor_train_time": 22.0, "rollout/response_len/mean": 400.0},
+        {"step_s": 50, "wait_s": 16, "train_s": 30, "sync_s": 4, "length_mean": 400},
+        "are taken off",
+    ),
+    "prime-rl": (
+        {"step": 1, "time": 1.7e9, "time/step": 25.0, "time/wait_for_batch": 5.0, "time/forward_backward": 18.0,
+         "time/broadcast_weights": 1.0},
+        {"step_s": 25, "wait_s": 5, "train_s": 18, "sync_s": 1, "time_s": 1.7e9},
+        "orchestrator's batch",
+    ),
+    "plain": (
+        {"step": 1, "step_s": 10.0, "wait_s": 2.0, "train_s": 7.0, "sync_s": 1.0, "samples": 64},
+        {"step_s": 10, "wait_s": 2, "train_s": 7, "sync_s": 1, "samples": 64},
+        "",
+    ),
+}  # fmt: skip
+
+
+def _write(tmp_path: Path, rows: Sequence[Mapping[str, Any]], name: str = "log.jsonl") -> Path:
+    path = tmp_path / name
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _log(path: Path, framework: str | None = None, **mapping: str) -> StepLog:
+    steps = read_run_log(path, framework, mapping).steps
+    assert steps is not None
+    return steps
+
+
+def _notes(history: History) -> str:
+    return "\n".join(n.text for n in history.notes)
+
+
+def _rows(row: Mapping[str, float], n: int = 3) -> list[dict[str, float]]:
+    """The row, as n steps 60 s apart."""
+    counter = next(iter(row))
+    return [{**row, counter: k + 1, "_timestamp": 1.7e9 + 60 * k} for k in range(n)]
+
+
+@pytest.mark.parametrize("case", LOGS)
+def test_every_framework_is_told_and_read(tmp_path: Path, case: str) -> None:
+    row, expected, says = LOGS[case]
+    path = _write(tmp_path, _rows(row))
+    history = read_run_log(path)
+    assert history.steps is not None
+    assert history.steps.framework == case.split(" ")[0]
+    assert history.instances == ()
+    for column, value in expected.items():
+        if column != "time_s":
+            assert history.steps.columns[column].tolist() == pytest.approx([value] * 3), column
+    assert set(history.steps.columns) <= set(COLUMNS)
+    assert history.steps.columns["time_s"].tolist() == [1.7e9, 1.7e9 + 60, 1.7e9 + 120]
+    assert history.end_s == 1.7e9 + 120
+    assert history.start_s == pytest.approx(1.7e9 - expected["step_s"] if "step_s" in expected else 1.7e9, abs=61)
+    assert says in _notes(history)
+
+
+def test_every_framework_has_a_case() -> None:
+    assert {case.split(" ")[0] for case in LOGS} == set(BY_NAME)
+
+
+def test_every_entry_speaks_of_a_column() -> None:
+    for framework in FRAMEWORKS:
+        assert {e.column for e in framework.entries} <= set(COLUMNS) - {"step", "time_s"}
+
+
+def test_the_docs_have_the_tables() -> None:
+    text = DOCS.read_text()
+    assert markdown() in text, "replace the tables by what fleetsim.history.run_log_maps.markdown() returns"
+
+
+def test_rlvr_total_is_moved_to_its_step(tmp_path: Path) -> None:
+    rows = [{"system/step": k, "time/step_total": 10.0 * (k - 1), "time/step_generate": 4.0} for k in (1, 2, 3)]
+    assert _log(_write(tmp_path, rows)).columns["step_s"].tolist()[:2] == [10, 20]
+
+
+def test_running_totals_become_growth(tmp_path: Path) -> None:
+    rows = [{**LOGS["open-instruct"][0], "training_step": k, "episode": 256 * k} for k in (1, 2, 3)]
+    samples = _log(_write(tmp_path, rows)).columns["samples"]
+    assert math.isnan(samples[0])
+    assert samples[1:].tolist() == [256, 256]
+
+
+def test_profiling_rows_add_up_until_their_step(tmp_path: Path) -> None:
+    generate = {"profiling/Time taken: GRPOTrainer.vLLM.generate": 10.0}
+    rows: list[dict[str, float]] = []
+    for k in (1, 2):
+        rows += [
+            generate,
+            generate,
+            {"train/global_step": k, "train/step_time": 30.0, "train/completions/mean_length": 5},
+        ]
+    assert _log(_write(tmp_path, rows)).columns["wait_s"].tolist() == [20, 20]
+
+
+def test_verl_files_nested_and_console(tmp_path: Path) -> None:
+    nested = _write(tmp_path, [{"step": k, "data": VERL} for k in (1, 2)], "nested.jsonl")
+    text = "".join(
+        f"(TaskRunner pid=7) step:{k} - "
+        + " - ".join(f"{n}:np.float64({v})" for n, v in VERL.items())
+        + "\nother text\n"
+        for k in (1, 2)
+    )
+    console = tmp_path / "console.log"
+    console.write_text(text)
+    for path in (nested, console):
+        got = _log(path)
+        assert got.columns["step"].tolist() == [1, 2]
+        assert got.columns["wait_s"].tolist() == [30, 30]
+
+
+def test_a_wandb_export(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(
+        '"Step","a - run - timing_s/step","a - run - timing_s/step__MIN","a - run - timing_s/step__MAX",'
+        '"a - run - timing_s/gen"\n'
+        '"1","60","59","61","30"\n"2","","","",""\n"3","62","1","99","NaN"\n'
+    )
+    got = _log(path)
+    assert got.columns["step"].tolist() == [1, 3]
+    assert got.columns["step_s"].tolist() == [60, 62]
+    assert got.columns["wait_s"][0] == 30
+    assert math.isnan(got.columns["wait_s"][1])
+
+
+def test_two_runs_in_one_export_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text('"Step","a - timing_s/step","b - timing_s/step"\n"1","60","61"\n')
+    with pytest.raises(InputError, match="holds 2 runs"):
+        read_run_log(path)
+
+
+def test_a_trainer_state_of_transformers(tmp_path: Path) -> None:
+    path = tmp_path / "trainer_state.json"
+    log = [{"step": k, "step_time": 9.0, "completions/mean_length": 50.0, "loss": 0.1} for k in (1, 2, 3)]
+    path.write_text(json.dumps({"best_metric": None, "log_history": [*log, {"step": 3, "eval_loss": 1.0}]}))
+    assert _log(path).columns["step_s"].tolist() == [9, 9, 9]
+
+
+def test_a_resumed_run_counts_the_last_of_each_step(tmp_path: Path) -> None:
+    rows = [{"step": k, "timing_s/step": 10.0, "timing_s/gen": 1.0} for k in (1, 2, 3, 4)]
+    rows += [{"step": k, "timing_s/step": 20.0, "timing_s/gen": 2.0} for k in (3, 4, 5)]
+    history = read_run_log(_write(tmp_path, rows))
+    assert history.steps is not None
+    assert history.steps.columns["step"].tolist() == [1, 2, 3, 4, 5]
+    assert history.steps.columns["step_s"].tolist() == [10, 10, 20, 20, 20]
+    assert "resumed" in _notes(history)
+
+
+def test_logging_intervals_and_lost_steps_are_said(tmp_path: Path) -> None:
+    row = {"timing_s/step": 10.0}
+    assert "stands for 5 steps" in _notes(read_run_log(_write(tmp_path, [{"step": k, **row} for k in (5, 10, 15)])))
+    assert "2 step numbers are missing" in _notes(
+        read_run_log(_write(tmp_path, [{"step": k, **row} for k in (1, 2, 3, 6, 7)]))
+    )
+
+
+def test_a_log_without_clock_or_step_time(tmp_path: Path) -> None:
+    history = read_run_log(_write(tmp_path, [{"step": k, "timing_s/step": 10.0} for k in (1, 2, 3)]))
+    assert (history.start_s, history.end_s) == (0, 30)
+    assert "no clock" in _notes(history)
+    assert "does not say wait_s" in _notes(history)
+    rows = [{"step": k, "timing_s/gen": 4.0, "_timestamp": 1.7e9 + 12 * k} for k in (1, 2, 4)]
+    got = _log(_write(tmp_path, rows))
+    assert got.columns["step_s"][1:].tolist() == [12, 12]
+
+
+def test_texts_lists_and_nulls_are_no_numbers(tmp_path: Path) -> None:
+    row = {"timing_s/step": "12.5", "timing_s/gen": None, "timing_s/adv": "soon", "timing_s/ref": [1], "x": True}
+    got = _log(_write(tmp_path, [{"step": 1, **row}]))
+    assert got.columns["step_s"].tolist() == [12.5]
+    assert set(got.columns) == {"step", "step_s"}
+
+
+def test_a_mapping_reads_any_log(tmp_path: Path) -> None:
+    path = _write(tmp_path, [{"iter": k, "secs": 7.0, "stall": 3.0} for k in range(3)])
+    got = _log(path, step_s="secs", **{"trainer.wait_s": "stall"})
+    assert got.columns["step_s"].tolist() == [7, 7, 7]
+    assert got.columns["wait_s"].tolist() == [3, 3, 3]
+
+
+def test_a_cut_line_is_left_out_with_a_note(tmp_path: Path) -> None:
+    path = _write(tmp_path, [{"step": k, "timing_s/step": 10.0} for k in (1, 2)])
+    path.write_text(path.read_text() + '{"step": 3, "timing_s')
+    history = read_run_log(path)
+    assert history.steps is not None
+    assert len(history.steps) == 2
+    assert "cut short" in _notes(history)
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "mapping", "says"),
+    [
+        ('{"loss": 1}\n', None, {}, "no step log that fleetsim knows"),
+        ('{"timing_s/step": 1, "time/step_train": 2}\n', None, {}, "could be verl or roll.*--framework verl"),
+        ('{"timing_s/step": 1}\n', "vrl", {}, r"did you mean verl\?"),
+        ('{"timing_s/step": 1}\n', "slime", {}, "none of the columns"),
+        ('{"timing_s/step": 1}\n', None, {"stepp_s": "x"}, r"did you mean step_s\?"),
+        ('{"timing_s/step": 1}\n', None, {"step_s": "timing_s/stepp"}, r"did you mean timing_s/step\?"),
+        ('{"timing_s/step": 1}\nnot json\n{"timing_s/step": 2}\n', None, {}, "log.jsonl:2.*is one object"),
+        ('{"step": 1, "timing_s/step": NaN}\n', "verl", {}, "no row says anything"),
+        ("[1, 2]", None, {}, "no step log that fleetsim knows"),
+        ("only one line\n", None, {}, "a header and rows"),
+    ],
+)
+def test_what_cannot_be_read_says_why(
+    tmp_path: Path, text: str, framework: str | None, mapping: dict[str, str], says: str
+) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as error:
+        read_run_log(path, framework, mapping)
+    assert all(p.remedy for p in error.value.problems)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries(
+            {"step": st.integers(-3, 9)},
+            optional={
+                name: st.floats() | st.integers() | st.none() | st.text(max_size=5)
+                for name in ("timing_s/step", "timing_s/gen", "perf/total_num_tokens", "response_length/mean",
+                             "prompt_length/mean", "_timestamp")
+            },
+        ),
+        max_size=8,
+    )
+)  # fmt: skip
+def test_any_rows_are_read_or_refused(rows: list[dict[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as room:
+        path = Path(room) / "log.jsonl"
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+        try:
+            history = read_run_log(path, "verl")
+        except InputError as error:
+            assert all(p.remedy for p in error.problems)
+            return
+    log = history.steps
+    assert log is not None
+    assert (np.diff(log.columns["step"]) > 0).all()
+    assert {len(v) for v in log.columns.values()} == {len(log)}
+    assert np.isfinite(history.times).all()
+    assert history.end_s > history.start_s

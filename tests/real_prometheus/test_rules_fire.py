@@ -1,0 +1,183 @@
+"""The rules of `fleetsim alerts`, evaluated by a real Prometheus over simulated faults and a simulated healthy week.
+
+History cannot be lived through again, so `promtool tsdb create-blocks-from rules` records the recording rules over it,
+and each alert's expression is then queried at every evaluation; it fires when it has held for its `for:`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fleetsim.standing.alert_rule import Standing
+from fleetsim.standing.faults import BY_FAULT
+from fleetsim.standing.metric_names import MetricNames
+from fleetsim.standing.rules import MISSING, Writing, rules_document
+from fleetsim.standing.thresholds import choose
+
+from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.sim.run import simulate
+from fleetsim.standing import rehearsal
+from tests.real_prometheus.server import Server
+
+SCRAPE_S = EVERY_S = 60.0
+WEEK_S = 168 * 3600.0
+# Runs whose draws no threshold has seen.
+NEW = 1000
+JOB = (
+    "fleet.instances=3",
+    "trainer.batch_samples=32",
+    "trainer.fixed_s=100",
+    "sync.pause_s=10",
+    "sync.trainer_block_s=10",
+    "admission.law=version_window",
+    "admission.max_staleness=1",
+)
+# Fault -> the alert that is to find it.
+FAULTS = {
+    "instance_lost": "RolloutInstanceLost",
+    "trainer_slow": "RolloutTrainerSlow",
+    "sync_slow": "RolloutSyncOverrun",
+    "lengths_drift": "RolloutLengthsDrift",
+}
+BEFORE_S, SETTLED_S = 4 * 3600.0, 2.5 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The plan's rules, as made and as written."""
+
+    standing: Standing
+    document: dict[str, Any]
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        return [rule for rule in self.document["groups"][0]["rules"] if "alert" in rule]
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    """Made once: a healthy week, and every fault twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1, 2, 3))  # shorter windows than a user gets, and minutes saved
+        made = rehearsal.rehearse(job(), replications=2, scrape_s=SCRAPE_S, interval_s=EVERY_S)
+        standing = choose(made)
+    return Rules(standing, rules_document(standing, Writing(MetricNames(), "test")))
+
+
+def job(**changes: Any) -> Scenario:
+    scenario = load_scenario("scenarios/async-one-step.yaml", list(JOB))
+    return with_changes(scenario, changes) if changes else scenario
+
+
+def evaluated(
+    home: Path, rules: Rules, run: Scenario, span_s: float | None = None
+) -> tuple[dict[str, list[float]], Any]:
+    """When each alert fires over a simulated run: alert -> seconds of the run. And the run's records."""
+    records = simulate(run, replication=NEW, scrape_every_s=SCRAPE_S)
+    end = time.time() // 60 * 60.0 - 3 * 3600.0
+    text = io.StringIO()
+    written = write_openmetrics(records, text, end_s=end, until_s=span_s)
+    with Server(home, rules=()) as server:
+        server.stop()
+        server.backfill(text.getvalue())
+        start = written.start_s
+        recorded = [rule for rule in rules.document["groups"][0]["rules"] if "record" in rule]
+        # In two rounds: a backfill of rules does not see what it is itself recording.
+        for chosen in (
+            [r for r in recorded if ":active" not in r["record"]],
+            [r for r in recorded if ":active" in r["record"]],
+        ):
+            server.start()
+            _record(server, chosen, start, end)
+            server.stop()
+        server.start()
+        return {rule["alert"]: _firing(server, rule, start, end) for rule in rules.alerts}, records
+
+
+def _record(server: Server, rules: list[dict[str, Any]], start: float, end: float) -> None:
+    if not rules:
+        return
+    file = server.home / "rules.json"
+    file.write_text(json.dumps({"groups": [{"name": "test", "rules": rules}]}))  # JSON is YAML
+    done = subprocess.run(
+        [
+            *["promtool", "tsdb", "create-blocks-from", "rules"],
+            *(f"--start={start:.0f}", f"--end={end:.0f}", f"--url={server.url}", f"--eval-interval={EVERY_S:.0f}s"),
+            f"--output-dir={server.data}",
+            str(file),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _firing(server: Server, rule: dict[str, Any], start: float, end: float) -> list[float]:
+    """Seconds since `start` of the evaluations at which the alert fires."""
+    hold = _seconds(rule["for"])
+    at = np.arange(start, end + 1, EVERY_S)
+    true = np.zeros(len(at), bool)
+    for first in range(0, len(at), 10_000):
+        part = at[first : first + 10_000]
+        answer = server.ask("query_range", query=rule["expr"], start=part[0], end=part[-1], step=EVERY_S)
+        for series in answer["result"]:
+            for t, _ in series["values"]:
+                true[round((t - start) / EVERY_S)] = True
+    points = math.ceil(hold / EVERY_S) + 1
+    held = np.convolve(true, np.ones(points), "full")[: len(true)] >= points
+    return [float(t) for t in at[held] - start]
+
+
+def _seconds(text: str) -> float:
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    total, number = 0.0, ""
+    for c in text:
+        if c.isdigit():
+            number += c
+        else:
+            total, number = total + float(number) * units[c], ""
+    return total
+
+
+def late(fired: Mapping[str, list[float]]) -> dict[str, float]:
+    """Alerts that fire after the run has settled (it begins empty), and when first."""
+    times = {name: [t for t in at if t > SETTLED_S] for name, at in fired.items()}
+    return {name: at[0] for name, at in times.items() if at}
+
+
+def test_nothing_fires_in_a_healthy_week(prometheus: None, rules: Rules, tmp_path: Path) -> None:
+    steps = math.ceil(1.02 * WEEK_S / rules.standing.rehearsal.step_s)
+    fired, _ = evaluated(tmp_path, rules, job(**{"run.steps": steps}), WEEK_S)
+    assert MISSING in fired
+    assert late(fired) == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_right_alert_fires_in_time_and_no_other(prometheus: None, rules: Rules, tmp_path: Path, fault: str) -> None:
+    standing = rules.standing
+    first = math.ceil(BEFORE_S / standing.rehearsal.step_s)
+    last = first + math.ceil(standing.rehearsal.end_s / standing.rehearsal.step_s)
+    events = BY_FAULT[fault].events
+    assert events is not None
+    fired, records = evaluated(tmp_path, rules, job(**{"run.steps": last, "run.events": events(job(), first, last)}))
+    onset = float(records.steps["start_s"][first])
+    rule = next(r for r in standing.rules if r.signal.alert == FAULTS[fault])
+    assert rule.delay_p95_s is not None
+    mine = fired.pop(rule.signal.alert)
+    assert min(mine) >= onset
+    # The run's second 0 falls anywhere between two scrapes and evaluations of ours.
+    assert min(mine) - onset <= rule.delay_p95_s + SCRAPE_S + EVERY_S
+    assert late(fired) == {}

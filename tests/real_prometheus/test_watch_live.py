@@ -1,0 +1,130 @@
+"""`fleetsim watch` as a process between two real servers: one that it reads, and one that scrapes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real_prometheus.runs import Backfilled, backfilled
+from tests.real_prometheus.server import Server, free_port
+
+PATIENCE_S = 60.0
+STALE_S = 23.0  # the fleet is scraped every 15 s
+WITHDRAWN_S = 40.0
+
+
+@pytest.fixture
+def fleet(prometheus: None, tmp_path: Path) -> Iterator[Backfilled]:
+    """A fleet whose history goes on for ten minutes from now: there is a fresh sample whenever one looks."""
+    found = backfilled(tmp_path / "fleet", "scenarios/async-one-step.yaml", (), 1.5, end_in_s=600.0)
+    yield found
+    found.server.stop()
+
+
+def command(url: str, *more: str) -> list[str]:
+    return [sys.executable, "-m", "fleetsim", "watch", "--prometheus", url, *more]
+
+
+def page(port: int) -> dict[str, float]:
+    """Sample, as written -> value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def wait_until(what: Callable[[], bool], seconds: float, log: Path) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            if what():
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError(log.read_text()[-3000:])
+
+
+def test_a_watch_through_an_outage(fleet: Backfilled, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "log"
+    flags = ["--listen", f":{port}", "--every", "1s", "--stale-after", f"{STALE_S:g}s", "--up-after", "2"]
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(command(fleet.server.url, *flags), stdout=out, stderr=out) as process,
+    ):
+        try:
+            with Server(tmp_path / "scraper", targets={"watch": [f"127.0.0.1:{port}"]}) as scraper:
+                wait_until(lambda: "fleetsim_recommended_instances" in page(port), PATIENCE_S, log)
+                seen = page(port)
+                assert seen["fleetsim_up"] == 1.0
+                assert seen["fleetsim_current_instances"] == 4.0
+                assert seen["fleetsim_recommended_instances"] == seen["fleetsim_wanted_instances"]
+                assert seen["fleetsim_model_error_ratio"] < 0.1
+                assert seen["fleetsim_observed_trainer_idle_ratio"] == pytest.approx(
+                    seen["fleetsim_predicted_trainer_idle_ratio"], abs=0.05
+                )
+                assert seen['fleetsim_verdict{check="rollout"}'] == 1.0
+                assert seen["fleetsim_data_age_seconds"] < 20.0
+                # What KEDA would ask.
+                value = scraper.wait_for("fleetsim_recommended_instances")[0]["value"][1]
+                assert float(value) == seen["fleetsim_recommended_instances"]
+
+                fleet.server.kill()
+                wait_until(lambda: page(port)["fleetsim_up"] == 0.0, WITHDRAWN_S, log)
+                wait_until(lambda: "fleetsim_recommended_instances" not in page(port), WITHDRAWN_S, log)
+                gone = page(port)
+                assert gone['fleetsim_recommendation_withheld{reason="stale"}'] == 1.0
+                assert "fleetsim_current_instances" not in gone
+                assert gone["fleetsim_last_success_timestamp_seconds"] > time.time() - 120
+                # Not the last value for five minutes: a scrape without the series ends it at once.
+                wait_until(
+                    lambda: scraper.ask("query", query="fleetsim_recommended_instances")["result"] == [], 10.0, log
+                )
+                assert scraper.ask("query", query="fleetsim_up")["result"][0]["value"][1] == "0"
+
+                fleet.server.start()
+                wait_until(lambda: "fleetsim_recommended_instances" in page(port), PATIENCE_S, log)
+                assert page(port)["fleetsim_recommended_instances"] == seen["fleetsim_recommended_instances"]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+        finally:
+            process.kill()
+    told = log.read_text()
+    assert f"http://127.0.0.1:{port}/metrics" in told
+    assert "evaluations succeed again" in told
+    assert told.rstrip().endswith("ended")
+    assert "Traceback" not in told
+
+
+def test_once(fleet: Backfilled) -> None:
+    done = subprocess.run(
+        command(fleet.server.url, "--once", "--json"), check=False, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["schema_version"] == 1
+    assert document["current_instances"] == 4
+    assert document["starves"] == "trainer"
+    assert document["wanted_instances"] >= 1
+    assert document["withheld"] is None
+
+
+def test_once_without_a_prometheus_is_the_outside_world() -> None:
+    done = subprocess.run(
+        command(f"http://127.0.0.1:{free_port()}", "--once"),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={**os.environ, "FLEETSIM_PROMETHEUS_TOKEN": "hush-hush"},
+    )
+    assert done.returncode == 3
+    assert "hush-hush" not in done.stdout + done.stderr

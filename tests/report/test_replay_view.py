@@ -1,0 +1,245 @@
+"""What `fleetsim replay` prints: readable at 80 columns, the verdict first, every number with where it comes from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.config.scenario import Scenario
+from fleetsim.history.history import InstanceId, Note
+from fleetsim.replay.answers import Answers
+from fleetsim.replay.backtest import Backtest, Row, Slice
+from fleetsim.replay.diagnose import diagnose
+from fleetsim.replay.money import pools_of
+from fleetsim.replay.observed import Observed, Quantity
+from fleetsim.replay.run import Replayed
+from fleetsim.replay.verify import Check, Verification
+from fleetsim.replay.what_if import Effect, Point, Sweep, WhatIf
+from fleetsim.report.backtest_view import error_words
+from fleetsim.report.json import dumps
+from fleetsim.report.replay_json import replay_document
+from fleetsim.report.replay_view import replay_report
+from tests.replay.windows import (
+    ENGINES_ONLY,
+    HEALTHY,
+    RUN_LOG_ONLY,
+    START,
+    STARVED,
+    instance,
+    instances,
+    window,
+)
+
+
+def lines_of(renderable: RenderableType, width: int = 80) -> list[str]:
+    console = Console(width=width, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(renderable)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def flat(renderable: RenderableType) -> str:
+    return " ".join(" ".join(lines_of(renderable)).split())
+
+
+def result_of(observed: Observed, backtest: Backtest | None = None, **changes: Any) -> Replayed:
+    scenario = Scenario()
+    verdict = diagnose(observed, scenario, backtest)
+    priced = pools_of(observed, scenario).assumed
+    return replace(Replayed(observed, verdict, priced, None, backtest, None), **changes)
+
+
+def estimate(mean: float, half: float = 0.0) -> Estimate:
+    return Estimate(mean, mean - half, mean + half)
+
+
+def row(quantity: Any, observed: float, predicted: float, measure: Any, error: float) -> Row:
+    return Row(quantity, observed, predicted, estimate(predicted), error, measure, abs(error) <= 0.1)
+
+
+RIGHT = (row("tok_s", 32_000, 32_500, "ratio", 0.0156), row("trainer_idle", 0.365, 0.35, "points", -0.015))
+OFF = (*RIGHT, row("step_s", 37.0, 42.2, "ratio", 0.141), row("queue", 3.0, 9.0, "batches", 0.0117))
+
+
+def backtest(rows: tuple[Row, ...], verdict: Any) -> Backtest:
+    slices = tuple(Slice(START + 3600 * k, START + 3600 * (k + 1), k >= 3, rows) for k in range(6))
+    where = ("re-check weight-sync pauses",) if verdict == "wrong" else ()
+    return Backtest(rows, slices, verdict, 0.10, where, 60, 3)
+
+
+def test_the_verdict_comes_first_then_what_to_change() -> None:
+    lines = lines_of(replay_report(result_of(window(**STARVED))))
+    assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
+    assert lines[1] == "Change first: fleetsim replay ... --recommend"
+    text = " ".join(lines)
+    assert text.index("findings") < text.index("observed: fleet") < text.index("assumed")
+
+
+@pytest.mark.parametrize("observed", [HEALTHY, window(**STARVED), ENGINES_ONLY, RUN_LOG_ONLY])
+def test_every_window_fits_80_columns_and_needs_no_colour(observed: Observed) -> None:
+    lines = lines_of(replay_report(result_of(observed, backtest(OFF, "wrong"))))
+    assert max(map(len, lines)) <= 80
+    for finding in ("data", "trainer", "weight sync", "rollout", "backlog", "model"):
+        assert any(finding in line for line in lines)
+    assert not any(word in line for line in lines for word in ("None", "nan", "\x1b"))
+
+
+def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
+    text = flat(replay_report(result_of(window(**STARVED))))
+    assert "FAULT rollout too few instances up to 70.1 GPU-h and $210.16 a day - the trainer waits" in text
+    assert "12 instances instead of 8" in text
+    assert "... stands for this call's source and window" in text
+
+
+def test_what_was_assumed_is_said() -> None:
+    text = flat(replay_report(result_of(HEALTHY)))
+    assert "$3 a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)" in text
+    assert "8 trainer GPUs (trainer.gpus)" in text
+
+
+def test_a_large_fleet_shows_its_worst_and_sums_up_the_rest() -> None:
+    slow = instance(63, pace=0.6, straggler=True, active_tok_s=2300.0, restarts=2)
+    lines = lines_of(replay_report(result_of(window(instances=(*instances(63), slow)))))
+    first = next(i for i, line in enumerate(lines) if line.startswith("instances, slowest first"))
+    assert lines[first + 2].startswith("  rollout-63 (2 restarts)")
+    assert any(line.startswith("  and 53 more: 4,100 to 4,100 tok/s") for line in lines)
+    assert sum(line.lstrip().startswith("rollout-") for line in lines[first:]) == 11
+
+
+def test_long_pod_names_keep_the_end_that_tells_them_apart() -> None:
+    pods = tuple(
+        replace(instance(n), id=InstanceId(f"verl-rollout-engines-deployment-7f9c5d-{n:05d}")) for n in range(3)
+    )
+    lines = lines_of(replay_report(result_of(window(instances=pods))))
+    assert sum("7f9c5d-0000" in line for line in lines) == 3
+    assert max(map(len, lines)) <= 80
+
+
+def test_numbers_say_where_they_come_from() -> None:
+    inferred = window(**{"trainer.step_s": Quantity(24.0, "inferred"), "trainer.wait_s": Quantity(0.5, "log")})
+    lines = lines_of(replay_report(result_of(inferred)))
+    assert any(line.startswith("  optimizer step") and line.endswith("inferred") for line in lines)
+    assert any(line.startswith("  waits for samples") and line.endswith("run log") for line in lines)
+    assert any(line.startswith("  computes") and line.endswith("exported") for line in lines)
+
+
+def test_what_nobody_exports_is_absent_not_zero() -> None:
+    bare = window(
+        ENGINES_ONLY,
+        instances=instances(3, kv_use=None, preemptions=None, prefix_hit=None, running=None, waiting=None),
+        pauses=None,
+        **{"fleet.kv_use": None, "fleet.preemptions_per_s": None, "fleet.prefix_hit": None, "fleet.running": None},
+    )
+    lines = lines_of(replay_report(result_of(bare)))
+    text = "\n".join(lines)
+    for gone in ("KV cache in use", "preemptions an hour", "prefix-cache hits", "running, waiting"):
+        assert gone not in text
+    assert "fleet-wide pauses not to be seen" in " ".join(text.split())
+    assert "neither exported nor to be inferred: give --map" in " ".join(text.split())
+    rows = [line.split() for line in lines if line.strip().startswith("rollout-")]
+    assert all(cells[-5:] == ["-"] * 5 for cells in rows)
+
+
+def test_notes_on_the_data_are_told() -> None:
+    noted = window(notes=(Note("gap", "rollout-3 has no values from 14:00 to 14:10", 0.01),))
+    assert "gap rollout-3 has no values from 14:00 to 14:10 (1.0 %)" in flat(replay_report(result_of(noted)))
+
+
+def test_a_back_test_that_holds_and_one_that_does_not() -> None:
+    good = flat(replay_report(result_of(HEALTHY, backtest(RIGHT, "ok"))))
+    assert "every quantity within 10.0 %, worst +1.6 %." in good
+    assert "read what-ifs as directions" not in good
+    wrong = flat(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
+    assert "one quantity is off by more than 10.0 %" in wrong
+    assert "optimizer step 37.0 s 42.2 s +14.1 % OFF" in wrong
+    assert "The model is wrong somewhere. Where to look: - re-check weight-sync pauses" in wrong
+    assert "read what-ifs as directions, not as numbers" in wrong
+    assert "fitted" in wrong
+    assert "held out" in wrong
+
+
+def test_errors_are_told_in_their_own_measure() -> None:
+    assert [error_words(r) for r in OFF] == ["+1.6 %", "-1.5 points", "+14.1 %", "+0.01 batches"]
+    assert [error_words(r, short=True) for r in OFF] == ["+1.6 %", "-1.5 p", "+14.1 %", "+0.01 b"]
+
+
+def test_the_back_test_is_a_finding_too() -> None:
+    verdict = result_of(HEALTHY, backtest(OFF, "wrong")).verdict
+    model = verdict.findings[-1]
+    assert (model.check, model.state, verdict.binding) == ("model", "fault", "model")
+    assert model.next == "re-check weight-sync pauses"
+    assert "optimizer step: observed 37.0 s, predicted 42.2 s" in model.evidence[0]
+    starved = result_of(window(**STARVED), backtest(OFF, "wrong")).verdict
+    assert starved.binding == "rollout"  # a wrong model is where to look, not what to change
+    assert result_of(HEALTHY, Backtest((), (), "unknown", 0.1, (), 60, 3)).verdict.findings[-1].state == "unknown"
+
+
+WHAT_IF = WhatIf(
+    {"fleet.instances": 10},
+    (
+        Effect("step_s", estimate(37.0, 0.5), estimate(30.0, 0.4), estimate(0.811, 0.01), True),
+        Effect("queue_depth", estimate(3.0), estimate(3.1), estimate(1.03, 0.2), False),
+    ),
+    ("rollout", "trainer"),
+    3,
+    ("loads beyond those seen are extrapolated",),
+)
+SWEEP = Sweep(
+    "fleet.instances",
+    8,
+    (
+        Point(8, {name: estimate(1.0) for name in (
+            "step_s", "trainer_idle_fraction", "rollout_idle_fraction", "queue_depth", "staleness_steps.p99",
+            "cost_per_step",
+        )}, "rollout", None),
+        Point(1, None, None, "nothing fits"),
+    ),
+    3,
+)  # fmt: skip
+FAILED = Verification(
+    (
+        Check("instances", "ok", 10, 10, "10 instances, 10 planned"),
+        Check("trainer_idle", "failed", 0.2, 0.05, "trainer idle 20.0%, at most 5.0%"),
+        Check("queue", "unknown", None, 512, "the queue's depth is not exported"),
+    ),
+    ("the window holds 30 optimizer steps",),
+    "re-measure",
+)
+
+
+def test_what_if_sweep_and_verification() -> None:
+    answers = Answers(what_if=WHAT_IF, sweep=SWEEP, verification=FAILED)
+    lines = lines_of(replay_report(result_of(HEALTHY), answers))
+    text = " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= 80
+    assert "fleet.instances = 10 now then ratio optimizer step 37.0 s ±0.5 30.0 s ±0.4 0.811 ±0.010" in text
+    assert "queue, samples 3 3.1 no significant change" in text
+    assert "What binds: rollout, then trainer" in text
+    assert "fleet.instances = 1: nothing fits" in text
+    assert "1 of 3 items do not hold. ok instances" in text
+    assert "FAILED trainer idle trainer idle 20.0%" in text
+    assert "next: re-measure" in text
+    assert text.index("verification") < text.index("findings")
+
+
+def test_json_has_everything_and_no_number_that_json_lacks() -> None:
+    endless = window(**{"lengths.le": (500.0, 1000.0, 2000.0, 5000.0, float("inf"))})
+    answers = Answers(what_if=WHAT_IF, sweep=SWEEP, verification=FAILED)
+    document = json.loads(dumps(replay_document(result_of(endless, backtest(OFF, "wrong")), answers)))
+    assert document["schema_version"] == 1
+    assert document["command"] == "replay"
+    assert document["observed"]["lengths"]["le"][-1] is None
+    assert document["observed"]["span_s"] == endless.span_s
+    assert document["verdict"]["findings"][0]["check"] == "data"
+    assert document["backtest"]["worst"] == "step_s"
+    assert document["what_if"]["changes"] == {"fleet.instances": 10}
+    assert document["verification"]["ok"] is False
+    assert document["recommendation"] is None
+    empty = json.loads(dumps(replay_document(result_of(RUN_LOG_ONLY), Answers())))
+    assert empty["observed"]["fleet"] is None
+    assert empty["what_if"] is None
