@@ -265,7 +265,9 @@ def look_at(rows: Sequence[Row], implied: Implied) -> tuple[str, ...]:
         word = "faster" if rate > 0 else "slower"
         what = implied.speed.text if implied.speed is not None else "the scenario's own engine"
         places.append(f"engine speed: the model's instances are {word} by {abs(rate):.0%} ({what})")
-    if "step_s" in off and rate is None:
+    if not any(row.quantity in ("tok_s", "instance_tok_s") for row in rows):
+        places.append("engine speed: no throughput was read that could confirm or rule it out")
+    elif "step_s" in off and rate is None:
         t = implied.scenario.trainer
         places.append(
             f"batch or trainer seconds: throughput is right and the step is not; {t.batch_samples:,} samples a step?"

@@ -19,6 +19,7 @@ from fleetsim.config.load import default_scenario
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.history import History
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
@@ -99,9 +100,9 @@ def implied(
     _placement(draft, observed)
     _workload(draft, observed)
     _batch(draft, observed)
-    speed, engine = _engine(draft, observed, history)
     take_trainer(draft, observed)
     take_sync(draft, observed)
+    speed, engine = _engine(draft, observed, history)
     _run(draft)
     scenario = draft.scenario()
     if not known and not draft.set_by_user("admission"):
@@ -266,7 +267,8 @@ def _engine(
     limits = own[1] if own is not None else _limits(draft, history, scenario)
     roofline = own[0] if own is not None else None
     known_kv = float(limits.kv_tokens) if own is not None or observed.kv_blocks is not None else None
-    speed = speed_of(history, observed, roofline, known_kv)
+    pause = sync_times(scenario).pause_s if scenario.fleet.placement == "disaggregated" else None
+    speed = speed_of(history, observed, roofline, known_kv, pause)
     if speed is None:
         if own is not None:
             draft.assumed.append(f"engine speed: {own[0].source}; the window shows too little to fit it")

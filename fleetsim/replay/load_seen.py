@@ -85,9 +85,10 @@ class Level:
 class Seen:
     """A stretch of a window.
 
-    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth.
-    rows: steady intervals. pace: (I,). request_s, request_tokens: (I, H - 1) growth of seconds in the engine and of
-    output tokens of the requests that finished, with their times (H,); None where they are not exported.
+    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth;
+    unseen: request-seconds in pauses that no scrape showed. rows: steady intervals. pace: (I,). request_s,
+    request_tokens, requests: (I, H - 1) growth of seconds in the engine, output tokens and number of the requests that
+    finished, with their times (H,); None where they are not exported.
     """
 
     times: Floats
@@ -95,6 +96,7 @@ class Seen:
     kv_tokens: Floats
     generated: Floats
     prefilled: Floats
+    unseen: Floats
     rows: Rows
     pace: Floats
     request_times: Floats | None
@@ -116,6 +118,7 @@ class Seen:
             self.kv_tokens[:, scrapes],
             self.generated[:, spans],
             self.prefilled[:, spans],
+            self.unseen[:, spans],
             rows,
             self.pace,
             self.request_times,
@@ -135,7 +138,8 @@ class Seen:
         pace = self.pace[some][:, None]
         counted = self._counted(some)
         step = float(np.median(np.diff(self.times))) if len(self.times) > 1 else 0.0
-        seconds = counted or float((np.where(work, running, 0.0) * pace).sum()) * step / tokens
+        sampled = float((np.where(work, running, 0.0) * pace).sum()) * step - float(self.unseen[some].sum())
+        seconds = counted or sampled / tokens
         if seconds <= 0:
             return None
         mean = float(np.average(running[work], weights=running[work]))
@@ -161,11 +165,14 @@ class Seen:
         return np.array(found) if found else None
 
 
-def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Seen | None:
+def seen_of(
+    history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None = None
+) -> Seen | None:
     """The load of a window; None where running or generated tokens were not read.
 
-    kv_tokens: an instance's KV capacity. kv_use counts a shared prompt once, decodes read it once each: K = what is in
-    use + running x prompt x hit ratio.
+    kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
+    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. kv_use counts a
+    shared prompt once, decodes read it once each: K = what is in use + running x prompt x hit ratio.
     """
     values = history.values
     if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
@@ -175,6 +182,12 @@ def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Se
     for pause in found_pauses(observed):
         paused |= (history.times >= pause.start_s) & (history.times < pause.end_s)
         broken |= (history.times[:-1] < pause.end_s) & (history.times[1:] > pause.start_s)
+    unseen = np.zeros(values["generation_tokens"][:, 1:].shape)
+    if unseen_pause_s and not any(not p.empty for p in found_pauses(observed)):
+        synced = _synced(history)
+        broken |= synced
+        lower = np.minimum(values["running"][:, :-1], values["running"][:, 1:])
+        unseen = np.where(synced, np.nan_to_num(lower) * unseen_pause_s, 0.0)
     running = np.where(paused, np.nan, values["running"])
     kv = np.full(running.shape, np.nan)
     if kv_tokens is not None and "kv_use" in values:
@@ -186,8 +199,17 @@ def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Se
     prefilled = np.maximum(0.0, prompts - hits)
     pace = _paces(history, observed)
     rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
-    times, seconds, tokens, count = _requests(history, observed)
-    return Seen(history.times, running, kv, generated, prefilled, rows, pace, times, seconds, tokens, count)
+    times, seconds, tokens, count = _requests(history, observed, unseen)
+    return Seen(history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count)
+
+
+def _synced(history: History) -> Bools:
+    """(T - 1,) whether a weight sync ended in the interval, by the trainer's counters."""
+    for name in ("trainer.sync_s_total", "trainer.steps"):
+        if name in history.fleet:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(np.diff(history.fleet[name]) > 0)
+    return np.zeros(len(history.times) - 1, np.bool_)
 
 
 def found_pauses(observed: Observed) -> tuple[Pause, ...]:
@@ -225,7 +247,7 @@ def _growth(values: Floats) -> Floats:
 
 
 def _requests(
-    history: History, observed: Observed
+    history: History, observed: Observed, unseen: Floats
 ) -> tuple[Floats | None, Floats | None, Floats | None, Floats | None]:
     """Times, seconds in the engine, output tokens and number of the requests that finished, by instance."""
     found = history.histograms
@@ -238,7 +260,11 @@ def _requests(
         seconds = seconds - np.nan_to_num(_growth(_held_on(found["queue_s"].sums, read)))
     known = np.isfinite(seconds) & np.isfinite(tokens) & np.isfinite(count)
     seconds, tokens, count = (np.where(known, x, np.nan) for x in (seconds, tokens, count))
-    return out.times, seconds - _held(history, observed, out.times), tokens, count
+    held = _held(history, observed, out.times)
+    span = np.searchsorted(out.times, 0.5 * (history.times[:-1] + history.times[1:]), side="right") - 1
+    for k in np.flatnonzero((span >= 0) & (span < held.shape[1]) & (unseen > 0).any(axis=0)):
+        held[:, span[k]] += unseen[:, k]
+    return out.times, seconds - held, tokens, count
 
 
 def _held_on(values: Floats, read: Bools) -> Floats:

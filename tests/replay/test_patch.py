@@ -58,7 +58,8 @@ def test_ranks_of_one_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Rollout", "job/rollout", "rollout@", "raycluster/verl", "rollout:group", "raycluster/v:g:x", "a b", "-a"]
+    "text",
+    ["", "Rollout", "job/rollout", "rollout@", "raycluster/verl", "rollout:group", "raycluster/v:g:x", "a b", "-a"],
 )
 def test_names_that_kubernetes_refuses(text: str) -> None:
     with pytest.raises(InputError):

@@ -30,9 +30,7 @@ def made() -> tuple[Observed, Any, Recommendation, Plan]:
     observed, model = implied_of("async-one-step", known=True)
     advice = recommend(model)
     back = backtest(observed, model, replications=1)
-    plan = plan_of(
-        observed, model, advice, now_s=NOW_S, backtest=back, deployment=parse_deployment("rollout@rl")
-    )
+    plan = plan_of(observed, model, advice, now_s=NOW_S, backtest=back, deployment=parse_deployment("rollout@rl"))
     return observed, model, advice, plan
 
 

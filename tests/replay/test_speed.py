@@ -22,8 +22,9 @@ def observed(**more: object) -> Observed:
     trainer = TrainerView(*(None,) * 9)
     queue = QueueView(*(None,) * 8)
     plain = Observed(
-        0.0, 1.0, STEP_S, "test", "vllm", None, None, None, None, None, (), None, None, None, trainer, queue, (), 0.0, ()
-    )
+        0.0, 1.0, STEP_S, "test", "vllm", None, None, None, None, None, (), None, None, None, trainer, queue, (),
+        0.0, (),
+    )  # fmt: skip
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
@@ -130,7 +131,8 @@ def test_pauses_are_left_out() -> None:
     still = (np.arange(len(whole.times) - 1) // 4) % 2 == 1
     growth = np.diff(whole.values["generation_tokens"], axis=1)
     growth[:, still] = 0.0
-    values = {**whole.values, "generation_tokens": np.concatenate([np.zeros((4, 1)), np.cumsum(growth, axis=1)], axis=1)}
+    generated = np.concatenate([np.zeros((4, 1)), np.cumsum(growth, axis=1)], axis=1)
+    values = {**whole.values, "generation_tokens": generated}
     starts = whole.times[:-1][still][::4]
     each = tuple(Pause(float(s), float(s) + 4 * STEP_S, "silence", False) for s in starts)
     paused = Pauses(each, 0.5, 4 * STEP_S, 8 * STEP_S)

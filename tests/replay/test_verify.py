@@ -7,8 +7,15 @@ from dataclasses import replace
 import pytest
 
 from fleetsim.config.load import load_scenario
-from fleetsim.config.plan import BaselineFields, IntervalFields, Plan, PlanTargets, RecommendedFields, RollbackFields
-from fleetsim.config.plan import WindowFields
+from fleetsim.config.plan import (
+    BaselineFields,
+    IntervalFields,
+    Plan,
+    PlanTargets,
+    RecommendedFields,
+    RollbackFields,
+    WindowFields,
+)
 from fleetsim.replay.observed import FleetView, Observed, Quantity, QueueView, TrainerView
 from fleetsim.replay.verify import Name, State, verify
 
