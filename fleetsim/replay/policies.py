@@ -1,8 +1,9 @@
 """Which admission law a fleet runs by, where nobody says: the one whose simulation holds as much in flight.
 
 Laws are tried on the implied scenario and compared with the window in what engines and queue show: mean and peak of
-the requests in flight, samples queued, share of instance-time without work. Step time and throughput take no part, so
-that the back-test still has something to predict. What comes out is the nearest law, not the proven one.
+the requests in flight, samples queued, share of instance-time without work, tokens generated per token trained. Step
+time and throughput take no part, so that the back-test still has something to predict. What comes out is the nearest
+law, not the proven one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _VARIANTS: tuple[tuple[Mapping[str, Any], ...], ...] = (
     ({"fleet.group_placement": "spread"},),
     ({"sync.in_flight": "drain"}, {"sync.in_flight": "abort_resume"}),
 )
+# Laws that drop what is too old are tried where more than this share of the finished samples was thrown away.
+_DROPS = 0.02
 _CLEARLY = 0.9
 
 
@@ -110,6 +113,22 @@ def _candidates(s: Scenario, mean: float, peak: float, view: QueueView) -> Itera
             "admission.max_staleness": max(eta, float(round(ahead))),
             "fleet.max_in_flight_samples": cap,
         }
+    if (view.dropped_share or 0.0) > _DROPS:
+        yield from _droppers(cap, most, batch, group)
+
+
+def _droppers(cap: int, most: float | None, batch: int, group: int) -> Iterator[dict[str, Any]]:
+    """Clients that keep their fleet full and throw away what has grown too old."""
+    for age in (1.0, 2.0, 4.0, 8.0):
+        # a queue's highest reading is above its capacity where finished samples stand before it
+        for capacity in {None} if most is None else {max(batch, round(f * most / group) * group) for f in (0.75, 1.0)}:
+            yield {
+                "admission.law": "unbounded",
+                "fleet.max_in_flight_samples": cap,
+                "admission.age_action": "drop_on_dequeue",
+                "admission.max_age": age,
+                **({} if capacity is None else {"buffer.capacity_samples": capacity, "buffer.on_full": "block"}),
+            }
 
 
 def _distance(scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any]) -> float:
@@ -129,6 +148,8 @@ def _distance(scenario: Scenario, engine: Engine | None, observed: Observed, cha
         off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
         off.append(float(metrics["rollout_idle_fraction"]) - fleet.idle_share)
+    if observed.queue.generated_per_trained is not None:
+        off.append(float(metrics["tokens_per_trained_token"]) / observed.queue.generated_per_trained - 1.0)
     return float(np.sqrt(np.mean(np.square(off))))
 
 

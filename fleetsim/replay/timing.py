@@ -42,7 +42,9 @@ def take_trainer(draft: Draft, observed: Observed) -> None:
         return
     scenario = draft.scenario()
     t = scenario.trainer
-    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario))
+    # What was trained, where it is exported: a client that drops stale samples trains on the short ones.
+    output = _value(view.batch_tokens) or t.batch_samples * mean_output_tokens(scenario)
+    tokens = t.batch_samples * mean_prompt_tokens(scenario) + output
     now = t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
     by_user = any(draft.set_by_user(f"trainer.{name}") for name in ("fixed_s", "per_token_s", "phases"))
     text = f"{train:.2f} s a step, {source}"
