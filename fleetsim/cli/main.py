@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import calibrate, profile, scenario, simulate, size, split, validate
+from fleetsim.cli import alerts, calibrate, dashboard, profile, scenario, simulate, size, split, validate
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -82,6 +82,8 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("alerts")(alerts.alerts)
+app.command("dashboard")(dashboard.dashboard)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(profile.app, name="profile")
@@ -107,6 +109,7 @@ def fleetsim_command(
     fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim alerts job.yaml -o rules.yaml  Prometheus alerts that tell when the plan has gone stale
     fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers

@@ -41,7 +41,8 @@ def test_checking_a_scenario_needs_neither_numpy_nor_numba() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("size",), ("split",), ("simulate",), ("scenario", "init"), ("scenario", "check"), ("scenario", "ls"),
+        ("size",), ("split",), ("simulate",), ("alerts",), ("dashboard",),
+        ("scenario", "init"), ("scenario", "check"), ("scenario", "ls"),
         ("profile", "ls"), ("profile", "show"), ("profile", "check"), ("profile", "estimate"),
     ],
 )  # fmt: skip
