@@ -199,7 +199,9 @@ def _median(values: Floats) -> Floats:
     middle = 0.5 * (np.maximum(n, 1) - 1)
     low, high = np.floor(middle).astype(int), np.ceil(middle).astype(int)
     e = np.arange(values.shape[1])
-    median: Floats = known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
+    # an instance that generated between two looks at an empty batch has an infinite pace, here as in Prometheus
+    with np.errstate(invalid="ignore"):
+        median: Floats = known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
     return median
 
 
