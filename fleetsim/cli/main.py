@@ -14,7 +14,19 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import calibrate, profile, replay, scenario, simulate, size, split, validate, watch
+from fleetsim.cli import (
+    alerts,
+    calibrate,
+    dashboard,
+    profile,
+    replay,
+    scenario,
+    simulate,
+    size,
+    split,
+    validate,
+    watch,
+)
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
@@ -83,9 +95,11 @@ app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
 app.command("replay")(replay.replay)
+app.command("alerts")(alerts.alerts)
+app.command("dashboard")(dashboard.dashboard)
+app.command("watch")(watch.watch)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
-app.command("watch")(watch.watch)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
 
@@ -110,8 +124,9 @@ def fleetsim_command(
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
     fleetsim replay --prometheus URL        diagnose a fleet that runs, from its metrics
-    fleetsim calibrate --model NAME         measure your engine on your GPU
+    fleetsim alerts job.yaml -o rules.yaml  Prometheus alerts that tell when the plan has gone stale
     fleetsim watch --prometheus URL         export how many instances to run, for KEDA or an HPA
+    fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers
 

@@ -72,8 +72,8 @@ class Standing:
 class Tracer:
     """Traces of all signals of a run, computed once: signal and window -> values (E,) that grow toward the alert."""
 
-    def __init__(self, rehearsal: Rehearsal, scraped: Scraped, phase_s: float) -> None:
-        self.rehearsal, self.scraped = rehearsal, scraped
+    def __init__(self, rehearsal: Rehearsal, scraped: Scraped, phase_s: float, left_open: bool = True) -> None:
+        self.rehearsal, self.scraped, self.left_open = rehearsal, scraped, left_open
         first = float(scraped.times[0]) + rehearsal.windows_s[-1] + phase_s
         self.at = np.arange(first, float(scraped.times[-1]), rehearsal.interval_s)
         self._known: dict[tuple[str, float], Floats] = {}
@@ -82,7 +82,7 @@ class Tracer:
         """The trace of one signal."""
         key = (signal.name, window_s)
         if key not in self._known:
-            seen = view(self.scraped, self.at, window_s, self.rehearsal.expected)
+            seen = view(self.scraped, self.at, window_s, self.rehearsal.expected, self.left_open)
             self._known[key] = sign(signal) * signal.trace(seen)
         return self._known[key]
 

@@ -33,6 +33,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
 _BRACES = re.compile(r"\{[^}]*\}")
+_NUMBER = re.compile(r"(?<![\w:])\d[\d.]*(?:e[+-]?\d+)?")
 _RANGE = re.compile(r"\[[^\]]*\]")
 # Words of PromQL that stand where a metric could.
 _PROMQL = {"sum", "min", "max", "avg", "count", "rate", "avg_over_time", "count_over_time", "min_over_time"}
@@ -126,7 +127,8 @@ def filled_in(expr: str) -> str:
 
 def metrics_of(expr: str) -> set[str]:
     """Names of the metrics that a PromQL expression reads."""
-    bare = _GROUPING.sub(" ", _RANGE.sub(" ", _BRACES.sub(" ", _STRING.sub("", expr))))
+    expr = _NUMBER.sub(" ", _STRING.sub("", expr))
+    bare = _GROUPING.sub(" ", _RANGE.sub(" ", _BRACES.sub(" ", expr)))
     return {word for word in _WORD.findall(bare) if word not in _PROMQL}
 
 

@@ -34,7 +34,7 @@ class Fault:
 
     title: in words. events: of a run in which it begins with optimizer step (first of two numbers) and lasts to another
     one. Where a run knows no such event: changes, dotted paths of the scenario that has it all the time, and limits,
-    what becomes of its engine's limits.
+    what becomes of its engine's limits. runs_away: it gets worse without end, and so does the work of simulating it.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Fault:
     events: Callable[[Scenario, int, int], list[dict[str, Any]]] | None = None
     changes: Callable[[Scenario], Mapping[str, Any]] = lambda _: {}
     limits: Callable[[EngineLimits, Peak], EngineLimits] = lambda limits, _: limits
+    runs_away: bool = False
 
 
 def _slower(factor: float, count: int | None) -> Callable[[Scenario], Mapping[str, Any]]:
@@ -99,7 +100,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("kv_short", "KV cache cut to 70 % of what the plan uses", limits=_fewer_blocks),
     Fault("cache_off", "prefix cache off", changes=lambda _: {"engine.prefix_caching": False}),
     Fault("groups_dropped", "a quarter of the finished groups thrown away", changes=_groups_dropped),
-    Fault("no_backpressure", "nothing holds generation back", changes=_no_backpressure),
+    Fault("no_backpressure", "nothing holds generation back", changes=_no_backpressure, runs_away=True),
     Fault(
         "weights_late",
         "weights published a quarter as often",

@@ -149,7 +149,7 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
             ("prompt_tokens", "", False),
         ):
             name = signal + suffix
-            total = [count - 1 + share[k] if own else count for k in (0, 1)]
+            total = [count - 1 + level.straggler_pace if own else count for level in (before, after)]
             part = [(share[k] if own else 1.0) / total[k] for k in (0, 1)]
             yield Grown(
                 _metric(names, signal, suffix), mine, True, was[name] * part[0], None if lost else now[name] * part[1]

@@ -21,12 +21,16 @@ from fleetsim.workload.lengths import mean_length
 
 WEEK_H = 168.0
 # Samples that the healthy and the faulty runs may take; a fleet that makes more of them is watched for a shorter time.
-HEALTHY_SAMPLES, FAULTY_SAMPLES = 4_000_000, 4_000_000
+HEALTHY_SAMPLES, FAULTY_SAMPLES = 2_500_000, 2_500_000
 # Windows are these multiples of a base: five minutes, or four optimizer steps where those are longer.
 MULTIPLES = (1, 2, 3, 6, 12)
-HEALTHY_RUNS, PILOT_STEPS, STEPS_PER_WINDOW = 4, 24, 4
+# At most so many healthy runs, of so many hours at least.
+HEALTHY_RUNS, RUN_H = 4, 4.0
+PILOT_STEPS, STEPS_PER_WINDOW = 24, 4
 # Steps after which a run has left its empty beginning behind.
 SETTLED_STEPS = 20
+# A fault that runs away is watched for so many of the shortest windows.
+RUNAWAY_WINDOWS = 3
 
 Tell = Callable[[str], None]
 
@@ -60,7 +64,7 @@ def rehearse(
     scenario: Scenario,
     *,
     hours: float | None = None,
-    replications: int = 4,
+    replications: int = 3,
     scrape_s: float = 15.0,
     interval_s: float = 30.0,
     tell: Tell = lambda _: None,
@@ -70,7 +74,7 @@ def rehearse(
     hours: None = a week, or less where that is more than HEALTHY_SAMPLES samples. Events of the scenario's own run are
     left out. Raises what `simulate` raises.
     """
-    scenario = with_changes(scenario, {"run.events": []}) if scenario.run.events else scenario
+    scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
     engine = engine_of(scenario)
     pilot = simulate(with_changes(scenario, {"run.steps": PILOT_STEPS}), engine=engine)
     step_s = _step_s(pilot)
@@ -82,10 +86,11 @@ def rehearse(
     end_s = 2.0 * windows_s[-1]
     settled_s = SETTLED_STEPS * step_s
     hours = min(WEEK_H, HEALTHY_SAMPLES / per_hour) if hours is None else hours
-    each_s = hours * 3600.0 / HEALTHY_RUNS + windows_s[-1]
+    runs = max(1, min(HEALTHY_RUNS, int(hours / RUN_H)))
+    each_s = hours * 3600.0 / runs + windows_s[-1]
     long = with_changes(scenario, {"run.steps": math.ceil((each_s + settled_s) / step_s)})
     tell(f"simulating {hours:,.0f} healthy hours")
-    healthy = tuple(side_by_side(lambda r: scraped_run(long, r, scrape_s, settled_s, engine), range(HEALTHY_RUNS)))
+    healthy = tuple(side_by_side(lambda r: scraped_run(long, r, scrape_s, settled_s, engine), range(runs)))
     peak = max(float(np.nanmax(run.engines["kv_use"])) for run in healthy)
     before = SETTLED_STEPS + math.ceil(1.2 * windows_s[-1] / step_s)
     after = math.ceil(1.1 * end_s / step_s)
@@ -94,14 +99,16 @@ def rehearse(
     def faulty(task: tuple[Fault, int]) -> Onset | None:
         fault, r = task
         if fault.events is not None:
-            run = with_changes(scenario, {"run.steps": before + after})
-            onset = run_with_event(run, fault, HEALTHY_RUNS + r, scrape_s, before, engine)
+            # another step each time, so that faults begin anywhere between two scrapes and evaluations
+            run = with_changes(scenario, {"run.steps": before + r + after})
+            onset = run_with_event(run, fault, HEALTHY_RUNS + r, scrape_s, before + r, engine)
             return Onset(cut(onset.scraped, settled_s, onset.onset_s + end_s), onset.onset_s)
-        run = with_changes(scenario, {"run.steps": SETTLED_STEPS + after})
+        watched_s = min(end_s, RUNAWAY_WINDOWS * windows_s[0]) if fault.runs_away else end_s
+        run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
         steady = steady_run(run, fault, HEALTHY_RUNS + r, scrape_s, settled_s, peak)
         if steady is None:
             return None
-        return join(_piece(healthy[r % HEALTHY_RUNS], r, 1.2 * windows_s[-1]), cut(steady, 0.0, settled_s + end_s))
+        return join(_piece(healthy[r % runs], r, 1.2 * windows_s[-1]), cut(steady, 0.0, settled_s + watched_s))
 
     tasks = [(fault, r) for fault in FAULTS for r in range(replications)]
     found = list(side_by_side(faulty, tasks))

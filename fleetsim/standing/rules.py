@@ -12,7 +12,7 @@ from fleetsim.standing.alert_rule import AlertRule, Standing
 from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.metric_names import MetricNames
 from fleetsim.standing.signals import BY_STANDING_NAME, duration
-from fleetsim.standing.silence import NEARLY
+from fleetsim.standing.silence import active_evaluations
 
 MISSING = "RolloutTrainerMetricsMissing"
 MISSING_FOR = "10m"
@@ -73,7 +73,8 @@ def signal_expression(standing: Standing, rule: AlertRule, writing: Writing) -> 
 
 def active_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:
     """PromQL of the condition that silences others: beyond the threshold for half of the `for:`, as 1 or 0."""
-    reach = duration(NEARLY * rule.for_s + standing.rehearsal.interval_s / 2)
+    interval_s = standing.rehearsal.interval_s
+    reach = duration((active_evaluations(rule, interval_s) + 0.5) * interval_s)
     function = "min_over_time" if rule.signal.alerts_when == "above" else "max_over_time"
     return f"{function}({_recorded(rule, writing)}[{reach}]) {_sign(rule)} bool {rule.threshold!r}"
 

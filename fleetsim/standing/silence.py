@@ -45,7 +45,12 @@ def silenced(rules: list[AlertRule], faulty: Mapping[str, Begun]) -> list[AlertR
 
 def active(rule: AlertRule, tracer: Tracer) -> Booleans:
     """When the signal has been beyond its threshold for half of the rule's `for:`; this is what silences others."""
-    return fires(condition(rule, tracer), round(NEARLY * rule.for_s / tracer.rehearsal.interval_s) + 1)
+    return fires(condition(rule, tracer), active_evaluations(rule, tracer.rehearsal.interval_s) + 1)
+
+
+def active_evaluations(rule: AlertRule, interval_s: float) -> int:
+    """Evaluations from the first to the last one of the stretch after which a condition silences others."""
+    return int(NEARLY * rule.for_s / interval_s + 1e-9)
 
 
 def alarms(standing: Standing, tracer: Tracer) -> dict[str, Booleans]:
@@ -82,7 +87,8 @@ def judged(standing: Standing, faulty: Mapping[str, Begun]) -> Standing:
             firing = fire[rule.signal.alert] & (at >= onset)
             delays.append(float(at[np.argmax(firing)] - onset) if firing.any() else math.inf)
         missed, p95, median = worth(delays)
-        p95 += standing.rehearsal.interval_s  # the phase of the evaluations is not ours to choose
+        # when evaluations and steps happen is not ours to choose
+        p95 += standing.rehearsal.interval_s + (standing.rehearsal.step_s if rule.signal.per_step else 0.0)
         found = 1.0 - missed if delays else 0.0
         enough = found >= SEEN
         others = tuple(a for a in fired.get(rule.signal.fault, {}) if a != rule.signal.alert)

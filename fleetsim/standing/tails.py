@@ -53,7 +53,13 @@ class Tail:
 
 
 def tail_of(runs: list[Floats], block: int, block_h: float) -> Tail:
-    """The tail of values (E,) of several runs, cut into blocks of so many values; a run's rest is left out."""
+    """The tail of values (E,) of several runs, cut into blocks of so many values; a run's rest is left out.
+
+    Runs shorter than a block make shorter blocks.
+    """
+    shortest = min(len(values) for values in runs)
+    if 0 < shortest < block:
+        block, block_h = shortest, block_h * shortest / block
     maxima = []
     for values in runs:
         whole = len(values) // block * block

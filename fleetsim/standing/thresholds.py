@@ -18,11 +18,13 @@ from fleetsim.standing.signals import STANDING, StandingSignal
 from fleetsim.standing.silence import Begun, judged, silenced
 from fleetsim.standing.tails import MONTH_H, Tail, most_per_month, tail_of
 
+# Each run with a fault is evaluated so many times, at other moments.
+PHASES = 3
 # `for:` as shares of the shortest window.
 HOLDS = (0.2, 0.4, 1.0)
 # Evaluations by which the delay may grow for a safer threshold; it goes at most halfway to the fault, and at most so
 # many times as far from the healthy level as the budget asks for.
-SPARE, HALFWAY, ROOM = 2, 0.5, 3.0
+SPARE, HALFWAY, ROOM = 2, 0.5, 8.0
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
 # A share of hits below this is no cache that could fail.
@@ -31,11 +33,17 @@ FEW_HITS = 0.05
 
 def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
     """The alerts of a plan: at most `budget_per_month` false alarms, over all of them, by the healthy runs' tails."""
-    # evaluations fall anywhere between two scrapes
-    spread = rehearsal.scrape_s * 0.43
-    healthy = [Tracer(rehearsal, run, spread * (i + 1) / 4) for i, run in enumerate(rehearsal.healthy)]
+    # Evaluations fall anywhere between two scrapes, and a fault anywhere between two evaluations.
+    healthy = [
+        Tracer(rehearsal, run, rehearsal.scrape_s * (i + 0.5) / len(rehearsal.healthy))
+        for i, run in enumerate(rehearsal.healthy)
+    ]
     faulty = {
-        fault: [(Tracer(rehearsal, o.scraped, spread * (i + 1) / 4), o.onset_s) for i, o in enumerate(onsets)]
+        fault: [
+            (Tracer(rehearsal, o.scraped, rehearsal.interval_s * (k + (i + 1) / (len(onsets) + 1)) / PHASES), o.onset_s)
+            for i, o in enumerate(onsets)
+            for k in range(PHASES)
+        ]
         for fault, onsets in rehearsal.onsets.items()
     }
     share = budget_per_month / len(STANDING)

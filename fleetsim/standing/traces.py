@@ -125,8 +125,8 @@ class View:
     def mean(self, signal: str) -> Floats:
         """The highest mean of a gauge over the windows: (E,)."""
         found = averages(self._values(signal), self.windows)
-        with np.errstate(all="ignore"):
-            return np.fmax.reduce(found, axis=0)
+        highest: Floats = np.fmax.reduce(found, axis=0)
+        return highest
 
     def _values(self, signal: str) -> Floats:
         if signal in self.scraped.trainer:
@@ -189,9 +189,7 @@ def straggler_pace(v: View) -> Floats:
     held = counts(running, v.windows)
     pace = _ratio(rates(v.scraped.engines["generation_tokens"], v.windows), averages(running, v.windows))
     pace = np.where(held > PRESENT * held.max(axis=0), pace, np.nan)
-    with np.errstate(all="ignore"):
-        lowest = np.fmin.reduce(pace, axis=0)
-    return _ratio(lowest, _median(pace))
+    return _ratio(np.fmin.reduce(pace, axis=0), _median(pace))
 
 
 def _median(values: Floats) -> Floats:
@@ -201,7 +199,10 @@ def _median(values: Floats) -> Floats:
     middle = 0.5 * (np.maximum(n, 1) - 1)
     low, high = np.floor(middle).astype(int), np.ceil(middle).astype(int)
     e = np.arange(values.shape[1])
-    return known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
+    # an instance that generated between two looks at an empty batch has an infinite pace, here as in Prometheus
+    with np.errstate(invalid="ignore"):
+        median: Floats = known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
+    return median
 
 
 def preemptions_per_request(v: View) -> Floats:

@@ -1,0 +1,95 @@
+"""`fleetsim dashboard`: a Grafana dashboard of the standing signals, predicted against observed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fleetsim.cli.standing_files import (
+    RULES,
+    Engine,
+    Mapping,
+    PlanFile,
+    PlanName,
+    Preset,
+    Profile,
+    ScenarioArgument,
+    Selector,
+    Settings,
+    TrainerSelector,
+)
+
+MISSING_METRICS = 10
+
+
+def dashboard(
+    scenario: ScenarioArgument = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="The dashboard's JSON; else stdout.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+    check_against: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A /metrics page, or names a line: exit 10 if a metric is not there."),
+    ] = None,
+    preset: Preset = None,
+    plan: PlanFile = None,
+    set_: Settings = None,
+    profile: Profile = None,
+    name: PlanName = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Healthy hours to simulate; else up to a week.", rich_help_panel=RULES)
+    ] = None,
+    engine: Engine = None,
+    selector: Selector = "",
+    trainer_selector: TrainerSelector = "",
+    map_: Mapping = None,
+) -> None:
+    """Grafana dashboard of a plan: every standing signal, with what the plan predicts and where its alert begins.
+
+    Examples:
+
+    [bold]fleetsim dashboard job.yaml -o dashboard.json[/bold]
+
+    [bold]fleetsim dashboard --plan PLAN.json -o dashboard.json --selector 'namespace="rl"'[/bold]
+
+    [bold]curl -s http://rollout-0:8000/metrics > page && fleetsim dashboard job.yaml --check-against page[/bold]
+
+    Import it in Grafana, or put it into its provisioning folder. It asks for data source, jobs and instances.
+    """
+    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.cli.output import warn
+    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.standing_files import job_of, names_of
+    from fleetsim.config.files import read_text
+    from fleetsim.errors import InputError, Problem
+
+    if hours is not None and not 1.0 <= hours <= 24 * 366.0:
+        raise InputError([Problem("--hours", hours, "must be from 1 to 8784", "for example --hours 168")])
+    place = None if output is None else new_file("--output", output, force)
+    page = None if check_against is None else read_text(check_against, "--check-against", 64 * 2**20)
+    job = job_of(scenario, preset, plan, set_ or (), {"profile": profile}, "a dashboard")
+    names = names_of(job.scenario, engine, selector, trainer_selector, map_ or ())
+    with spinner("loading the simulator") as tell:
+        from fleetsim.report.json import dumps
+        from fleetsim.standing.dashboard import dashboard as made_of
+        from fleetsim.standing.dashboard import exposed_names, expressions, unknown_metrics
+        from fleetsim.standing.rehearsal import rehearse
+        from fleetsim.standing.rules import Writing
+        from fleetsim.standing.thresholds import choose
+
+        standing = choose(rehearse(job.scenario, hours=hours, tell=tell))
+        document = made_of(standing, Writing(names, name or job.scenario.name))
+    text = dumps(document) + "\n"
+    if place is None:
+        typer.echo(text, nl=False)
+    else:
+        write_text(place, text)
+    warn(job.notes)
+    if page is not None:
+        missing = unknown_metrics(expressions(document), exposed_names(page))
+        for metric in missing:
+            typer.echo(f"not there: {metric}", err=True)
+        if missing:
+            raise typer.Exit(MISSING_METRICS)

@@ -1,0 +1,74 @@
+"""The terminal view of `fleetsim alerts`: what stands watch, how often it will be wrong, how soon it will be right."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fleetsim.report.blocks import grid, number, section
+from fleetsim.standing.alert_rule import AlertRule, Standing
+from fleetsim.standing.faults import BY_FAULT
+from fleetsim.standing.signals import BY_STANDING_NAME, duration
+
+
+def alerts_report(standing: Standing, rule_file: str, test_file: str | None) -> Group:
+    """Everything that `fleetsim alerts -o` prints on stdout."""
+    made = standing.rehearsal
+    total = sum(rule.false_per_month for rule in standing.rules)
+    head = f"{rule_file}: {len(standing.rules)} alerts for {made.scenario.name}, {made.expected.instances} instances"
+    behind = (
+        f"from {made.hours:,.0f} simulated healthy hours and {sum(map(len, made.onsets.values()))} runs with a fault; "
+        f"{total:.2g} false alarms a month predicted (budget {standing.budget_per_month:g})"
+    )
+    blocks: list[RenderableType] = [
+        Text(head, style="bold"),
+        Text(behind),
+        section("alerts", thresholds(standing)),
+        section("their faults", delays(standing)),
+    ]
+    unseen = [Text(f"{r.signal.alert}: {r.why_not}") for r in standing.rules if r.why_not is not None]
+    if unseen:
+        blocks.append(section("not seen in this plan", *unseen))
+    if standing.left_out:
+        left = [Text(f"{BY_STANDING_NAME[name].alert}: {why}") for name, why in standing.left_out.items()]
+        blocks.append(section("left out", *left))
+    commands = [Text(f"promtool check rules {rule_file}", style="bold")]
+    if test_file is not None:
+        commands.append(Text(f"promtool test rules {test_file}", style="bold"))
+    blocks.append(section("next", *commands))
+    return Group(*blocks)
+
+
+def thresholds(standing: Standing) -> Table:
+    """Threshold, window, `for:` and false alarms."""
+    table = grid("", "healthy", "alerts", "over", "for", "false/month", "at most", align=("left", *["right"] * 6))
+    for rule in standing.rules:
+        table.add_row(
+            rule.signal.alert.removeprefix("Rollout"),
+            number(rule.healthy),
+            f"{'>' if rule.signal.alerts_when == 'above' else '<'} {number(rule.threshold)}",
+            duration(rule.window_s),
+            duration(rule.for_s),
+            f"{rule.false_per_month:.1g}",
+            f"{rule.false_upper:.1g}",
+        )
+    return table
+
+
+def delays(standing: Standing) -> Table:
+    """How soon each alert finds its fault, and what else that fault fires."""
+    table = grid("", "fault", "median", "95 %", "also fires", align=("left", "left", "right", "right", "left"))
+    for rule in standing.rules:
+        table.add_row(
+            rule.signal.alert.removeprefix("Rollout"),
+            BY_FAULT[rule.signal.fault].title,
+            _delay(rule, rule.delay_s),
+            _delay(rule, rule.delay_p95_s),
+            ", ".join(a.removeprefix("Rollout") for a in rule.also) or "-",
+        )
+    return table
+
+
+def _delay(rule: AlertRule, seconds: float | None) -> str:
+    return "not seen" if seconds is None else duration(seconds)

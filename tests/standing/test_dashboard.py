@@ -1,0 +1,89 @@
+"""The dashboard: Grafana's fields, metrics that exist, PromQL that Prometheus reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleetsim.errors import InputError
+from fleetsim.standing.dashboard import catalogue, dashboard, exposed_names, expressions, metrics_of, unknown_metrics
+from fleetsim.standing.metric_names import MetricNames, checked, is_matchers
+from fleetsim.standing.rules import Writing
+from fleetsim.standing.signals import STANDING
+from fleetsim.standing.traces import Expected
+from tests.standing.plans import chosen, promtool, written
+
+EXPECTED = Expected(4, 20.0, 1e-5, 128.0)
+
+
+def made(engine: str = "vllm", **mapping: str) -> dict[str, object]:
+    names = MetricNames(engine, 'namespace="rl"', "", mapping)
+    return dashboard(None, Writing(names, "small"), EXPECTED)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm-ray", "sglang"])
+def test_every_metric_exists_and_every_expression_is_promql(tmp_path: Path, engine: str) -> None:
+    document = made(engine)
+    assert unknown_metrics(expressions(document), catalogue(MetricNames(engine))) == []
+    rules = [{"record": f"panel:{k}", "expr": expr} for k, expr in enumerate(expressions(document))]
+    promtool("check", "rules", written(tmp_path, "r.yaml", {"groups": [{"name": "dashboard", "rules": rules}]}))
+
+
+def test_a_metric_that_does_not_exist_is_found() -> None:
+    assert unknown_metrics(["sum(rate(vllm:no_such_total[5m]))"], catalogue(MetricNames())) == ["vllm:no_such_total"]
+    assert metrics_of('sum by (pod) (a{b="c(d)"}) / on (x) max(b offset 5m)') >= {"a", "b"}
+    assert exposed_names('# TYPE a counter\na_total{x="y"} 1\nb 2\n') == {"a_total", "b"}
+
+
+def test_the_users_metric_takes_the_place_of_ours() -> None:
+    text = json.dumps(made(**{"queue.samples": "my_queue"}))
+    assert "my_queue" in text
+    assert "rl_rollout_queue_samples" not in text
+
+
+def test_panels_do_not_overlap_and_have_what_grafana_asks_for() -> None:
+    document = dashboard(chosen(), Writing(MetricNames(), "small"))
+    cells: set[tuple[int, int]] = set()
+    for panel in document["panels"]:
+        place = panel["gridPos"]
+        covered = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not covered & cells
+        assert place["x"] + place["w"] <= 24
+        cells |= covered
+        for target in panel.get("targets", ()):
+            assert target["datasource"]["type"] == "prometheus"
+            assert target["expr"]
+    ids = [panel["id"] for panel in document["panels"]]
+    assert len(set(ids)) == len(ids)
+    assert {v["name"] for v in document["templating"]["list"]} == {"datasource", "job", "instance", "trainer_job"}
+    titles = {panel["title"] for panel in document["panels"]}
+    assert titles >= {signal.title for signal in STANDING}
+    legends = [t["legendFormat"] for p in document["panels"] for t in p.get("targets", ())]
+    assert legends.count("predicted") == legends.count("alert") == len(chosen().rules)
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ('job="rollout"', True),
+        ('job=~"a|b", pod!="x"', True),
+        ("job=rollout", False),
+        ('job="a"} or up{x="y"', False),
+        ('job="a",', False),
+        ("", False),
+    ],
+)
+def test_matchers(text: str, good: bool) -> None:
+    assert is_matchers(text) == good
+
+
+def test_all_problems_of_the_names_at_once() -> None:
+    with pytest.raises(InputError) as error:
+        checked(MetricNames("tgi", "job=x", "also wrong", {"no.signal": "a", "running": "not a metric"}))
+    assert len(error.value.problems) == 5

@@ -1,0 +1,102 @@
+"""What is chosen for a small plan, and that it follows from the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fleetsim.standing import promtool_tests
+from fleetsim.standing.alert_rule import Tracer, fires
+from fleetsim.standing.faults import BY_FAULT
+from fleetsim.standing.metric_names import MetricNames
+from fleetsim.standing.rehearsal import rehearse
+from fleetsim.standing.rules import Writing, only, rules_document
+from fleetsim.standing.signals import STANDING, duration
+from fleetsim.standing.silence import alarms
+from fleetsim.standing.thresholds import choose, rounded
+from tests.standing.plans import chosen, rehearsed, small
+
+CAUSES = ("instance_lost", "trainer_slow", "sync_slow", "lengths_drift", "straggler", "cache_off", "groups_dropped")
+
+
+def test_the_budget_holds_over_all_alerts() -> None:
+    assert sum(rule.false_per_month for rule in chosen().rules) <= chosen().budget_per_month
+    assert all(rule.seen == 0 for rule in chosen().rules)
+
+
+def test_zero_seen_is_not_zero() -> None:
+    for rule in chosen().rules:
+        assert rule.seen_upper == pytest.approx(3.0 / rehearsed().hours * 730.0, rel=0.01)
+
+
+@pytest.mark.parametrize("fault", CAUSES)
+def test_a_fault_fires_its_own_alert_and_no_other(fault: str) -> None:
+    own = next(signal.alert for signal in STANDING if signal.fault == fault)
+    assert dict(chosen().fired[fault]) == {own: 1.0}
+
+
+def test_what_cannot_be_seen_is_said() -> None:
+    idle = chosen().rule("trainer_idle")  # this fleet has enough in hand for engines a quarter slower
+    assert idle.delay_s is None
+    assert idle.why_not is not None
+    assert "too little" in idle.why_not
+    assert "Detection: every instance a quarter slower" in rules_text()
+
+
+def rules_text() -> str:
+    return str(rules_document(chosen(), Writing(MetricNames(), "small")))
+
+
+def test_a_smaller_budget_is_held_too() -> None:
+    strict = choose(rehearsed(), 0.01)
+    for rule in chosen().rules:
+        other = strict.rule(rule.signal.name)
+        assert other.false_per_month <= max(rule.false_per_month, 0.01 / len(STANDING))
+    assert sum(rule.false_per_month for rule in strict.rules) <= 0.01
+
+
+def test_expected_restarts_are_no_alarm() -> None:
+    restarting = small(failures={"mtbf_s": 7200.0, "restart_s": 120.0})
+    made = rehearse(restarting, hours=6.0, replications=1)
+    rule = choose(made).rule("instances")
+    assert rule.for_s >= 120.0
+    assert rule.seen == 0
+
+
+def test_lost_samples_of_one_instance_do_not_make_it_a_straggler() -> None:
+    made = rehearsed()
+    run = made.healthy[0]
+    gone = {name: values.copy() for name, values in run.engines.items()}
+    for values in gone.values():
+        values[1, 200:] = np.nan
+    tracer = Tracer(made, replace(run, engines=gone), 7.0)
+    fired = {alert for alert, firing in alarms(chosen(), tracer).items() if firing.any()}
+    assert fired == {"RolloutInstanceLost"}
+
+
+def test_engines_without_a_trainer_keep_what_they_can() -> None:
+    kept = only(chosen(), "engines")
+    assert {rule.signal.source for rule in kept.rules} == {"engines"}
+    document = str(rules_document(kept, Writing(MetricNames(), "small")))
+    assert "rl_trainer" not in document
+    assert set(kept.left_out) == {s.name for s in STANDING if s.source != "engines"}
+
+
+def test_a_condition_must_hold_for_its_time() -> None:
+    true = np.array([True, True, False, True, True, True, True])
+    assert fires(true, 3).tolist() == [False] * 5 + [True, True]
+
+
+def test_thresholds_are_rounded_away_from_the_healthy_side() -> None:
+    assert rounded(1.0341, up=True) == 1.04
+    assert rounded(0.8279, up=False) == 0.827
+    assert rounded(1.04, up=True) == 1.04
+    assert (duration(90.0), duration(3600.0), duration(86_400.0 + 60.0)) == ("1m30s", "1h", "1d1m")
+
+
+def test_every_alert_has_a_fault_and_a_test() -> None:
+    assert {signal.fault for signal in STANDING} == set(BY_FAULT)
+    document = promtool_tests.tests_document(chosen(), Writing(MetricNames(), "small"), "rules.yaml")
+    assert {test["name"] for test in document["tests"]} >= {rule.signal.alert for rule in chosen().rules} | {"healthy"}
