@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fleetsim.standing.alert_rule import Standing
-from fleetsim.standing.faults import BY_FAULT
-from fleetsim.standing.metric_names import MetricNames
-from fleetsim.standing.rules import MISSING, Writing, rules_document
-from fleetsim.standing.thresholds import choose
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.report.openmetrics import write_openmetrics
 from fleetsim.sim.run import simulate
 from fleetsim.standing import rehearsal
+from fleetsim.standing.alert_rule import Standing
+from fleetsim.standing.faults import BY_FAULT
+from fleetsim.standing.metric_names import MetricNames
+from fleetsim.standing.rules import MISSING, Writing, rules_document
+from fleetsim.standing.thresholds import choose
 from tests.real_prometheus.server import Server
 
 SCRAPE_S = EVERY_S = 60.0
