@@ -16,7 +16,7 @@ from fleetsim.units import seconds
 
 HISTOGRAM_STEP_S = 300.0
 _STALE_STEPS = 1.5  # beyond it a scrape was missed: a held value would look like an engine that stood still
-_STALE_HISTOGRAM_STEPS = 2.5  # totals: a little late is harmless
+_STALE_HISTOGRAM_S = 300.0  # totals, often written less often than the rest: as far back as Prometheus looks
 _MOST_TIMES = 200_000
 
 
@@ -57,7 +57,7 @@ def history_of(
     plain, histograms = [], []
     for s in mine:
         if catalogue.match(s.name, s.labels)[0].signal.kind == "histogram":
-            histograms.append((s.name, s.labels, sample(s, coarse, _STALE_HISTOGRAM_STEPS * step_s)))
+            histograms.append((s.name, s.labels, sample(s, coarse, max(_STALE_HISTOGRAM_S, _STALE_STEPS * step_s))))
         else:
             plain.append((s.name, s.labels, sample(s, times, _STALE_STEPS * step_s)))
     merged = merge(catalogue, plain, histograms, coarse)

@@ -10,6 +10,7 @@ from fleetsim.replay.intervals import Intervals, Mask, percentile
 
 MOST_POINTS = 20_000  # more say nothing new about three numbers
 ROUNDS = 12
+FEWEST = 10  # points for three numbers
 
 
 def expected_growth(intervals: Intervals, clean: Mask) -> Floats:
@@ -28,7 +29,10 @@ def expected_growth(intervals: Intervals, clean: Mask) -> Floats:
     if intervals.kv_use is not None:
         columns.append(np.where(np.isfinite(intervals.kv_use), intervals.kv_use, 0.0))
     usable = clean & intervals.sharp & (np.nan_to_num(running) >= 1) & (np.nan_to_num(intervals.growth) > 0)
-    if usable.sum() < 2 * len(columns):
+    even = usable & intervals.steady
+    if even.sum() >= max(FEWEST, usable.sum() / 4):
+        usable = even
+    elif usable.sum() < FEWEST:
         return _own_pace(intervals, clean)
     load = np.stack([column[usable] for column in columns], axis=1)
     seconds = running[usable] * intervals.step_s / intervals.growth[usable]

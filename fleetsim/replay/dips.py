@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.history.history import Floats
-from fleetsim.replay.intervals import Intervals, Mask, runs_of
+from fleetsim.replay.intervals import ALIKE, Intervals, Mask, runs_of
 
 WINDOW = 21  # intervals over which the usual rate is taken
 LONGEST = 4  # intervals that one dip may spread over: a stop of up to 3 and the scrapes' different times
 SURE = 5.0  # standard deviations of the fleet's usual scatter
 LEAST = 0.04  # of an interval's tokens
+DEEP = 0.8  # of an interval
 FEWEST = 3  # dips make a rhythm
 
 
@@ -31,9 +32,10 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
     usable: (T-1,) intervals away from silences. An interval's quality is the fleet's growth / expected at its load, and
     what is usual the 65th percentile of 21 intervals around. A dip is a run of at most 4 intervals below that by 5
     standard deviations (of the better half of the intervals: dips spoil the other) and by 4 %; its loss is measured
-    against the intervals at its sides, so that a slow sag is none. The typical instance must have lost half as much as
-    the fleet. Dips make a rhythm if three of four distances are a multiple of their median, within a fifth. A single
-    dip counts only if it cost 0.8 of an interval and nine of ten instances took part.
+    against the intervals at its sides, so that a slow sag is none, and the work in hand must be the same on both. The
+    typical instance must have lost half as much as the fleet. Dips make a rhythm if three of four distances are a
+    multiple of their median, within a fifth. A single dip counts only if it cost 0.8 of an interval and nine of ten
+    instances took part.
     """
     quality = _quality(intervals, expected, usable)
     if np.isfinite(quality).sum() < WINDOW:
@@ -45,7 +47,7 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
     low = np.isfinite(relative) & (1 - relative > max(SURE * sigma, LEAST))
     found = [dip for run in runs_of(low) if (dip := _dip(intervals, quality, run, sigma)) is not None]
     step = intervals.step_s
-    deep = [dip for dip in found if dip.everybody and dip.seconds >= 0.8 * step]
+    deep = [dip for dip in found if dip.everybody and dip.seconds >= DEEP * step]
     return found if _have_rhythm(found, step) else deep
 
 
@@ -75,6 +77,8 @@ def _dip(intervals: Intervals, quality: Floats, run: tuple[int, int], sigma: flo
     if last - first >= LONGEST or len(beside) < 2:
         return None
     usual = float(np.median(beside))
+    if not _same_work(intervals, first, last):
+        return None
     span = range(max(first - 1, 0), min(last + 2, len(quality)))
     losses = {k: 1 - quality[k] / usual for k in span if np.isfinite(quality[k])}
     kept = {k: loss for k, loss in losses.items() if first <= k <= last or loss > 2 * sigma}
@@ -87,8 +91,20 @@ def _dip(intervals: Intervals, quality: Floats, run: tuple[int, int], sigma: flo
     everybody = bool(shares.size and (shares >= 0.5 * total).mean() >= 0.9)
     middle = sum(loss * (intervals.times[k] + intervals.step_s / 2) for k, loss in kept.items()) / total
     # What ran is no measure of a stop that takes it away: if all took part, each against itself tells more.
-    seconds = intervals.step_s * (max(total, float(np.median(shares))) if everybody else total)
+    deep = everybody and total >= DEEP
+    seconds = intervals.step_s * (
+        float(np.median(_lost_by_each(intervals, tuple(span), first, last))) if deep else total
+    )
     return Dip(float(middle), seconds, everybody)
+
+
+def _same_work(intervals: Intervals, first: int, last: int) -> bool:
+    """As much in hand before and after: else what is missing may be load that came late."""
+    if intervals.work is None:
+        return True
+    sides = intervals.work[[k for k in (first - 2, first - 1, last + 2, last + 3) if 0 <= k < len(intervals.work)]]
+    seen = sides[np.isfinite(sides)]
+    return bool(seen.size and seen.min() >= ALIKE * seen.max())
 
 
 def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, last: int) -> Floats:

@@ -19,39 +19,53 @@ STRETCH = 2  # of them an instance may be silent in already: scrapes differ by u
 class Edges:
     """Tokens per interval, and the usual ones, of every instance and of the fleet as a whole.
 
-    each: (I, T-1), NaN where an interval has no growth of its own. steady: (I, T-1) those not beside a silent interval.
-    typical: (I,) of the steady ones. fleet, fleet_steady, fleet_typical: the same for the sum, (1, T-1) and (1,).
+    each: (I, T-1), NaN where an interval has no growth of its own. steady: (I, T-1) those not beside a silent one.
+    typical: (I,) of the steady ones. fleet: (1, T-1), the sum. work: (T,) requests in hand, None if not exported.
     """
 
     each: Floats
     steady: Floats
     typical: Floats
     fleet: Floats
-    fleet_steady: Floats
-    fleet_typical: Floats
+    work: Floats | None
 
     @classmethod
     def of(cls, intervals: Intervals) -> Edges:
         """The edges of a window."""
         sharp = np.where(intervals.sharp.any(axis=0), intervals.sharp, intervals.known)
         each = np.where(sharp, intervals.growth, np.nan)
-        fleet = intervals.fleet_growth()[None]
-        return cls(each, *_steady(each), fleet, *_steady(fleet))
+        return cls(each, *_steady(each), intervals.fleet_growth()[None], intervals.work)
 
     def before(self, first: int, *, dry: bool) -> float:
         """Intervals that a pause, silent from interval `first` on, reaches back before it: the median over instances.
 
-        dry: the batch ran out. Then instances fall silent one by one and the pause begins with the last: the fleet's
-        own growth says when, against what it made just before.
+        dry: the batch ran out. Then instances fall silent one by one and the pause begins with the last: what the
+        fleet's last requests made, against what as many made just before, says when.
         """
         at = np.arange(first - 1, first - 1 - REACH, -1)
         if dry:
-            return _reach(self.fleet, self.fleet_steady, self.fleet_typical, at, nearest=True)
-        return _reach(self.each, self.steady, self.typical, at, nearest=False)
+            return self._dry(first)
+        return max(_reach(self.each, self.steady, self.typical, at, nearest=False), 0.0)
 
-    def after(self, last: int) -> float:
-        """Intervals that a pause, silent up to interval `last`, reaches beyond it."""
-        return _reach(self.each, self.steady, self.typical, np.arange(last + 1, last + 1 + REACH), nearest=False)
+    def after(self, last: int, *, empty: bool, late: bool) -> float:
+        """Intervals that a pause, silent up to interval `last`, reaches beyond it; below 0 only if `late`.
+
+        empty: a new batch starts, fastest at first: the nearest rate counts. late: one interval of one instance was
+        silent; if the next one shows as much more, nothing stood still, the scrape was late.
+        """
+        at = np.arange(last + 1, last + 1 + REACH)
+        reach = _reach(self.each, self.steady, self.typical, at, nearest=empty)
+        return reach if late else max(reach, 0.0)
+
+    def _dry(self, first: int) -> float:
+        """1 - tokens / (requests at its start x what a request makes in an interval, as in the one before)."""
+        if first < 2 or self.work is None:
+            return 0.0
+        near, before = float(self.fleet[0, first - 1]), float(self.fleet[0, first - 2])
+        held, left = float(self.work[first - 1]), float(self.work[first - 2])
+        if not np.isfinite(near + before + held + left) or before <= NOTHING or held <= 0:
+            return 0.5 if near > NOTHING else 0.0
+        return float(np.clip(1 - near / (held * before / ((held + left) / 2)), 0, 1))
 
 
 def widened(mask: Mask, by: int) -> Mask:

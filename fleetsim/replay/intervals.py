@@ -12,6 +12,8 @@ from fleetsim.history.history import Floats, History
 
 Mask = NDArray[np.bool_]
 
+ALIKE = 0.7  # of the larger of two loads: less is another load
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
@@ -20,7 +22,9 @@ class Intervals:
     times: (T,) unix seconds, step_s apart. growth: (I, T-1) output tokens, NaN where nobody can know them. sharp:
     (I, T-1) both ends were sampled, so the growth belongs to this interval and no other. present: (I, T-1) the instance
     was there, read or not. sampled: (I, T) there is a sample. running, waiting, kv_use: (I, T-1) means of both ends,
-    None if not exported, NaN where neither end was sampled. restarts: (I,).
+    None if not exported, NaN where neither end was sampled. steady: (I, T-1) what ran at both ends differs by at most
+    three tenths, so that it tells what ran in between; all True if not exported. work: (T,) running and waiting
+    requests of the fleet, None if not exported. restarts: (I,).
     """
 
     times: Floats
@@ -32,6 +36,8 @@ class Intervals:
     running: Floats | None
     waiting: Floats | None
     kv_use: Floats | None
+    steady: Mask
+    work: Floats | None
     restarts: NDArray[np.intp]
 
     @property
@@ -77,6 +83,8 @@ def intervals_of(history: History) -> Intervals:
         running=_between(history.values.get("running")),
         waiting=_between(history.values.get("waiting")),
         kv_use=_between(history.values.get("kv_use")),
+        steady=_steady(history.values.get("running"), growth.shape),
+        work=work_of(history),
         restarts=restarts(totals),
     )
 
@@ -105,10 +113,37 @@ def percentile(values: Floats | None, q: float) -> float | None:
     return float(np.percentile(there, q)) if there.size else None
 
 
+def work_of(history: History) -> Floats | None:
+    """(T,) running + waiting requests of the fleet; None where running is not exported."""
+    running, waiting = history.values.get("running"), history.values.get("waiting")
+    if running is None:
+        return None
+    return fleet_total(running if waiting is None else running + np.where(np.isfinite(waiting), waiting, 0.0))
+
+
+def fleet_total(values: Floats) -> Floats:
+    """(I, T) gauge -> (T,) total; instances that miss a sample count as the mean of the others. NaN where none has."""
+    read = np.isfinite(values)
+    at = np.arange(values.shape[1])
+    first = np.where(read.any(axis=1), read.argmax(axis=1), values.shape[1])
+    last = np.where(read.any(axis=1), values.shape[1] - 1 - read[:, ::-1].argmax(axis=1), -1)
+    there = ((at >= first[:, None]) & (at <= last[:, None])).sum(axis=0)
+    count = read.sum(axis=0)
+    summed = np.where(read, values, 0.0).sum(axis=0)
+    return np.where(count > 0, summed * there / np.maximum(count, 1), np.nan)
+
+
 def runs_of(mask: Mask) -> list[tuple[int, int]]:
     """First and last index of every run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _steady(running: Floats | None, shape: tuple[int, ...]) -> Mask:
+    if running is None:
+        return np.ones(shape, dtype=bool)
+    left, right = running[:, :-1], running[:, 1:]
+    return np.asarray((np.minimum(left, right) >= ALIKE * np.maximum(left, right)) & (np.maximum(left, right) > 0))
 
 
 def _between(values: Floats | None) -> Floats | None:

@@ -12,6 +12,7 @@ from fleetsim.replay.observed import Lengths, Quantity
 from fleetsim.replay.rates import prefix_counts, total
 
 DRIFT_H = 3.0  # hours: over less, the slope says more about the batches than about the policy
+NEAR = 0.03  # of a whole number of siblings; groups that are spread over instances hit at any rate
 LARGEST_GROUP = 256  # above, 1 - hits / queries is a small difference of large numbers
 
 
@@ -124,7 +125,7 @@ def _group_size(
 
 
 def group_from_hits(hit: float, prompt: float, block: int) -> int | None:
-    """G from hits / queries = (G - 1) / G x share of a prompt that siblings can hit; None if no G up to 256 fits.
+    """G from hits / queries = (G - 1) / G x share of a prompt that siblings can hit; None if no G of 2 to 256 fits.
 
     The last prompt token is always computed, so floor((P - 1) / block) blocks can be hit (vLLM,
     vllm/v1/core/kv_cache_manager.py). Of prompts that differ in length only the mean is known: their last block is half
@@ -136,5 +137,6 @@ def group_from_hits(hit: float, prompt: float, block: int) -> int | None:
         reach = max(prompt - 1 - (block - 1) / 2, 0.0) / prompt
     if reach <= 0 or not 0 <= hit < reach:
         return None
-    group = round(1 / (1 - hit / reach))
-    return group if group <= LARGEST_GROUP else None
+    exact = 1 / (1 - hit / reach)
+    group = round(exact)
+    return group if 2 <= group <= LARGEST_GROUP and abs(exact - group) <= NEAR * exact else None

@@ -15,6 +15,7 @@ from fleetsim.replay.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observed import Pause, Pauses
 
 SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
+ONE = 0.1  # of an interval: less between two silences is none
 DRAINED = 0.6  # of what an instance held: less before it stops is a batch that runs out
 
 
@@ -78,7 +79,9 @@ def _silence(history: History, intervals: Intervals, edges: Edges, run: tuple[in
         return None
     empty = _is_empty(history, float(times[first]), float(times[last + 1]), inside=last > first)
     start = float(times[first]) - step * edges.before(first, dry=empty and _ran_dry(history, first))
-    end = float(times[last + 1]) + step * edges.after(last)
+    end = float(times[last + 1]) + step * edges.after(
+        last, empty=empty, late=first == last and len(intervals.growth) == 1
+    )
     start, end = max(start, float(times[0])), min(end, float(times[-1]))
     return Pause(start, end, "silence", empty) if end - start >= SHORTEST * step else None
 
@@ -98,13 +101,18 @@ def _ran_dry(history: History, first: int) -> bool:
 
 
 def _apart(pauses: list[Pause], intervals: Intervals) -> list[Pause]:
-    """Two pauses with less than one interval between them share it: what was generated there lies in its middle."""
+    """Two pauses with less than one interval between them share it: what was generated there lies in its middle.
+
+    With next to nothing generated there they are one, cut by an interval that nobody read."""
     found: list[Pause] = []
     for pause in pauses:
         if found and found[-1].end_s > pause.start_s:
             overlap = found[-1].end_s - pause.start_s  # = interval - active seconds, as each took all of the loss
             middle = (found[-1].end_s + pause.start_s) / 2
             active = max(intervals.step_s - overlap, 0.0)
+            if active < ONE * intervals.step_s:
+                found[-1] = replace(found[-1], end_s=pause.end_s)
+                continue
             found[-1] = replace(found[-1], end_s=middle - active / 2)
             found.append(replace(pause, start_s=middle + active / 2))
         else:
@@ -168,10 +176,10 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
     """The pauses as the engines count them, where they do."""
     counter = history.histograms.get("weight_update_s")
     if counter is None or counter.sums.shape[1] < 2:
-        return seen, ()
+        return seen, _unseen(seen, history)
     per_instance, updates = growth(counter.sums), growth(counter.counts[..., -1])
     if not np.isfinite(per_instance).any():
-        return seen, ()
+        return seen, _unseen(seen, history)
     counted = float(per_instance[np.isfinite(per_instance)].mean())
     held = [p for p in seen.each if not p.empty]
     stood = sum(p.seconds for p in held)
@@ -195,3 +203,14 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
         )
         notes = (Note("other", text),)
     return Pauses(each, rest + counted / span, counted / number, seen.period_s), notes
+
+
+def _unseen(seen: Pauses, history: History) -> tuple[Note, ...]:
+    """What finding nothing means."""
+    if any(not p.empty for p in seen.each):
+        return ()
+    text = (
+        f"no pause with work in hand was found: on a grid of {history.step_s:g} s stops below {2 * history.step_s:g} s "
+        "do not show while load varies, and engines do not count their weight updates"
+    )
+    return (Note("missing", text),)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History
-from fleetsim.replay.intervals import Intervals, Mask, mean, number, percentile
+from fleetsim.replay.intervals import Intervals, Mask, fleet_total, mean, number, percentile
 from fleetsim.replay.observed import FleetView, InstanceView, Pause
 from fleetsim.replay.pauses import outside, paused_s
 from fleetsim.replay.stragglers import Paces
@@ -62,7 +62,7 @@ def fleet_view(
     rates = np.array([view.active_tok_s for view in views if view.present_s > 0])
     span = float(intervals.times[-1] - intervals.times[0])
     free = _times_outside(intervals.times, pauses)
-    in_flight = _in_flight(history)
+    in_flight = intervals.work
     hits, queries = prefix_counts(history)
     finished = total(history, "finished")
     aborted, cut = total(history, "finished_abort"), total(history, "finished_length")
@@ -109,18 +109,6 @@ def prefix_counts(history: History) -> tuple[Floats | None, Floats | None]:
     return np.where(both, hits, 0.0), np.where(both, queries, 0.0)
 
 
-def fleet_total(values: Floats) -> Floats:
-    """(I, T) gauge -> (T,) total; instances that miss a sample count as the mean of the others. NaN where none has."""
-    read = np.isfinite(values)
-    at = np.arange(values.shape[1])
-    first = np.where(read.any(axis=1), read.argmax(axis=1), values.shape[1])
-    last = np.where(read.any(axis=1), values.shape[1] - 1 - read[:, ::-1].argmax(axis=1), -1)
-    there = ((at >= first[:, None]) & (at <= last[:, None])).sum(axis=0)
-    count = read.sum(axis=0)
-    summed = np.where(read, values, 0.0).sum(axis=0)
-    return np.where(count > 0, summed * there / np.maximum(count, 1), np.nan)
-
-
 def _per_instance(history: History, name: str) -> Floats | None:
     values = history.values.get(name)
     return None if values is None else growth(values)
@@ -133,13 +121,6 @@ def _row(history: History, name: str, row: int) -> Floats | None:
 
 def _mean_total(values: Floats | None) -> float | None:
     return None if values is None else number(mean(fleet_total(values)))
-
-
-def _in_flight(history: History) -> Floats | None:
-    running, waiting = history.values.get("running"), history.values.get("waiting")
-    if running is None:
-        return None
-    return fleet_total(running if waiting is None else running + np.where(np.isfinite(waiting), waiting, 0.0))
 
 
 def _idle_share(history: History, free: Mask) -> float | None:

@@ -44,9 +44,13 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     loaded = clean & intervals.sharp & np.isfinite(expected) & (np.nan_to_num(expected) > 0)
     if intervals.running is not None:
         loaded &= np.nan_to_num(intervals.running) >= 1
-    ratio = np.where(loaded, intervals.growth / np.where(loaded, expected, 1.0), np.nan)
+        even = loaded & intervals.steady
+        if (_compared(even).sum(axis=1) >= FEWEST).all():  # else load never stands still between two scrapes
+            loaded = even
+    usable = _compared(loaded)
+    ratio = np.where(usable, intervals.growth / np.where(usable, expected, 1.0), np.nan)
     common = _medians(ratio.T) if size >= 3 else mean(ratio, axis=0)
-    usable = loaded & (np.nan_to_num(common) > 0)
+    usable &= np.nan_to_num(common) > 0
     ratio = np.where(usable, ratio / np.where(np.nan_to_num(common) > 0, common, 1.0), np.nan)
     judged = usable.sum(axis=1) >= FEWEST
     paces = np.where(judged, _medians(ratio), np.nan)
@@ -62,6 +66,11 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     short = 1 - paces
     slow = judged & (paces < SLOW) & (short > SURE * error) & (short > APART * spread)
     return Paces(paces, slow, judged)
+
+
+def _compared(loaded: Mask) -> Mask:
+    """Only intervals in which half of the instances were under load, so that there is a fleet to compare with."""
+    return np.asarray(loaded & (loaded.sum(axis=0) >= max(len(loaded) / 2, min(len(loaded), 2))))
 
 
 def _medians(rows: Floats) -> Floats:

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from fleetsim.history.history import History, Note
-from fleetsim.replay.intervals import mean
+from fleetsim.replay.intervals import fleet_total, mean
 from fleetsim.replay.observed import From, Pause, Quantity, TrainerView
-from fleetsim.replay.rates import fleet_total, total
-from fleetsim.replay.steps import Steps
+from fleetsim.replay.rates import total
+from fleetsim.replay.steps import Steps, step_growth
 
 OFF = 0.1  # of the time: engines that stand empty for less have been drained for a sync
 DRAINED = 0.5  # of the fleet's peak in flight: what is left when a batch runs out, not when a sync aborts it
@@ -55,7 +55,7 @@ def placement_of(
     if not empty:
         return "disaggregated"
     off = sum(p.seconds for p in empty) / (history.end_s - history.start_s)
-    if len(empty) < 2 or off < OFF:
+    if len(empty) < 2 or off < OFF or not _every_step(history, empty):
         return None
     return "colocated" if _slept(empty) or _ran_dry(history, empty) else None
 
@@ -89,6 +89,14 @@ def mfu_notes(history: History) -> tuple[Note, ...]:
     """Says so if the utilization was read as per cent."""
     value = float(mean(history.fleet.get("trainer.mfu")))
     return (Note("other", f"trainer.mfu of {value:.3g} is read as per cent"),) if value > 1 else ()
+
+
+def _every_step(history: History, empty: list[Pause]) -> bool:
+    """One emptiness for every second step or more, where steps are counted: colocated engines stop for each."""
+    if "trainer.steps" not in history.fleet:
+        return True
+    made = step_growth(history.fleet["trainer.steps"], history.step_s)
+    return len(empty) >= 0.5 * float(made[np.isfinite(made)].sum())
 
 
 def _slept(empty: list[Pause]) -> bool:

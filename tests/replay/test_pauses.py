@@ -19,7 +19,7 @@ def assert_found(seen: Observed, truth: list[tuple[float, float]], within: float
         assert abs(b - d) <= within, ((a, b), (c, d))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     instances=st.integers(1, 12),
     step_s=st.sampled_from([5.0, 15.0, 30.0]),
@@ -113,7 +113,7 @@ def test_a_scrape_that_repeats_the_last_value_is_no_pause() -> None:
     assert seen.pauses.each == ()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(instances=st.integers(2, 12), seed=st.integers(0, 1000))
 def test_a_tenth_of_the_samples_missing_moves_pauses_by_less_than_two_intervals(instances: int, seed: int) -> None:
     truth = tuple((s, s + 70.0) for s in (500.0, 1200.0, 1900.0, 2600.0))
