@@ -155,12 +155,12 @@ def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
     return with_changes(scenario, changes), True
 
 
-def _overall(observed: Observed) -> tuple[float, float, float, float | None, float | None, float | None]:
+def _overall(observed: Observed) -> tuple[float | None, ...]:
     fleet, trainer = observed.fleet, observed.trainer
     return (
-        fleet.instances if fleet is not None else 0.0,
-        fleet.tok_s if fleet is not None else 0.0,
-        fleet.instance_tok_s if fleet is not None else 0.0,
+        fleet.instances if fleet is not None else None,
+        fleet.tok_s if fleet is not None else None,
+        fleet.instance_tok_s if fleet is not None else None,
         trainer.step_s.value if trainer.step_s is not None else None,
         trainer.idle_fraction.value if trainer.idle_fraction is not None else None,
         observed.queue.depth,
@@ -265,7 +265,9 @@ def look_at(rows: Sequence[Row], implied: Implied) -> tuple[str, ...]:
         word = "faster" if rate > 0 else "slower"
         what = implied.speed.text if implied.speed is not None else "the scenario's own engine"
         places.append(f"engine speed: the model's instances are {word} by {abs(rate):.0%} ({what})")
-    if "step_s" in off and rate is None:
+    if not any(row.quantity in ("tok_s", "instance_tok_s") for row in rows):
+        places.append("engine speed: no throughput was read that could confirm or rule it out")
+    elif "step_s" in off and rate is None:
         t = implied.scenario.trainer
         places.append(
             f"batch or trainer seconds: throughput is right and the step is not; {t.batch_samples:,} samples a step?"

@@ -19,6 +19,7 @@ from fleetsim.config.load import default_scenario
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.history import History
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
@@ -38,6 +39,7 @@ FEWEST_STEPS = 16
 # A fleet size that lasts fewer grid points is a gap, not a resize.
 _LASTING = 4
 _MOST_RESIZES = 8
+_LEAST_INFERRED_GROUP = 1.5
 # Scrapes with requests waiting, and the share of them at one highest number running, that show max_num_seqs.
 _FULL_SCRAPES, _FULL_SHARE = 20, 0.8
 # The base scenario's own value stays where the window is this near to it: the window's is the noisier one.
@@ -98,9 +100,9 @@ def implied(
     _placement(draft, observed)
     _workload(draft, observed)
     _batch(draft, observed)
-    speed, engine = _engine(draft, observed, history)
     take_trainer(draft, observed)
     take_sync(draft, observed)
+    speed, engine = _engine(draft, observed, history)
     _run(draft)
     scenario = draft.scenario()
     if not known and not draft.set_by_user("admission"):
@@ -217,7 +219,8 @@ def _workload(draft: Draft, observed: Observed) -> None:
     if draft.from_base:
         return
     found = lengths.group_size if lengths is not None else None
-    if found is not None and found.value >= 1:
+    # The hit ratio shows siblings that share an engine: where a router spreads them, it shows none.
+    if found is not None and found.value >= (1.0 if found.source == "exported" else _LEAST_INFERRED_GROUP):
         draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}")
     for path in ("workload.group_correlation", "workload.shared_prefix_tokens"):
         draft.assumed.append(f"{path}: 0")
@@ -264,7 +267,8 @@ def _engine(
     limits = own[1] if own is not None else _limits(draft, history, scenario)
     roofline = own[0] if own is not None else None
     known_kv = float(limits.kv_tokens) if own is not None or observed.kv_blocks is not None else None
-    speed = speed_of(history, observed, roofline, known_kv)
+    pause = sync_times(scenario).pause_s if scenario.fleet.placement == "disaggregated" else None
+    speed = speed_of(history, observed, roofline, known_kv, pause)
     if speed is None:
         if own is not None:
             draft.assumed.append(f"engine speed: {own[0].source}; the window shows too little to fit it")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Buckets, History
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.observed import Observed, Pause
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -25,6 +25,8 @@ _MOST_MOVED = 0.7
 _FEWEST_REQUESTS = 30
 # Scrapes inside pauses from which their mean is taken.
 _FEWEST_INSIDE = 12
+# Scrape intervals that a silence must last to be a pause for certain.
+_SURE_SCRAPES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,10 @@ class Level:
 class Seen:
     """A stretch of a window.
 
-    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth.
-    rows: steady intervals. pace: (I,). request_s, request_tokens: (I, H - 1) growth of seconds in the engine and of
-    output tokens of the requests that finished, with their times (H,); None where they are not exported.
+    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth;
+    unseen: request-seconds in pauses that no scrape showed. rows: steady intervals. pace: (I,). request_s,
+    request_tokens, requests: (I, H - 1) growth of seconds in the engine, output tokens and number of the requests that
+    finished, with their times (H,); None where they are not exported.
     """
 
     times: Floats
@@ -93,6 +96,7 @@ class Seen:
     kv_tokens: Floats
     generated: Floats
     prefilled: Floats
+    unseen: Floats
     rows: Rows
     pace: Floats
     request_times: Floats | None
@@ -114,6 +118,7 @@ class Seen:
             self.kv_tokens[:, scrapes],
             self.generated[:, spans],
             self.prefilled[:, spans],
+            self.unseen[:, spans],
             rows,
             self.pace,
             self.request_times,
@@ -133,7 +138,8 @@ class Seen:
         pace = self.pace[some][:, None]
         counted = self._counted(some)
         step = float(np.median(np.diff(self.times))) if len(self.times) > 1 else 0.0
-        seconds = counted or float((np.where(work, running, 0.0) * pace).sum()) * step / tokens
+        sampled = float((np.where(work, running, 0.0) * pace).sum()) * step - float(self.unseen[some].sum())
+        seconds = counted or sampled / tokens
         if seconds <= 0:
             return None
         mean = float(np.average(running[work], weights=running[work]))
@@ -159,20 +165,29 @@ class Seen:
         return np.array(found) if found else None
 
 
-def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Seen | None:
+def seen_of(
+    history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None = None
+) -> Seen | None:
     """The load of a window; None where running or generated tokens were not read.
 
-    kv_tokens: an instance's KV capacity. kv_use counts a shared prompt once, decodes read it once each: K = what is in
-    use + running x prompt x hit ratio.
+    kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
+    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. kv_use counts a
+    shared prompt once, decodes read it once each: K = what is in use + running x prompt x hit ratio.
     """
     values = history.values
     if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
         return None
     paused = np.zeros(len(history.times), np.bool_)
     broken = np.zeros(len(history.times) - 1, np.bool_)
-    for pause in observed.pauses.each if observed.pauses is not None else ():
-        paused |= (history.times >= pause.start_s) & (history.times <= pause.end_s)
+    for pause in found_pauses(observed):
+        paused |= (history.times >= pause.start_s) & (history.times < pause.end_s)
         broken |= (history.times[:-1] < pause.end_s) & (history.times[1:] > pause.start_s)
+    unseen = np.zeros(values["generation_tokens"][:, 1:].shape)
+    if unseen_pause_s and not any(not p.empty for p in found_pauses(observed)):
+        synced = _synced(history)
+        broken |= synced
+        lower = np.minimum(values["running"][:, :-1], values["running"][:, 1:])
+        unseen = np.where(synced, np.nan_to_num(lower) * unseen_pause_s, 0.0)
     running = np.where(paused, np.nan, values["running"])
     kv = np.full(running.shape, np.nan)
     if kv_tokens is not None and "kv_use" in values:
@@ -184,8 +199,26 @@ def seen_of(history: History, observed: Observed, kv_tokens: float | None) -> Se
     prefilled = np.maximum(0.0, prompts - hits)
     pace = _paces(history, observed)
     rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
-    times, seconds, tokens, count = _requests(history, observed)
-    return Seen(history.times, running, kv, generated, prefilled, rows, pace, times, seconds, tokens, count)
+    times, seconds, tokens, count = _requests(history, observed, unseen)
+    return Seen(history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count)
+
+
+def _synced(history: History) -> Bools:
+    """(T - 1,) whether a weight sync ended in the interval, by the trainer's counters."""
+    for name in ("trainer.sync_s_total", "trainer.steps"):
+        if name in history.fleet:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(np.diff(history.fleet[name]) > 0)
+    return np.zeros(len(history.times) - 1, np.bool_)
+
+
+def found_pauses(observed: Observed) -> tuple[Pause, ...]:
+    """The pauses that were seen for certain: counted or slept through, empty, or silent for longer than two scrapes.
+
+    A silence between two scrapes may as well be a lull: few long responses that all ended or waited.
+    """
+    each = observed.pauses.each if observed.pauses is not None else ()
+    return tuple(p for p in each if p.source != "silence" or p.empty or p.seconds >= _SURE_SCRAPES * observed.step_s)
 
 
 def _steady(
@@ -214,19 +247,30 @@ def _growth(values: Floats) -> Floats:
 
 
 def _requests(
-    history: History, observed: Observed
+    history: History, observed: Observed, unseen: Floats
 ) -> tuple[Floats | None, Floats | None, Floats | None, Floats | None]:
     """Times, seconds in the engine, output tokens and number of the requests that finished, by instance."""
     found = history.histograms
     if "e2e_s" not in found or "output_tokens" not in found or not _same_times(found["e2e_s"], found["output_tokens"]):
         return None, None, None, None
     e2e, out = found["e2e_s"], found["output_tokens"]
-    seconds, tokens, count = _growth(e2e.sums), _growth(out.sums), _growth(out.counts[:, :, -1])
+    read = np.isfinite(e2e.sums) & np.isfinite(out.sums)
+    seconds, tokens, count = (_growth(_held_on(x, read)) for x in (e2e.sums, out.sums, out.counts[:, :, -1]))
     if "queue_s" in found and _same_times(found["queue_s"], out):
-        seconds = seconds - np.nan_to_num(_growth(found["queue_s"].sums))
+        seconds = seconds - np.nan_to_num(_growth(_held_on(found["queue_s"].sums, read)))
     known = np.isfinite(seconds) & np.isfinite(tokens) & np.isfinite(count)
     seconds, tokens, count = (np.where(known, x, np.nan) for x in (seconds, tokens, count))
-    return out.times, seconds - _held(history, observed, out.times), tokens, count
+    held = _held(history, observed, out.times)
+    span = np.searchsorted(out.times, 0.5 * (history.times[:-1] + history.times[1:]), side="right") - 1
+    for k in np.flatnonzero((span >= 0) & (span < held.shape[1]) & (unseen > 0).any(axis=0)):
+        held[:, span[k]] += unseen[:, k]
+    return out.times, seconds - held, tokens, count
+
+
+def _held_on(values: Floats, read: Bools) -> Floats:
+    """The last total read, where none was: the growth over a hole falls into the interval that ends it."""
+    at = np.maximum.accumulate(np.where(read, np.arange(values.shape[1]), -1), axis=1)
+    return np.where(at >= 0, np.take_along_axis(values, np.maximum(at, 0), axis=1), np.nan)
 
 
 def _same_times(a: Buckets, b: Buckets) -> bool:
@@ -241,10 +285,10 @@ def _held(history: History, observed: Observed, times: Floats) -> Floats:
     """
     out = np.zeros((len(history.instances), len(times) - 1))
     running = np.nan_to_num(history.values["running"])
-    pauses = [p for p in (observed.pauses.each if observed.pauses is not None else ()) if not p.empty]
+    pauses = [p for p in found_pauses(observed) if not p.empty]
     inside = np.zeros(len(history.times), np.bool_)
     for pause in pauses:
-        inside |= (history.times >= pause.start_s) & (history.times <= pause.end_s)
+        inside |= (history.times >= pause.start_s) & (history.times < pause.end_s)
     mean = running[:, inside].mean(axis=1) if inside.sum() >= _FEWEST_INSIDE else None
     for pause in pauses:
         span = int(np.searchsorted(times, pause.start_s, side="right")) - 1

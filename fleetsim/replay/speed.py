@@ -41,6 +41,8 @@ BETTER = 0.05
 FEWEST = 8
 # ... and below which a roofline's shape is not given up for it.
 FEWEST_AGAINST = 60
+# Steady intervals that are fitted at most: every second, third, ... of more.
+MOST_ROWS = 20_000
 # Assumed share of an iteration that does not depend on the load, where nothing can tell.
 FIXED_SHARE = 0.5
 # Weight of the level beside all steady intervals together.
@@ -84,16 +86,20 @@ class Speed:
 
 
 def speed_of(
-    history: History, observed: Observed, roofline: StepTime | None = None, kv_tokens: float | None = None
+    history: History,
+    observed: Observed,
+    roofline: StepTime | None = None,
+    kv_tokens: float | None = None,
+    unseen_pause_s: float | None = None,
 ) -> Speed | None:
     """The engine speed that a window shows; None where too little of it was read.
 
     roofline: of the GPU and model, where they are known. kv_tokens: KV capacity of an instance, where the history does
-    not export it.
+    not export it. unseen_pause_s: of a weight sync, for pauses too short to be seen between two scrapes.
     """
     if observed.kv_blocks is not None and observed.block_size is not None:
         kv_tokens = float(observed.kv_blocks * observed.block_size)
-    seen = seen_of(history, observed, kv_tokens)
+    seen = seen_of(history, observed, kv_tokens, unseen_pause_s)
     if seen is None:
         return None
     middle = 0.5 * (history.start_s + history.end_s)
@@ -141,7 +147,7 @@ def _linear(seen: Seen, level: Level) -> StepTime:
     """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer."""
     from scipy.optimize import nnls
 
-    rows = seen.rows
+    rows = seen.rows.some(np.arange(len(seen.rows)) % max(1, len(seen.rows) // MOST_ROWS) == 0)
     kv = np.nan_to_num(rows.kv_tokens)
     n = rows.generated / rows.running
     x = np.stack([n, rows.generated, n * kv, rows.prefilled], axis=1) / rows.dt_s[:, None]

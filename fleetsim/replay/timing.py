@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.draft import Draft
+from fleetsim.replay.load_seen import found_pauses
 from fleetsim.replay.observed import Observed, Quantity
 
 # A base scenario's seconds stay where the window is this near to them, in seconds or as a share.
@@ -73,6 +76,9 @@ def take_sync(draft: Draft, observed: Observed) -> None:
         if placement == "disaggregated":
             if pause is not None:
                 draft.take("sync.pause_s", pause, f"{pause:.2f} s, mean of {_count(observed)} pauses")
+            elif held is not None:
+                text = f"{held * cadence:.2f} s, as long as the trainer is held; no pause was long enough to be seen"
+                draft.assume("sync.pause_s", held * cadence, text)
             else:
                 draft.assume("sync.pause_s", 0.0, "0, no pause was found")
             draft.assumed.append("sync.in_flight: keep")
@@ -88,10 +94,11 @@ def take_sync(draft: Draft, observed: Observed) -> None:
 def _cadence(draft: Draft, observed: Observed, step: float | None) -> int:
     if draft.from_base:
         return draft.start.sync.every_steps
-    pauses = observed.pauses
-    if step and pauses is not None and pauses.period_s and observed.placement != "colocated":
-        every = max(1, round(pauses.period_s / step))
-        draft.take("sync.every_steps", every, f"a pause every {pauses.period_s:.1f} s")
+    starts = [p.start_s for p in found_pauses(observed) if not p.empty]
+    if step and len(starts) >= 4 and observed.placement != "colocated":
+        period = float(np.median(np.diff(starts)))
+        every = max(1, round(period / step))
+        draft.take("sync.every_steps", every, f"a pause every {period:.1f} s")
         return every
     draft.assume("sync.every_steps", 1, "1")
     return 1
@@ -99,13 +106,12 @@ def _cadence(draft: Draft, observed: Observed, step: float | None) -> int:
 
 def _pause(observed: Observed) -> float | None:
     """Mean seconds of the pauses with work in hand; None below three of them."""
-    pauses = observed.pauses
-    held = [p.seconds for p in pauses.each if not p.empty] if pauses is not None else []
+    held = [p.seconds for p in found_pauses(observed) if not p.empty]
     return sum(held) / len(held) if len(held) >= 3 else None
 
 
 def _count(observed: Observed) -> int:
-    return len([p for p in observed.pauses.each if not p.empty]) if observed.pauses is not None else 0
+    return len([p for p in found_pauses(observed) if not p.empty])
 
 
 def _rest(draft: Draft, observed: Observed, placement: str) -> None:

@@ -227,7 +227,7 @@ def _pauses(records: Records) -> Pauses | None:
         )
     else:
         each = tuple(
-            Pause(START_S + float(s["pause_start_s"]), START_S + float(s["end_s"]), "silence", False) for s in syncs
+            Pause(START_S + float(s["pause_start_s"]), START_S + float(s["end_s"]), "counter", False) for s in syncs
         )
     each = tuple(p for p in each if p.seconds > 0)
     if not each:

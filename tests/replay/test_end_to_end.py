@@ -1,0 +1,57 @@
+"""From a simulated run through its exported text to the back-test: nothing of the run but what it exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fleetsim.analysis.metrics import window_of
+from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.history.history import History
+from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.history.window import window
+from fleetsim.replay.backtest import backtest
+from fleetsim.replay.implied import implied
+from fleetsim.replay.observe import observe
+from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.sim.run import simulate
+
+END_S = 1.7e9
+
+
+def exported(name: str, folder: Path, steps: int = 120) -> History:
+    """The window after warm-up of a run, as its OpenMetrics text says it."""
+    records = simulate(with_changes(load_scenario(name), {"run.steps": steps, "run.seed": 77}), scrape_every_s=15.0)
+    path = folder / "run.om"
+    with path.open("w", encoding="utf-8") as file:
+        write_openmetrics(records, file, end_s=END_S)
+    history = read_openmetrics(path, 15.0)
+    begin = history.end_s - float(records.steps["end_s"][-1]) + window_of(records).start_s
+    return window(history, begin, history.end_s)
+
+
+@pytest.mark.parametrize("name", ["sync-colocated", "async-one-step", "presets/verl-fully-async"])
+def test_its_own_export_back_tests_within_3_percent(name: str, tmp_path: Path) -> None:
+    history, base = exported(name, tmp_path), load_scenario(name)
+    observed = observe(history, base)
+    model = implied(observed, history, base)
+    back = backtest(observed, model)
+    assert len(back.overall) == 5
+    for row in back.overall:
+        assert abs(row.error) <= 0.03, row
+    assert back.verdict == "ok"
+    assert model.speed is not None
+    assert model.speed.counted
+    assert model.speed.factor == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("name", ["sync-colocated", "async-one-step", "presets/verl-fully-async"])
+def test_without_a_scenario_throughput_and_step_hold(name: str, tmp_path: Path) -> None:
+    history = exported(name, tmp_path)
+    observed = observe(history)
+    back = backtest(observed, implied(observed, history))
+    for quantity in ("tok_s", "step_s"):
+        row = back.row(quantity)
+        assert row is not None
+        assert abs(row.error) <= 0.03, row

@@ -1,0 +1,202 @@
+"""What a window implies: who wins where window, scenario and user differ, and the law behind a histogram."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetsim.config.lengths import Lognormal
+from fleetsim.config.load import default_scenario, load_scenario, with_changes
+from fleetsim.errors import InputError
+from fleetsim.replay.implied import implied
+from fleetsim.replay.length_law import length_law
+from fleetsim.replay.observed import Lengths, Quantity
+from fleetsim.workload.lengths import mean_length, quantile_length, sample_lengths
+from tests.replay.from_records import BOUNDS
+from tests.replay.test_backtest import window_of
+
+
+def lengths_of(values: np.ndarray, most: float = np.inf) -> Lengths:
+    bounds = [float(b) for b in BOUNDS if b <= most] + [np.inf]
+    count = np.histogram(values, [0.0, *(b + 0.5 for b in bounds)])[0]
+    return Lengths(tuple(bounds), tuple(map(float, count)), float(values.mean()), 0, 0, 0, None, None, None)
+
+
+def drawn(law: Lognormal, n: int = 40_000) -> np.ndarray:
+    return sample_lengths(law, np.random.default_rng(1), n)
+
+
+def test_the_mean_is_the_observed_one_and_the_tail_is_right() -> None:
+    values = drawn(Lognormal(mean=1536.0, cv=1.0, max=8192.0))
+    found = length_law(lengths_of(values, 8192), 8192.0)
+    assert found.cap_from == "given"
+    assert mean_length(found.law) == pytest.approx(values.mean(), rel=1e-4)
+    for q in (0.1, 0.5, 0.9, 0.97, 0.99):
+        assert quantile_length(found.law, q) == pytest.approx(np.quantile(values, q), rel=0.03)
+    assert quantile_length(found.law, 0.9999) == 8192.0
+
+
+def test_an_unknown_cap_is_found_from_the_share_of_cut_responses() -> None:
+    values = drawn(Lognormal(mean=1536.0, cv=1.0, max=8192.0))
+    found = length_law(lengths_of(values, 8192), None, float((values == 8192).mean()))
+    assert found.cap_from == "counted"
+    assert found.cap == pytest.approx(8192, rel=0.03)
+
+
+def test_an_unknown_cap_is_found_from_the_mean() -> None:
+    values = drawn(Lognormal(mean=3000.0, cv=1.0, max=8192.0), 200_000)
+    found = length_law(lengths_of(values, 8192))
+    assert found.cap_from == "mean"
+    assert found.cap == pytest.approx(8192, rel=0.08)
+    assert mean_length(found.law) == pytest.approx(values.mean(), rel=1e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 10_000), min_size=2, max_size=17),
+    share=st.floats(0.05, 0.95),
+    cap=st.none() | st.floats(1, 200_000),
+)
+def test_any_histogram_gives_a_law_with_its_buckets_and_mean(
+    counts: list[int], share: float, cap: float | None
+) -> None:
+    """The mean lies anywhere that the buckets allow; the law keeps every bucket's share, and the mean."""
+    if not sum(counts):
+        counts[0] = 1
+    bounds = [*(float(b) for b in BOUNDS[: len(counts) - 1]), np.inf]
+    lower = np.array([0.0, *bounds[:-1]])
+    upper = np.array([*bounds[:-1], 2.0 * bounds[-2]])
+    weights = np.array(counts) / sum(counts)
+    mean = float(weights @ (lower + share * (upper - lower)))
+    found = length_law(Lengths(tuple(bounds), tuple(counts), mean, 0, 0, 0, None, None, None), cap)
+    at, total = 0.0, float(sum(found.law.count))
+    below = np.cumsum(found.law.count) / total
+    for bound, expected in zip(bounds[:-1], np.cumsum(weights)[:-1], strict=True):
+        if bound < found.cap:
+            at = float(np.interp(bound, [0.0, *found.law.le], [0.0, *below]))
+            assert at == pytest.approx(expected, abs=1e-6)
+    assert 0 < mean_length(found.law) <= found.cap + 1e-6
+
+
+def test_the_window_wins_for_what_is_measured() -> None:
+    history, observed = window_of("async-one-step")
+    base = with_changes(
+        load_scenario("async-one-step"),
+        {"fleet.instances": 9, "trainer.fixed_s": 35.0, "workload.prompt_tokens": 100, "trainer.batch_samples": 256},
+    )
+    found = implied(observed, history, base)
+    s = found.scenario
+    assert s.fleet.instances == 4
+    assert s.trainer.fixed_s == pytest.approx(20.0, rel=0.01)
+    assert s.trainer.batch_samples == 512
+    assert mean_length(s.workload.prompt_tokens) == 512
+    assert observed.lengths is not None
+    assert mean_length(s.workload.output_tokens) == pytest.approx(observed.lengths.mean, rel=1e-3)
+    assert found.base == "async-one-step"
+    assert any(line.startswith("fleet.instances: 4") for line in found.taken)
+
+
+def test_the_scenario_wins_for_what_is_decided() -> None:
+    history, observed = window_of("async-one-step")
+    changes = {
+        "admission.law": "version_window",
+        "admission.max_staleness": 3.0,
+        "sync.in_flight": "abort_resume",
+        "fleet.routing": "round_robin",
+        "cost.instance_price_usd_per_gpu_h": 1.5,
+    }
+    s = implied(observed, history, with_changes(load_scenario("async-one-step"), changes)).scenario
+    assert s.admission.law == "version_window"
+    assert s.admission.max_staleness == 3.0
+    assert s.sync.in_flight == "abort_resume"
+    assert s.fleet.routing == "round_robin"
+    assert s.cost.instance_price_usd_per_gpu_h == 1.5
+
+
+def test_the_user_wins_over_both() -> None:
+    history, observed = window_of("async-one-step")
+    base = with_changes(load_scenario("async-one-step"), {"fleet.instances": 9, "trainer.fixed_s": 35.0})
+    found = implied(observed, history, base, given=frozenset({"fleet.instances", "trainer.fixed_s"}))
+    assert found.scenario.fleet.instances == 9
+    assert found.scenario.trainer.fixed_s == 35.0
+    assert "fleet.instances: as set" in found.taken
+    assert found.resizes[0][1] == 9
+
+
+def test_without_a_scenario_all_that_nothing_shows_is_listed() -> None:
+    history, observed = window_of("async-one-step")
+    found = implied(observed, history)
+    assert found.base is None
+    for path in (
+        "engine.max_num_seqs",
+        "workload.group_correlation",
+        "sync.in_flight",
+        "admission",
+        "trainer.per_token_s",
+    ):
+        assert any(line.startswith(path) for line in found.assumed), path
+    assert found.scenario.admission.law == "batches_ahead"
+    assert found.scenario.admission.batches_ahead == 1
+    assert found.speed is not None
+    assert found.speed.shape == "fitted"
+
+
+def test_defaults_are_no_policies() -> None:
+    history, observed = window_of("sync-colocated")
+    plain = implied(observed, history)
+    same = implied(observed, history, default_scenario(), from_file=False)
+    assert same == plain
+    assert plain.scenario.fleet.placement == "colocated"
+    assert plain.scenario.admission.law == "barrier"
+    assert plain.scenario.fleet.switch_s == pytest.approx(5.0, abs=0.2)
+
+
+def test_a_measured_engine_stays() -> None:
+    history, observed = window_of("async-one-step")
+    base = with_changes(load_scenario("async-one-step"), {"engine.kind": "constant", "engine.instance_tok_s": 4000.0})
+    found = implied(observed, history, base)
+    assert found.speed is None
+    assert found.engine is not None
+    assert found.engine[0].kind == "constant"
+
+
+def test_slow_instances_keep_their_pace() -> None:
+    history, observed = window_of("async-one-step")
+    views = tuple(replace(v, pace=0.8) if i == 2 else v for i, v in enumerate(observed.instances))
+    found = implied(replace(observed, instances=views), history, load_scenario("async-one-step"))
+    assert found.scenario.fleet.speed_factors == pytest.approx((1.0, 1.0, 1.25, 1.0))
+
+
+def test_a_window_without_trainer_or_queue() -> None:
+    history, observed = window_of("async-one-step")
+    quiet = replace(
+        observed,
+        trainer=type(observed.trainer)(*(None,) * 9),
+        queue=type(observed.queue)(*(None,) * 8),
+    )
+    found = implied(quiet, history)
+    assert found.scenario.admission.law == "fixed_pool"
+    assert observed.fleet is not None
+    assert observed.fleet.in_flight_mean is not None
+    assert found.scenario.admission.pool_samples == pytest.approx(observed.fleet.in_flight_mean, abs=8)
+    assert any("no trainer was read" in line for line in found.assumed)
+
+
+def test_a_group_size_that_the_router_hides_is_not_taken() -> None:
+    history, observed = window_of("presets/verl-fully-async")
+    assert observed.lengths is not None
+    hidden = replace(observed, lengths=replace(observed.lengths, group_size=Quantity(1.0, "inferred")))
+    found = implied(hidden, history)
+    assert found.scenario.workload.group_size == 8
+    assert any(line.startswith("workload.group_size") for line in found.assumed)
+
+
+def test_nothing_to_simulate_is_an_error() -> None:
+    history, observed = window_of("async-one-step")
+    nothing = replace(observed, fleet=None, trainer=type(observed.trainer)(*(None,) * 9))
+    with pytest.raises(InputError, match="nothing to simulate"):
+        implied(nothing, history)

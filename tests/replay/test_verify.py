@@ -1,0 +1,138 @@
+"""The runbook's verification list: each item held, failed and unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleetsim.config.load import load_scenario
+from fleetsim.config.plan import (
+    BaselineFields,
+    IntervalFields,
+    Plan,
+    PlanTargets,
+    RecommendedFields,
+    RollbackFields,
+    WindowFields,
+)
+from fleetsim.replay.observed import FleetView, Observed, Quantity, QueueView, TrainerView
+from fleetsim.replay.verify import Name, State, verify
+
+SCENARIO = load_scenario("async-one-step")  # 4 instances of 1 GPU, 8 trainer GPUs, $3 each
+
+PLAN = Plan(
+    date="2026-01-01T00:00:00+00:00",
+    window=WindowFields(start_s=0.0, end_s=1000.0, source="test"),
+    baseline=BaselineFields(instances=4, gpus=12, cost_per_step=0.6, prefix_hit=0.8, waiting=3.0),
+    recommended=RecommendedFields(
+        instances=6,
+        changes={"fleet.instances": 6},
+        predicted={"trainer_idle_fraction": IntervalFields(mean=0.03, ci_low=0.02, ci_high=0.04)},
+    ),
+    targets=PlanTargets(trainer_idle_fraction=0.05, staleness_steps=1.0, queue_samples=768, cost_per_step=0.6),
+    rollback=RollbackFields(instances=4, command="kubectl scale deployment rollout --replicas 4"),
+    scenario=SCENARIO,
+)
+
+FLEET = FleetView(
+    6.0, 6, 6, 6, 2e4, 3e3, 0.0, 300.0, 2.0, 300.0, 400.0, 0.4, 0.6, 0.0, 0.0, 0.82, 10.0, 0.0, 0.01
+)  # fmt: skip
+TRAINER = TrainerView(
+    step_s=Quantity(40.0, "exported"),
+    wait_s=Quantity(1.0, "exported"),
+    train_s=Quantity(38.0, "exported"),
+    sync_s=Quantity(1.0, "exported"),
+    idle_fraction=Quantity(0.025, "exported"),
+    steps=Quantity(400.0, "exported"),
+    batch_samples=Quantity(512.0, "exported"),
+    batch_tokens=None,
+    mfu=None,
+)
+QUEUE = QueueView(400.0, 700.0, 760.0, 0.0, 1.0, 1.0, 0.0, 1.0)
+GOOD = Observed(
+    2000.0, 18000.0, 15.0, "test", "vllm", None, None, None, None, "disaggregated", (), FLEET, None, None,
+    TRAINER, QUEUE, (), 0.0, (),
+)  # fmt: skip
+
+
+def state_of(observed: Observed, name: Name) -> State:
+    return next(c for c in verify(PLAN, observed).checks if c.name == name).state
+
+
+def test_a_window_that_holds_everything() -> None:
+    result = verify(PLAN, GOOD)
+    assert [c.name for c in result.checks] == [
+        "instances", "trainer_idle", "queue", "oldest_age", "cost_per_step", "waiting", "prefix_hit",
+    ]  # fmt: skip
+    assert [c.state for c in result.checks] == ["ok"] * 7
+    assert result.ok
+    assert result.next is None
+    assert result.warnings == ()
+
+
+# 40 s x (6 + 8) GPUs x $3 / 3600 = $0.467.
+BROKEN: dict[Name, Observed] = {
+    "instances": replace(GOOD, fleet=replace(FLEET, instances_now=5)),
+    "trainer_idle": replace(GOOD, trainer=replace(TRAINER, idle_fraction=Quantity(0.06, "exported"))),
+    "queue": replace(GOOD, queue=replace(QUEUE, depth_p95=800.0)),
+    "oldest_age": replace(GOOD, queue=replace(QUEUE, oldest_age_max_steps=2.0)),
+    "cost_per_step": replace(GOOD, trainer=replace(TRAINER, step_s=Quantity(55.0, "exported"))),
+    "waiting": replace(GOOD, fleet=replace(FLEET, waiting=40.0)),
+    "prefix_hit": replace(GOOD, fleet=replace(FLEET, prefix_hit=0.6)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_item_fails_alone(name: Name) -> None:
+    result = verify(PLAN, BROKEN[name])
+    assert [c.name for c in result.failed] == [name]
+    assert not result.ok
+    assert result.next is not None
+
+
+UNREAD: dict[Name, Observed] = {
+    "instances": replace(GOOD, fleet=None),
+    "trainer_idle": replace(GOOD, trainer=replace(TRAINER, idle_fraction=None)),
+    "queue": replace(GOOD, queue=replace(QUEUE, depth=None, depth_p95=None)),
+    "oldest_age": replace(GOOD, queue=replace(QUEUE, oldest_age_steps=None, oldest_age_max_steps=None)),
+    "cost_per_step": replace(GOOD, trainer=replace(TRAINER, step_s=None)),
+    "waiting": replace(GOOD, fleet=replace(FLEET, waiting=None)),
+    "prefix_hit": replace(GOOD, fleet=replace(FLEET, prefix_hit=None)),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_is_not_exported_is_unknown_and_no_failure(name: Name) -> None:
+    assert state_of(UNREAD[name], name) == "unknown"
+    assert verify(PLAN, UNREAD[name]).ok
+
+
+def test_a_growing_queue_is_not_bounded() -> None:
+    assert state_of(replace(GOOD, queue=replace(QUEUE, growth_per_h=200.0)), "queue") == "failed"
+    assert state_of(replace(GOOD, queue=replace(QUEUE, growth_per_h=50.0)), "queue") == "ok"
+
+
+def test_idle_that_persists_means_a_wrong_model() -> None:
+    advice = verify(PLAN, BROKEN["trainer_idle"]).next
+    assert advice is not None
+    assert "model is wrong somewhere" in advice
+    assert "re-measure" in advice
+    assert "pauses" in advice
+
+
+def test_other_failures_roll_back_with_the_recorded_command() -> None:
+    advice = verify(PLAN, BROKEN["cost_per_step"]).next
+    assert advice is not None
+    assert PLAN.rollback.command in advice
+    assert "prefix-caching" in advice
+
+
+def test_warnings_say_what_weakens_the_answer() -> None:
+    short = replace(GOOD, start_s=900.0, trainer=replace(TRAINER, steps=Quantity(40.0, "exported")), gap_share=0.2)
+    changed = replace(short, fleet=replace(FLEET, instances_min=5))
+    warnings = verify(PLAN, changed).warnings
+    assert len(warnings) == 4
+    assert any("several hundred" in w for w in warnings)
+    uncounted = replace(GOOD, trainer=replace(TRAINER, steps=None))
+    assert any("not counted" in w for w in verify(PLAN, uncounted).warnings)
