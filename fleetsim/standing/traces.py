@@ -201,7 +201,9 @@ def _median(values: Floats) -> Floats:
     middle = 0.5 * (np.maximum(n, 1) - 1)
     low, high = np.floor(middle).astype(int), np.ceil(middle).astype(int)
     e = np.arange(values.shape[1])
-    return known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
+    with np.errstate(invalid="ignore"):  # an instance that had nothing running has an infinite pace
+        found: Floats = known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
+    return found
 
 
 def preemptions_per_request(v: View) -> Floats:

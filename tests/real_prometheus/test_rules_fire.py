@@ -22,6 +22,7 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.standing import rehearsal
 from fleetsim.standing.alert_rule import Standing
@@ -83,26 +84,21 @@ def job(**changes: Any) -> Scenario:
 
 def evaluated(
     home: Path, rules: Rules, run: Scenario, span_s: float | None = None
-) -> tuple[dict[str, list[float]], Any]:
+) -> tuple[dict[str, list[float]], Records]:
     """When each alert fires over a simulated run: alert -> seconds of the run. And the run's records."""
     records = simulate(run, replication=NEW, scrape_every_s=SCRAPE_S)
     end = time.time() // 60 * 60.0 - 3 * 3600.0
     text = io.StringIO()
     written = write_openmetrics(records, text, end_s=end, until_s=span_s)
-    with Server(home, rules=()) as server:
-        server.stop()
-        server.backfill(text.getvalue())
-        start = written.start_s
-        recorded = [rule for rule in rules.document["groups"][0]["rules"] if "record" in rule]
-        # In two rounds: a backfill of rules does not see what it is itself recording.
-        for chosen in (
-            [r for r in recorded if ":active" not in r["record"]],
-            [r for r in recorded if ":active" in r["record"]],
-        ):
-            server.start()
-            _record(server, chosen, start, end)
-            server.stop()
-        server.start()
+    server, start = Server(home), written.start_s
+    for part in _days(text.getvalue()):
+        server.backfill(part)
+    recorded = [rule for rule in rules.document["groups"][0]["rules"] if "record" in rule]
+    # In two rounds: a backfill of rules does not see what it is itself recording.
+    for conditions in (False, True):
+        with server:
+            _record(server, [r for r in recorded if r["record"].endswith(":active") == conditions], start, end)
+    with server:
         return {rule["alert"]: _firing(server, rule, start, end) for rule in rules.alerts}, records
 
 
