@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -151,9 +150,9 @@ def say(text: str) -> None:
 
 def planned_instances(plan: str) -> int:
     """The recommended count of a plan file."""
-    from fleetsim.replay.plan_file import read_plan
+    from fleetsim.config.plan import load_plan
 
-    return read_plan(Path(plan)).recommended.instances
+    return load_plan(plan).planned
 
 
 def print_once(look: Looker, as_json: bool) -> None:

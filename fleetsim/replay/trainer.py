@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from fleetsim.history.counters import increments
 from fleetsim.history.history import History, Note
 from fleetsim.replay.intervals import fleet_total, mean
 from fleetsim.replay.observed import From, Pause, Quantity, TrainerView
@@ -57,6 +58,8 @@ def placement_of(
     off = sum(p.seconds for p in empty) / (history.end_s - history.start_s)
     if len(empty) < 2 or off < OFF or not _every_step(history, empty):
         return None
+    if not _trainer_waits(history, 1.0 - off):
+        return "disaggregated"
     return "colocated" if _slept(empty) or _ran_dry(history, empty) else None
 
 
@@ -97,6 +100,18 @@ def _every_step(history: History, empty: list[Pause]) -> bool:
         return True
     made = step_growth(history.fleet["trainer.steps"], history.step_s)
     return len(empty) >= 0.5 * float(made[np.isfinite(made)].sum())
+
+
+def _trainer_waits(history: History, on: float) -> bool:
+    """Colocated engines work while the trainer waits. Engines that run empty beside a trainer that hardly waits have
+    GPUs of their own, too many of them: the staleness window is full."""
+    waited = history.fleet.get("trainer.wait_s_total")
+    if waited is None:
+        return True
+    grown = increments(waited, history.step_s)
+    known = np.isfinite(grown)
+    span = float(known.sum()) * history.step_s
+    return span <= 0 or float(grown[known].sum()) / span >= 0.5 * on
 
 
 def _slept(empty: list[Pause]) -> bool:

@@ -91,8 +91,9 @@ class Looker:
             if found:
                 return max(found)
         values = history.values.get(RATE)
-        seen = np.flatnonzero(np.isfinite(values).any(axis=0)) if values is not None and values.size else []
-        return float(history.times[seen[-1]]) if len(seen) else history.start_s
+        if values is None or not np.isfinite(values).any():
+            return history.start_s
+        return float(history.times[np.flatnonzero(np.isfinite(values).any(axis=0))[-1]])
 
     def _planned(self, look: Look, observed: Observed, history: History) -> Look:
         o = self._options

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+
+from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.diagnose import diagnose
 from fleetsim.replay.implied import implied
 from fleetsim.replay.observe import observe
-
-from fleetsim.history.history import History
 from fleetsim.replay.observed import Observed
 from tests.real_prometheus.runs import SCRAPE_S, Backfilled, backfilled
 
