@@ -4,7 +4,8 @@
     python benchmarks/run.py --write    and write benchmarks/results.json and benchmarks/RESULTS.md
 
 Kernel cases run in processes of their own (cases.py), so that peak memory is theirs alone. Commands are timed as whole
-processes, from exec to exit, with the interpreter that runs this script.
+processes, from exec to exit, with the interpreter that runs this script. Needs Prometheus on PATH
+(tests/real_prometheus/install.sh) and takes about ten minutes.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("size_first", "- the very first time after installing", "s", 6),
     ("split_64", "fleetsim split --gpus 64, whole process", "s", 10),
     ("validate", "fleetsim validate, whole process: all published runs", "s", 60),
+    ("replay_day", "fleetsim replay of 24 h x 64 instances at 15 s, from a local Prometheus, whole process", "s", 30),
+    ("replay_day_peak", "- peak memory of the process", "MiB", 1024),
     ("help", "fleetsim --help, whole process", "s", 0.25),
     ("profile_show", "fleetsim profile show, whole process", "s", 0.5),
     ("recording", "what recording adds to an iteration of a real engine (calibration/raw)", "%", 1),
@@ -105,6 +108,10 @@ def measure() -> dict[str, float]:
         runs = [case(name) for _ in range(3)]
         out[name] = statistics.median(run["seconds"][0] for run in runs)
         out[f"{name}_peak"] = max(run["peak_bytes"] for run in runs) / 2**20
+    day = json.loads(
+        subprocess.run([sys.executable, HERE / "replay_day.py"], stdout=subprocess.PIPE, check=True).stdout
+    )
+    out["replay_day"], out["replay_day_peak"] = statistics.median(day["seconds"]), day["peak_bytes"] / 2**20
     out["cost_ratio"] = case("cost_per_request")["ratio"]
     out["fit_100000"] = statistics.median(case("fit_100000")["seconds"])
     with installed() as site:

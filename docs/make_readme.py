@@ -24,6 +24,7 @@ SPEED = (
     "size_warm",
     "size_first",
     "split_64",
+    "replay_day",
     "validate",
     "fit_100000",
     "profile_show",
