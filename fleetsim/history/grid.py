@@ -99,12 +99,12 @@ def _grid(series: Sequence[Raw], step_s: float | None, source: str) -> tuple[Flo
         step_s = _spacing(series)
     if not step_s > 0 or not math.isfinite(step_s):
         raise InputError([Problem("step", step_s, "must be a positive number of seconds", "for instance 15")])
-    n = math.floor((last - first) / step_s + 1e-6) + 1
-    if n > _MOST_TIMES:
+    many = (last - first) / step_s + 1e-6  # a stamp can be as large as a float, or infinite
+    if not many < _MOST_TIMES:
         text = f"{seconds(last - first)} in steps of {step_s:g} s"
         rule = f"at most {_MOST_TIMES:,} times fit into one window; a stamp in another unit can be the cause too"
         raise InputError([Problem(source, text, rule, "cut the file to fewer days, or give a longer step")])
-    return np.asarray(first + step_s * np.arange(n), dtype=np.float64), step_s
+    return np.asarray(first + step_s * np.arange(math.floor(many) + 1), dtype=np.float64), step_s
 
 
 def _spacing(series: Sequence[Raw]) -> float:

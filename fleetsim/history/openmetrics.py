@@ -27,6 +27,8 @@ _REST = re.compile(r"[ \t]+([^ \t]+)(?:[ \t]+([^ \t]+))?[ \t]*(?:#[ \t]*\{.*)?$"
 _ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 _MOST_PROBLEMS = 5
 _MILLISECONDS = 1e11
+_LAST_TIME = 1e14  # in milliseconds, far from now; infinity and NaN are none either
+_NO_TIME = "the timestamp is no time"
 
 
 class LineError(ValueError):
@@ -113,6 +115,9 @@ class _Reader:
                 except ValueError:
                     self._bad_line(number, line, "value and timestamp are numbers")
                     continue
+                if not abs(stamp) < _LAST_TIME:
+                    self._bad_line(number, line, _NO_TIME)
+                    continue
                 found[0].append(stamp)
                 found[1].append(value)
                 continue
@@ -132,8 +137,8 @@ class _Reader:
                 raise LineError("after the labels come a value and a timestamp")
             value = _number(rest[1], "value")
             stamp = None if rest[2] is None else _number(rest[2], "timestamp")
-            if stamp is not None and not abs(stamp) < 1e14:
-                raise LineError("the timestamp is no time")
+            if stamp is not None and not abs(stamp) < _LAST_TIME:
+                raise LineError(_NO_TIME)
         except LineError as error:
             self._bad_line(number, line, str(error))
             return
