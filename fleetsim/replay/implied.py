@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.config.lengths import Lognormal, longest_length
-from fleetsim.config.load import default_scenario
+from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
@@ -268,7 +268,8 @@ def _engine(
     roofline = own[0] if own is not None else None
     known_kv = float(limits.kv_tokens) if own is not None or observed.kv_blocks is not None else None
     pause = sync_times(scenario).pause_s if scenario.fleet.placement == "disaggregated" else None
-    speed = speed_of(history, observed, roofline, known_kv, pause)
+    likely = _likely(scenario, observed) if own is None else None
+    speed = speed_of(history, observed, roofline, known_kv, pause, likely)
     if speed is None:
         if own is not None:
             draft.assumed.append(f"engine speed: {own[0].source}; the window shows too little to fit it")
@@ -276,10 +277,21 @@ def _engine(
             draft.assumed.append("engine speed: the default scenario's roofline; the window shows none")
         return None, own
     if speed.shape == "assumed":
-        draft.assumed.append(f"engine speed: {speed.text}; one load was seen, half of an iteration is taken as fixed")
+        how = "half of an iteration is taken as fixed" if likely is None else f"that of the {likely.source}"
+        draft.assumed.append(f"engine speed: {speed.text}; {how}")
     else:
         draft.taken.append(f"engine speed: {speed.text}")
     return speed, (speed.step_time, limits)
+
+
+def _likely(scenario: Scenario, observed: Observed) -> StepTime | None:
+    """The roofline of the model that the metrics name, on the scenario's GPU, whoever named that; None = not known."""
+    if observed.model is None:
+        return None
+    try:
+        return engine_of(with_changes(scenario, {"engine.model": observed.model}))[0]
+    except FleetsimError:  # a served name of its own, or too large for that GPU
+        return None
 
 
 def _ceiling(history: History) -> int | None:

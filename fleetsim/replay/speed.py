@@ -12,8 +12,11 @@ An iteration takes base + per_seq r + per_kv K + per_prefill p seconds (`engine/
 
 All of it comes from the first half of the window; the second half's level, instance by instance, is then predicted by a
 fit that never saw it. Where GPU and model are known, their roofline times one factor is taken instead, unless the
-steady intervals fit the free shape clearly better: it holds beyond the loads seen. Loads too much alike cannot tell a
-fixed cost from one per request; then the shape is the roofline's or assumed, and said to be.
+steady intervals fit the free shape clearly better: it holds beyond the loads seen. Where only the model is known, so is
+the shape of its roofline on a GPU of no name, and said to be assumed. Loads too much alike cannot tell a
+fixed cost from one per request; then the shape is the roofline's or assumed, and said to be. So it is where running
+scatters no more than samples that come and go at random would: a gauge's noise is not a load, and a fit to it finds
+that iterations grow with what the gauge happened to show.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ Shape = Literal["fitted", "roofline", "assumed"]
 
 # (p95 - p5) / median of the requests running: below, one load was seen, not a range.
 NARROW = 0.3
+# Variance of the requests running / mean: up to here, the scatter of one load (arrivals at random have 1).
+SCATTER = 4.0
 # The free shape must fit the steady intervals this much better (weighted relative error) than the roofline's.
 BETTER = 0.05
 # Steady intervals below which the free shape is not fitted.
@@ -57,7 +62,7 @@ class Speed:
     """Iteration times of an instance of normal pace.
 
     shape: fitted (all terms from the window) | roofline (one factor from the window) | assumed (the level from the
-    window, the split into terms not). factor: of the roofline. loads: 5th and 95th percentile of requests running per
+    window, the split into terms not). factor: of the roofline, whether known or assumed; None = no roofline. loads: 5th and 95th percentile of requests running per
     instance. rows: steady intervals. counted: whether the level comes from counted seconds, not from a sampled gauge.
     held_out: median over instances of the absolute relative error of the second half's level, bias: the mean error
     (above 0 = predicted too slow); None where the window is too short to keep half of it out.
@@ -78,7 +83,7 @@ class Speed:
         how = {
             "fitted": "fitted to the window",
             "roofline": f"the roofline times {self.factor or 1.0:.3f}, fitted to the window",
-            "assumed": "level from the window, shape assumed",
+            "assumed": "level from the window, shape assumed" + (" like a roofline's" if self.factor else ""),
         }[self.shape]
         at = f"at {self.loads[0]:.0f} to {self.loads[1]:.0f} running requests"
         off = "" if self.held_out is None else f"; {100 * self.held_out:.1f} % off on the second half, kept out"
@@ -91,11 +96,13 @@ def speed_of(
     roofline: StepTime | None = None,
     kv_tokens: float | None = None,
     unseen_pause_s: float | None = None,
+    likely: StepTime | None = None,
 ) -> Speed | None:
     """The engine speed that a window shows; None where too little of it was read.
 
     roofline: of the GPU and model, where they are known. kv_tokens: KV capacity of an instance, where the history does
-    not export it. unseen_pause_s: of a weight sync, for pauses too short to be seen between two scrapes.
+    not export it. unseen_pause_s: of a weight sync, for pauses too short to be seen between two scrapes. likely: a roofline
+    of the model on a GPU that nobody named.
     """
     if observed.kv_blocks is not None and observed.block_size is not None:
         kv_tokens = float(observed.kv_blocks * observed.block_size)
@@ -110,7 +117,7 @@ def speed_of(
         level = seen.level()
     if level is None:
         return None
-    step_time, shape, factor = _fit(early, level, roofline)
+    step_time, shape, factor = _fit(early, level, roofline, likely)
     errors = late.errors(lambda part: _of_level(part, step_time)) if halves else None
     low, high = np.percentile(level.running, [5, 95])
     speed = Speed(
@@ -126,21 +133,25 @@ def speed_of(
     return replace(speed, step_time=replace(step_time, source=speed.text))
 
 
-def _fit(seen: Seen, level: Level, roofline: StepTime | None) -> tuple[StepTime, Shape, float | None]:
-    low, middle, high = np.percentile(level.running, [5, 50, 95])
-    narrow = (high - low) / max(middle, 1.0) < NARROW or len(seen.rows) < FEWEST
-    scaled = None
-    if roofline is not None:
-        factor = level.seconds / _of_level(level, roofline)
-        scaled = times(roofline, factor)
-    if narrow:
-        return (scaled, "roofline", factor) if scaled is not None else (_assumed(level), "assumed", None)
-    if scaled is not None and len(seen.rows) < FEWEST_AGAINST:
-        return scaled, "roofline", factor
+def _fit(
+    seen: Seen, level: Level, roofline: StepTime | None, likely: StepTime | None
+) -> tuple[StepTime, Shape, float | None]:
+    known: Shape = "assumed" if roofline is None else "roofline"
+    shape = likely if roofline is None else roofline
+    factor = None if shape is None else level.seconds / _of_level(level, shape)
+    scaled = None if shape is None or factor is None else times(shape, factor)
+    if _one_load(level) or len(seen.rows) < (FEWEST if scaled is None else FEWEST_AGAINST):
+        return scaled or _assumed(level), known, factor
     free = _linear(seen, level)
     if scaled is not None and _error(scaled, seen) <= _error(free, seen) + BETTER:
-        return scaled, "roofline", factor
+        return scaled, known, factor
     return free, "fitted", None
+
+
+def _one_load(level: Level) -> bool:
+    low, middle, high = np.percentile(level.running, [5, 50, 95])
+    narrow = (high - low) / max(middle, 1.0) < NARROW
+    return bool(narrow or np.var(level.running) <= SCATTER * np.mean(level.running))
 
 
 def _linear(seen: Seen, level: Level) -> StepTime:
