@@ -185,16 +185,19 @@ class Identities:
         self._many_namespaces = {k for k, v in namespaces.items() if len(v) > 1}
         self._many_ports = {k for k, v in ports.items() if len(v) > 1}
         shared: dict[tuple[str, str], dict[str, str]] = {}
+        models: dict[tuple[str, str], set[str]] = defaultdict(set)
         for labels in every:
             key = self._key(labels)
+            models[key].update({labels.get("model_name", "")} - {""})
             mine = {k: v for k, v in labels.items() if k not in _NOT_OF_THE_TARGET}
             known = shared.setdefault(key, mine)
             if known is not mine and known != mine:
                 shared[key] = {k: v for k, v in known.items() if mine.get(k) == v}
         self.index = {key: i for i, key in enumerate(sorted(shared))}
         self.instances = tuple(
-            InstanceId(name, engine, shared[name, engine].get("model_name", ""), shared[name, engine])
-            for name, engine in self.index
+            # vLLM's cache_config_info names no model, unlike its other metrics; two names are none.
+            InstanceId(name, engine, models[name, engine].pop() if len(models[name, engine]) == 1 else "", labels)
+            for name, engine, labels in ((*key, shared[key]) for key in self.index)
         )
 
     def _key(self, labels: Mapping[str, str]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ _FEWEST_REQUESTS = 30
 # Scrapes inside pauses from which their mean is taken.
 _FEWEST_INSIDE = 12
 # Scrape intervals that a silence must last to be a pause for certain.
-_SURE_SCRAPES = 2.0
+_SURE_SCRAPES = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +213,9 @@ def _synced(history: History) -> Bools:
 
 
 def found_pauses(observed: Observed) -> tuple[Pause, ...]:
-    """The pauses that were seen for certain: counted or slept through, empty, or silent for longer than two scrapes.
+    """The pauses that were seen for certain: counted or slept through, empty, or most of a scrape long.
 
-    A silence between two scrapes may as well be a lull: few long responses that all ended or waited.
+    A shorter silence may as well be a lull: few long responses that all ended or waited.
     """
     each = observed.pauses.each if observed.pauses is not None else ()
     return tuple(p for p in each if p.source != "silence" or p.empty or p.seconds >= _SURE_SCRAPES * observed.step_s)

@@ -8,11 +8,13 @@ import numpy as np
 
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
-from fleetsim.replay.curve import expected_growth
+from fleetsim.replay.curve import curve_of, expected_growth
 from fleetsim.replay.dips import Dip, dips_of
 from fleetsim.replay.edges import NOTHING, Edges, widened
 from fleetsim.replay.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observed import Pause, Pauses
+from fleetsim.replay.stalls import Stall, stalls_of
+from fleetsim.replay.turnover import Turnover
 
 SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
 ONE = 0.1  # of an interval: less between two silences is none
@@ -26,6 +28,9 @@ def find_pauses(history: History, intervals: Intervals) -> tuple[Pauses, tuple[N
     silent (`replay/edges.py`). The grid shows an instance's scrape up to one interval late, so both ends of a pause may
     come late together by less than that.
 
+    *Stalls*: with work in hand, requests that stayed from scrape to scrape and made too little tell a stop, and how
+    long it was, whatever came and went meanwhile (`replay/stalls.py`). They count before silences.
+
     *Dips*: a pause too short to silence a whole interval shows as one in which all instances made too little for their
     load (`replay/dips.py`).
 
@@ -37,9 +42,13 @@ def find_pauses(history: History, intervals: Intervals) -> tuple[Pauses, tuple[N
     runs = runs_of(silent)
     edges = Edges.of(intervals)
     found = [p for run in runs if (p := _silence(history, intervals, edges, run)) is not None]
-    found = _apart(found, intervals)
-    quiet = expected_growth(intervals, known & ~widened(silent, 2))
-    dips = dips_of(intervals, quiet, known & ~widened(silent, 2))
+    stalls = _stalls(history, intervals, known, found)
+    held = [Pause(s.start_s, s.end_s, "silence", False) for s in stalls]
+    found = [p for p in found if not any(p.start_s < h.end_s and p.end_s > h.start_s for h in held)]
+    found = _apart(sorted([*found, *held], key=lambda p: p.start_s), intervals)
+    away = outside(intervals, tuple(held))
+    quiet = known & ~widened(silent | ~away, 2)
+    dips = dips_of(intervals, expected_growth(intervals, quiet), quiet)
     found += [_of_dip(dip) for dip in dips]
     found = sorted(_asleep(history, found), key=lambda p: p.start_s)
     return _counted(history, _summary(tuple(found), intervals), intervals)
@@ -60,6 +69,20 @@ def paused_s(left: Floats, right: Floats, pauses: tuple[Pause, ...]) -> Floats:
     for pause in pauses:
         total += np.clip(np.minimum(right, pause.end_s) - np.maximum(left, pause.start_s), 0.0, None)
     return total
+
+
+def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[Pause]) -> list[Stall]:
+    """Stops with work in hand, in two rounds: the curve of the second knows of the stops of the first."""
+    turnover = Turnover.of(history)
+    if turnover is None:
+        return []
+    usable = known & outside(intervals, tuple(p for p in silences if p.empty))
+    found: list[Stall] = []
+    for quantile in (0.7, 0.55):
+        clear = known & outside(intervals, tuple(Pause(s.start_s, s.end_s, "silence", False) for s in found))
+        among = intervals.sharp & clear & turnover.calm
+        found = stalls_of(history, intervals, curve_of(intervals, among, quantile, turnover.falling), usable)
+    return found
 
 
 def _silent(intervals: Intervals) -> tuple[Mask, Mask]:

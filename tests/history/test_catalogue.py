@@ -170,3 +170,17 @@ def test_metrics_parse_back() -> None:
 def test_a_series_without_an_address_is_still_of_its_pod() -> None:
     who = Identities([{"pod": "a", "instance": "10.0.0.1:8000", "namespace": "x"}, {"pod": "a"}])
     assert [i.name for i in who.instances] == ["a"]
+
+
+def test_an_engine_is_one_with_a_model_where_one_metric_names_none() -> None:
+    """vLLM's cache_config_info has no model_name."""
+    page = {"instance": "h:8000", "job": "rollout", "engine": "0"}
+    got = _merged(
+        ("vllm:cache_config_info", {**page, "block_size": "16"}, [1, 1]),
+        ("vllm:generation_tokens_total", {**page, "model_name": "tiny"}, [1, 2]),
+        ("vllm:num_requests_running", {**page, "model_name": "tiny"}, [1, 2]),
+    )
+    assert [(str(i), i.model) for i in got.instances] == [("h:8000", "tiny")]
+    assert got.configs[0]["block_size"] == "16"
+    two = Identities([{**page, "model_name": "tiny"}, {**page, "model_name": "other"}])
+    assert [i.model for i in two.instances] == [""]

@@ -56,7 +56,7 @@ def test_what_vllm_counted_is_what_is_observed(server: str, scraped: Server) -> 
     time.sleep(3.0)  # and after it
     history = read_prometheus(Prometheus(scraped.url), began - 2.0, time.time(), 1.0, 'job="rollout"')
     seen = observe(history)
-    assert (seen.engine, seen.block_size, seen.prefix_caching) == ("vllm", BLOCK, True)
+    assert (seen.engine, seen.model, seen.block_size, seen.prefix_caching) == ("vllm", "tiny", BLOCK, True)
     assert len(seen.instances) == 1
     one = seen.instances[0]
     assert one.generated_tokens == pytest.approx(made, rel=0.02)
