@@ -141,6 +141,17 @@ def test_without_a_scenario_all_that_nothing_shows_is_listed() -> None:
         assert any(line.startswith(path) for line in found.assumed), path
     assert found.scenario.admission.law == "batches_ahead"
     assert found.scenario.admission.batches_ahead == 1
+    # its metrics name the model, nobody the GPU: the shape of the model's roofline is assumed, the level is the window's
+    assert found.speed is not None
+    assert found.speed.shape == "assumed"
+    assert found.speed.factor == pytest.approx(1.0, abs=0.03)
+    (line,) = (line for line in found.assumed if line.startswith("engine speed"))
+    assert "roofline of Qwen/Qwen2.5-7B on H100" in line
+
+
+def test_a_model_that_nobody_knows_has_its_speed_from_the_window_alone() -> None:
+    history, observed = window_of("async-one-step")
+    found = implied(history=history, observed=replace(observed, model="my-own-7b"))
     assert found.speed is not None
     assert found.speed.shape == "fitted"
 
