@@ -61,7 +61,7 @@ def dashboard(
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import warn
     from fleetsim.cli.progress import spinner
-    from fleetsim.cli.standing_files import job_of, names_of
+    from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.config.files import read_text
     from fleetsim.errors import InputError, Problem
 
@@ -69,8 +69,8 @@ def dashboard(
         raise InputError([Problem("--hours", hours, "must be from 1 to 8784", "for example --hours 168")])
     place = None if output is None else new_file("--output", output, force)
     page = None if check_against is None else read_text(check_against, "--check-against", 64 * 2**20)
-    job = job_of(scenario, preset, plan, set_ or (), {"profile": profile}, "a dashboard")
-    names = names_of(job.scenario, engine, selector, trainer_selector, map_ or ())
+    planned = plan_of(scenario, preset, plan, set_ or (), profile, "a dashboard")
+    names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
     with spinner("loading the simulator") as tell:
         from fleetsim.report.json import dumps
         from fleetsim.standing.dashboard import dashboard as made_of
@@ -79,14 +79,14 @@ def dashboard(
         from fleetsim.standing.rules import Writing
         from fleetsim.standing.thresholds import choose
 
-        standing = choose(rehearse(job.scenario, hours=hours, tell=tell))
-        document = made_of(standing, Writing(names, name or job.scenario.name))
+        standing = choose(rehearse(planned.scenario, planned.engine, hours=hours, tell=tell))
+        document = made_of(standing, Writing(names, name or planned.scenario.name))
     text = dumps(document) + "\n"
     if place is None:
         typer.echo(text, nl=False)
     else:
         write_text(place, text)
-    warn(job.notes)
+    warn(planned.notes)
     if page is not None:
         missing = unknown_metrics(expressions(document), exposed_names(page))
         for metric in missing:

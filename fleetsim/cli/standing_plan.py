@@ -1,0 +1,87 @@
+"""The plan of `--plan FILE`: PLAN.json of a replay, or the document that `size --json` printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.engine.limits import EngineLimits
+    from fleetsim.engine.step_time import StepTime
+
+REMEDY = "give what replay --recommend --plan-out or size --json has written"
+# Of the documents that `size --json` prints.
+SIZE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own."""
+
+    scenario: Scenario
+    engine: tuple[StepTime, EngineLimits] | None
+    notes: tuple[str, ...] = ()
+
+
+def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
+    """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
+    from fleetsim.config.plan import json_of
+
+    document = json_of(file, "--plan")
+    if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
+        return _replayed(document, file, sets)
+    if isinstance(document, dict) and document.get("command") == "size" and "recommendation" in document:
+        return Planned(_named(_sized(document, file, sets), file), None)
+    what = document.get("command") if isinstance(document, dict) else type(document).__name__
+    raise _refused(file, what, "is no plan of fleetsim")
+
+
+def _named(scenario: Scenario, file: str) -> Scenario:
+    """The same under the name of the file, where it has none of its own: it tells the rules of plans apart."""
+    unnamed = type(scenario).model_fields["name"].default
+    return scenario.model_copy(update={"name": Path(file).stem}) if scenario.name == unnamed else scenario
+
+
+def _refused(file: str, what: object, rule: str) -> InputError:
+    return InputError([Problem(file, what, rule, REMEDY)])
+
+
+def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Planned:
+    """The scenario of the window with the recommended changes, and the engine's speed in that window."""
+    from fleetsim.config.override import parse_overrides
+    from fleetsim.config.plan import plan_from_mapping
+    from fleetsim.replay.plan_file import implied_of
+    from fleetsim.replay.what_if import changed
+
+    plan = plan_from_mapping(document, file)
+    changes = {**plan.recommended.changes, "fleet.instances": plan.planned, **dict(parse_overrides(sets))}
+    scenario, engine, notes = changed(implied_of(plan), changes)
+    return Planned(_named(scenario, file), engine, notes)
+
+
+def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario:
+    """The scenario that was sized, with the recommended count."""
+    from fleetsim.config.load import scenario_from_mapping
+
+    version = document.get("schema_version", SIZE_VERSION)
+    if version != SIZE_VERSION:
+        rule = f"this fleetsim reads documents of schema_version {SIZE_VERSION}"
+        raise InputError([Problem(f"{file}: schema_version", version, rule, "upgrade fleetsim")])
+    scenario, recommendation = document.get("scenario"), document["recommendation"]
+    instances = recommendation.get("instances") if isinstance(recommendation, dict) else None
+    if not isinstance(scenario, dict) or not isinstance(instances, int) or isinstance(instances, bool):
+        raise _refused(file, "size", "carries no scenario with a recommended count")
+    fleet = scenario.get("fleet")
+    sized = {**scenario, "fleet": {**(fleet if isinstance(fleet, dict) else {}), "instances": instances}}
+    return scenario_from_mapping(_without_nulls(sized), file, sets)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(v) for key, v in value.items() if v is not None}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
