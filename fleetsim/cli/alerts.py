@@ -76,7 +76,7 @@ def alerts(
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import spinner
-    from fleetsim.cli.standing_files import job_of, names_of
+    from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.config.yaml_text import to_yaml
     from fleetsim.errors import InputError, Problem
 
@@ -96,16 +96,18 @@ def alerts(
         raise InputError(problems)
     rule_file = None if output is None else new_file("--output", output, force)
     test_file = None if tests is None else new_file("--tests", tests, force)
-    job = job_of(scenario, preset, plan, set_ or (), {"profile": profile}, "alerts")
-    names = names_of(job.scenario, engine, selector, trainer_selector, map_ or ())
+    planned = plan_of(scenario, preset, plan, set_ or (), profile, "alerts")
+    names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
     with spinner("loading the simulator") as tell:
         from fleetsim.standing.promtool_tests import tests_document
         from fleetsim.standing.rehearsal import rehearse
         from fleetsim.standing.rules import RUNBOOK, Writing, only, rules_document
         from fleetsim.standing.thresholds import choose
 
-        writing = Writing(names, name or job.scenario.name, runbook_url or RUNBOOK)
-        made = rehearse(job.scenario, hours=hours, scrape_s=scrape_interval, interval_s=interval, tell=tell)
+        writing = Writing(names, name or planned.scenario.name, runbook_url or RUNBOOK)
+        made = rehearse(
+            planned.scenario, planned.engine, hours=hours, scrape_s=scrape_interval, interval_s=interval, tell=tell
+        )
         tell("choosing thresholds")
         standing = only(choose(made, budget), "engines" if engines_only else "trainer")
         document = rules_document(standing, writing)
@@ -126,4 +128,4 @@ def alerts(
         from fleetsim.report.alerts_view import alerts_report
 
         show(alerts_report(standing, str(rule_file), None if test_file is None else str(test_file)))
-    warn(job.notes)
+    warn(planned.notes)

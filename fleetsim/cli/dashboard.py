@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import typer
@@ -31,7 +32,10 @@ def dashboard(
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
     check_against: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="A /metrics page, or names a line: exit 10 if a metric is not there."),
+        typer.Option(
+            metavar="FILE|URL",
+            help="A /metrics page, names a line, or a Prometheus: exit 10 if a metric is not there.",
+        ),
     ] = None,
     preset: Preset = None,
     plan: PlanFile = None,
@@ -54,42 +58,73 @@ def dashboard(
 
     [bold]fleetsim dashboard --plan PLAN.json -o dashboard.json --selector 'namespace="rl"'[/bold]
 
-    [bold]curl -s http://rollout-0:8000/metrics > page && fleetsim dashboard job.yaml --check-against page[/bold]
+    [bold]fleetsim dashboard job.yaml -o dashboard.json --check-against http://prometheus:9090[/bold]
 
     Import it in Grafana, or put it into its provisioning folder. It asks for data source, jobs and instances.
     """
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import warn
     from fleetsim.cli.progress import spinner
-    from fleetsim.cli.standing_files import job_of, names_of
-    from fleetsim.config.files import read_text
+    from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.errors import InputError, Problem
 
     if hours is not None and not 1.0 <= hours <= 24 * 366.0:
         raise InputError([Problem("--hours", hours, "must be from 1 to 8784", "for example --hours 168")])
     place = None if output is None else new_file("--output", output, force)
-    page = None if check_against is None else read_text(check_against, "--check-against", 64 * 2**20)
-    job = job_of(scenario, preset, plan, set_ or (), {"profile": profile}, "a dashboard")
-    names = names_of(job.scenario, engine, selector, trainer_selector, map_ or ())
+    there = None if check_against is None else known_at(check_against)
+    planned = plan_of(scenario, preset, plan, set_ or (), profile, "a dashboard")
+    names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
     with spinner("loading the simulator") as tell:
         from fleetsim.report.json import dumps
         from fleetsim.standing.dashboard import dashboard as made_of
-        from fleetsim.standing.dashboard import exposed_names, expressions, unknown_metrics
+        from fleetsim.standing.dashboard_metrics import expressions
         from fleetsim.standing.rehearsal import rehearse
         from fleetsim.standing.rules import Writing
         from fleetsim.standing.thresholds import choose
 
-        standing = choose(rehearse(job.scenario, hours=hours, tell=tell))
-        document = made_of(standing, Writing(names, name or job.scenario.name))
+        standing = choose(rehearse(planned.scenario, planned.engine, hours=hours, tell=tell))
+        document = made_of(standing, Writing(names, name or planned.scenario.name))
     text = dumps(document) + "\n"
     if place is None:
         typer.echo(text, nl=False)
     else:
         write_text(place, text)
-    warn(job.notes)
-    if page is not None:
-        missing = unknown_metrics(expressions(document), exposed_names(page))
+    warn(planned.notes)
+    if there is not None:
+        missing = there(expressions(document))
         for metric in missing:
             typer.echo(f"not there: {metric}", err=True)
         if missing:
             raise typer.Exit(MISSING_METRICS)
+
+
+def known_at(place: str) -> Callable[[Iterable[str]], list[str]]:
+    """What a dashboard's expressions read that is not there: on a page, or in the last minutes of a Prometheus, with
+    the credentials of the environment. Raises InputError, and the function OutsideError."""
+    if "://" not in place:
+        from fleetsim.config.files import read_text
+
+        page = read_text(place, "--check-against", 64 * 2**20)
+
+        def on_page(expressions: Iterable[str]) -> list[str]:
+            from fleetsim.standing.dashboard_metrics import exposed_names, missing_metrics
+
+            return missing_metrics(expressions, exposed_names(page))
+
+        return on_page
+
+    from fleetsim.cli.history_options import AccessFlags, connect
+
+    prometheus = connect(place, AccessFlags())
+
+    def in_prometheus(expressions: Iterable[str]) -> list[str]:
+        from time import time
+
+        from fleetsim.standing.dashboard_metrics import missing_metrics, unknown_metrics
+
+        expressions = tuple(expressions)
+        wanted = "|".join(unknown_metrics(expressions, ()))
+        answer = prometheus.query(f'group by (__name__) ({{__name__=~"{wanted}"}})', time())
+        return missing_metrics(expressions, {series.labels["__name__"] for series in answer})
+
+    return in_prometheus

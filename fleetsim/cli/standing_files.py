@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from fleetsim.cli.flags import Job
+    from fleetsim.cli.standing_plan import Planned
     from fleetsim.config.scenario import Scenario
     from fleetsim.standing.metric_names import MetricNames
 
@@ -46,11 +45,12 @@ Mapping = Annotated[
 ]
 
 
-def job_of(
-    scenario: str | None, preset: str | None, plan: str | None, sets: Sequence[str], flags: dict[str, Any], what: str
-) -> Job:
-    """The job of a command line. Raises InputError when nothing is given, or two things at once."""
-    from fleetsim.cli.flags import Job, job_from_flags
+def plan_of(
+    scenario: str | None, preset: str | None, plan: str | None, sets: Sequence[str], profile: str | None, what: str
+) -> Planned:
+    """The plan of a command line. Raises InputError when nothing is given, or two things at once."""
+    from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.standing_plan import Planned, planned_of
     from fleetsim.cli.start import scenario_or_preset
 
     start = scenario_or_preset(scenario, preset)
@@ -58,50 +58,14 @@ def job_of(
         also = scenario if scenario is not None else preset
         if also is not None:
             raise InputError([Problem("--plan", plan, f"{also} is given as well", "give one of the two")])
-        if flags.get("profile") is not None:
+        if profile is not None:
             raise InputError([Problem("--plan", plan, "a plan names its engine", "drop --profile")])
-        return Job(planned_scenario(plan, sets), frozenset(), ())
+        return planned_of(plan, sets)
     if start is None:
         remedy = "give a scenario file, --preset NAME, or --plan PLAN.json"
         raise InputError([Problem("SCENARIO", None, f"no plan to make {what} for", remedy)])
-    return job_from_flags(start, sets, flags)
-
-
-def planned_scenario(file: str, sets: Sequence[str] = ()) -> Scenario:
-    """The scenario that a JSON document of fleetsim carries: a plan's recommended one, or the one that was sized.
-
-    A sized scenario gets the recommended count. Raises InputError.
-    """
-    from fleetsim.config.files import read_text
-    from fleetsim.config.load import scenario_from_mapping
-
-    def refuse(rule: str) -> InputError:
-        return InputError(
-            [Problem("--plan", file, rule, "give what fleetsim replay --recommend or size --json has written")]
-        )
-
-    try:
-        document = json.loads(read_text(file, "--plan", 16 * 2**20))
-    except (ValueError, RecursionError) as error:
-        raise refuse(f"is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise refuse("is no plan: a JSON object is wanted")
-    recommended = document.get("recommended") or document.get("recommendation") or {}
-    recommended = recommended if isinstance(recommended, dict) else {}
-    scenario = recommended.get("scenario") or document.get("scenario")
-    if not isinstance(scenario, dict):
-        raise refuse("carries no scenario")
-    instances = recommended.get("instances")
-    if isinstance(instances, int):
-        fleet = scenario.get("fleet") or {}
-        scenario = {**scenario, "fleet": {**fleet, "instances": instances}}
-    return scenario_from_mapping(_without_nulls(scenario), file, sets)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(v) for key, v in value.items() if v is not None}
-    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
+    job = job_from_flags(start, sets, {"profile": profile})
+    return Planned(job.scenario, None, job.notes)
 
 
 def names_of(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.errors import InputError, Problem
@@ -29,47 +29,39 @@ class Planned:
 
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
-    """The plan in a file, with `--set` on top. Raises InputError, all problems of the file at once."""
-    document = _document(file)
-    if document.get("kind") == "fleetsim-plan":
+    """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
+    from fleetsim.config.plan import json_of
+
+    document = json_of(file, "--plan")
+    if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
         return _replayed(document, file, sets)
-    if document.get("command") == "size" and "recommendation" in document:
-        return Planned(_sized(document, file, sets), None)
-    raise _refused(file, "is no plan of fleetsim")
+    if isinstance(document, dict) and document.get("command") == "size" and "recommendation" in document:
+        return Planned(_named(_sized(document, file, sets), file), None)
+    what = document.get("command") if isinstance(document, dict) else type(document).__name__
+    raise _refused(file, what, "is no plan of fleetsim")
 
 
-def _document(file: str) -> dict[str, Any]:
-    from fleetsim.config.files import read_text
-    from fleetsim.config.plan import MAX_BYTES
-
-    try:
-        document = json.loads(read_text(file, "--plan", MAX_BYTES))
-    except json.JSONDecodeError as error:
-        rule = f"is not valid JSON at line {error.lineno}: {error.msg}"
-        raise InputError([Problem("--plan", file, rule, "write it again: is it complete?")]) from None
-    except (ValueError, RecursionError) as error:
-        raise _refused(file, f"is no usable JSON: {str(error)[:80]}") from None
-    if not isinstance(document, dict):
-        raise _refused(file, "is no plan of fleetsim")
-    return document
+def _named(scenario: Scenario, file: str) -> Scenario:
+    """The same under the name of the file, where it has none of its own: it tells the rules of plans apart."""
+    unnamed = type(scenario).model_fields["name"].default
+    return scenario.model_copy(update={"name": Path(file).stem}) if scenario.name == unnamed else scenario
 
 
-def _refused(file: str, rule: str) -> InputError:
-    return InputError([Problem("--plan", file, rule, REMEDY)])
+def _refused(file: str, what: object, rule: str) -> InputError:
+    return InputError([Problem(file, what, rule, REMEDY)])
 
 
 def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Planned:
     """The scenario of the window with the recommended changes, and the engine's speed in that window."""
-    from fleetsim.config.override import parse_override
+    from fleetsim.config.override import parse_overrides
     from fleetsim.config.plan import plan_from_mapping
     from fleetsim.replay.plan_file import implied_of
     from fleetsim.replay.what_if import changed
 
     plan = plan_from_mapping(document, file)
-    changes = {**plan.recommended.changes, "fleet.instances": plan.planned}
-    changes |= dict(parse_override(text) for text in sets)
+    changes = {**plan.recommended.changes, "fleet.instances": plan.planned, **dict(parse_overrides(sets))}
     scenario, engine, notes = changed(implied_of(plan), changes)
-    return Planned(scenario, engine, notes)
+    return Planned(_named(scenario, file), engine, notes)
 
 
 def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario:
@@ -83,7 +75,7 @@ def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario
     scenario, recommendation = document.get("scenario"), document["recommendation"]
     instances = recommendation.get("instances") if isinstance(recommendation, dict) else None
     if not isinstance(scenario, dict) or not isinstance(instances, int) or isinstance(instances, bool):
-        raise _refused(file, "carries no scenario with a recommended count")
+        raise _refused(file, "size", "carries no scenario with a recommended count")
     fleet = scenario.get("fleet")
     sized = {**scenario, "fleet": {**(fleet if isinstance(fleet, dict) else {}), "instances": instances}}
     return scenario_from_mapping(_without_nulls(sized), file, sets)

@@ -28,6 +28,9 @@ from fleetsim.cli.options import Json, ScenarioFile, Settings
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from fleetsim.cli.flags import Job
+    from fleetsim.config.plan import Plan
+    from fleetsim.config.scenario import Scenario
     from fleetsim.standing.look import Looker
     from fleetsim.standing.watch import WatchOptions
 
@@ -48,7 +51,11 @@ def watch(
     scenario: ScenarioFile = None,
     set_: Settings = None,
     plan: Annotated[
-        str | None, typer.Option(metavar="PLAN.json", help="Hold this plan's count until evaluations move it.")
+        str | None,
+        typer.Option(
+            metavar="PLAN.json",
+            help="Begin with this plan's count, targets and prices.",
+        ),
     ] = None,
     every: Annotated[str, typer.Option(help="Time between two evaluations.", rich_help_panel=RULE)] = "60s",
     window: Annotated[str, typer.Option(help="How far back each one reads.", rich_help_panel=SOURCE)] = "1h",
@@ -92,19 +99,24 @@ def watch(
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
     from fleetsim.cli.flags import job_from_flags
+    from fleetsim.config.plan import load_plan
     from fleetsim.history.mapped import parse_map
     from fleetsim.standing.hysteresis import Damping
     from fleetsim.standing.look import Looker, LookOptions
     from fleetsim.standing.watch import WatchOptions
 
+    held = None if plan is None else load_plan(plan)
     every_s = span("--every", every)
     options = WatchOptions(
         every_s=every_s,
         stale_s=span("--stale-after", stale_after),
         damping=Damping(up_after, down_after, down_share, span("--cool-down", cool_down)),
-        start=None if plan is None else planned_instances(plan),
+        start=None if held is None else held.planned,
     )
     job = job_from_flags(scenario, set_ or (), {})
+    base = job.scenario if scenario is not None or set_ else None
+    if held is not None and scenario is None:
+        base = decided(held, job)
     access = AccessFlags(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
     )
@@ -115,7 +127,7 @@ def watch(
             selector=selector,
             mapping=parse_map(map_ or ()),
             step_s=step_of(step),
-            base=job.scenario if scenario is not None or set_ else None,
+            base=base,
             given=job.given,
             from_file=scenario is not None,
             resize_on=resize_on,
@@ -148,11 +160,16 @@ def say(text: str) -> None:
     typer.echo(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
 
 
-def planned_instances(plan: str) -> int:
-    """The recommended count of a plan file."""
-    from fleetsim.config.plan import load_plan
+def decided(plan: Plan, job: Job) -> Scenario:
+    """What the command line says, with the plan's targets and prices where it says none: no window shows them."""
+    from fleetsim.config.load import with_changes
 
-    return load_plan(plan).planned
+    found = {
+        f"{section}.{name}": value
+        for section in ("targets", "cost")
+        for name, value in getattr(plan.scenario, section).model_dump().items()
+    }
+    return with_changes(job.scenario, {path: value for path, value in found.items() if path not in job.given})
 
 
 def print_once(look: Looker, as_json: bool) -> None:

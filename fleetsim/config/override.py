@@ -33,11 +33,15 @@ def parse_override(text: str) -> tuple[str, Any]:
     return path, from_yaml(value_text, f"--set {path}")
 
 
-def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of a raw scenario mapping with every `key.path=value` applied in order.
+def parse_overrides(overrides: Sequence[str]) -> list[tuple[str, Any]]:
+    """`parse_override` of each. Raises InputError with the problems of all."""
+    changes, problems = _parsed(overrides)
+    if problems:
+        raise InputError(problems)
+    return changes
 
-    Raises InputError with the problems of all overrides.
-    """
+
+def _parsed(overrides: Sequence[str]) -> tuple[list[tuple[str, Any]], list[Problem]]:
     problems: list[Problem] = []
     changes: list[tuple[str, Any]] = []
     for text in overrides:
@@ -45,6 +49,15 @@ def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
             changes.append(parse_override(text))
         except InputError as error:
             problems.extend(error.problems)
+    return changes, problems
+
+
+def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy of a raw scenario mapping with every `key.path=value` applied in order.
+
+    Raises InputError with the problems of all overrides.
+    """
+    changes, problems = _parsed(overrides)
     result: dict[str, Any] = dict(raw)
     for path, value in changes:
         problem = _put(result, path, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -131,19 +132,25 @@ def plan_from_mapping(mapping: object, where: str = "plan") -> Plan:
     try:
         return Plan.model_validate(mapping)
     except ValidationError as error:
-        raise InputError(problems_of(error, tree_of(Plan))) from None
+        problems = problems_of(error, tree_of(Plan))
+        raise InputError([replace(p, path=f"{where}: {p.path}") for p in problems]) from None
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """The plan in a JSON file. Raises InputError: no such file, no JSON, unknown keys, wrong values."""
+    return plan_from_mapping(json_of(path), os.fspath(path))
+
+
+def json_of(path: str | os.PathLike[str], flag: str = "PLAN.json") -> object:
+    """What a JSON file holds. flag: names it where there is none. Raises InputError."""
     shown = os.fspath(path)
     try:
-        mapping = json.loads(read_text(path, "PLAN.json", MAX_BYTES), parse_constant=_no_constant)
+        return json.loads(read_text(path, flag, MAX_BYTES), parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise InputError([Problem(f"{shown}:{error.lineno}", error.msg, "is not valid JSON", "check it")]) from None
+        remedy = "check it: is it complete?"
+        raise InputError([Problem(f"{shown}:{error.lineno}", error.msg, "is not valid JSON", remedy)]) from None
     except (ValueError, RecursionError) as error:
         raise InputError([Problem(shown, str(error)[:80], "is no usable JSON", "check the file")]) from None
-    return plan_from_mapping(mapping, shown)
 
 
 def plan_text(plan: Plan) -> str:

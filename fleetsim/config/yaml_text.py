@@ -160,7 +160,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     plain = isinstance(plain_scalar(text), str) and text.isprintable()  # else a line break could be folded away
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+    lines = text.split("\n")
+    block = len(lines) > 1 and all(line.isprintable() and line.strip(" ") == line != "" for line in lines)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else "|" if block else '"')
 
 
 def _mapping(dumper: yaml.SafeDumper, mapping: dict[str, Any]) -> yaml.MappingNode:

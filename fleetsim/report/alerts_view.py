@@ -9,6 +9,7 @@ from rich.text import Text
 from fleetsim.report.blocks import grid, number, section
 from fleetsim.standing.alert_rule import AlertRule, Standing
 from fleetsim.standing.faults import BY_FAULT
+from fleetsim.standing.shown import FEWEST
 from fleetsim.standing.signals import BY_STANDING_NAME, duration
 
 
@@ -50,8 +51,8 @@ def thresholds(standing: Standing) -> Table:
             f"{'>' if rule.signal.alerts_when == 'above' else '<'} {number(rule.threshold)}",
             duration(rule.window_s),
             duration(rule.for_s),
-            f"{rule.false_per_month:.1g}",
-            f"{rule.false_upper:.1g}",
+            _few(rule.false_per_month),
+            _few(rule.false_upper),
         )
     return table
 
@@ -68,6 +69,12 @@ def delays(standing: Standing) -> Table:
             ", ".join(a.removeprefix("Rollout") for a in rule.also) or "-",
         )
     return table
+
+
+def _few(count: float) -> str:
+    if count < FEWEST:
+        return f"< {FEWEST:g}"
+    return f"{count:.1g}" if count < 10 else f"{count:,.0f}"
 
 
 def _delay(rule: AlertRule, seconds: float | None) -> str:

@@ -38,6 +38,7 @@ class Fleet:
         self.drawn = np.zeros(0, np.int32)
         self.longest = getattr(workload.output_tokens, "max", None) or math.inf
         self.turns = workload.turns.count
+        self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
         self.look: Callable[[], float] = _look_away
         self.source = GroupSource(
@@ -170,7 +171,10 @@ class Fleet:
 
     def unfinished(self) -> NDArray[np.int64]:
         """Groups in generation or scoring, in the order in which they were started."""
-        return np.flatnonzero(self.world.groups["status"][: self.started()] == t.G_OPEN)
+        status = self.world.groups["status"][self.closed : self.started()]
+        found: NDArray[np.int64] = np.flatnonzero(status == t.G_OPEN) + self.closed
+        self.closed = int(found[0]) if len(found) else self.get("next_group")
+        return found
 
     def samples_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of all samples of these groups."""

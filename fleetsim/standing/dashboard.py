@@ -5,13 +5,12 @@ Fields as in Grafana's dashboard JSON model (dashboards' schema version 39, Graf
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fleetsim.history.signals import SIGNALS
 from fleetsim.standing.alert_rule import AlertRule, Standing
+from fleetsim.standing.dashboard_metrics import WATCHED
 from fleetsim.standing.metric_names import INSTANCE, MetricNames
 from fleetsim.standing.rules import Writing
 from fleetsim.standing.signals import STANDING
@@ -21,23 +20,6 @@ SCHEMA_VERSION = 39
 WIDTH, HEIGHT, ROW = 24, 8, 1
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"of its time": "percentunit", "of prompt tokens": "percentunit", "s/step": "s"}
-# What `fleetsim watch` exports and this dashboard shows.
-WATCHED = (
-    "fleetsim_recommended_instances",
-    "fleetsim_current_instances",
-    "fleetsim_predicted_trainer_idle_ratio",
-    "fleetsim_observed_trainer_idle_ratio",
-    "fleetsim_model_error_ratio",
-)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
-_BRACES = re.compile(r"\{[^}]*\}")
-_NUMBER = re.compile(r"(?<![\w:])\d[\d.]*(?:e[+-]?\d+)?")
-_RANGE = re.compile(r"\[[^\]]*\]")
-# Words of PromQL that stand where a metric could.
-_PROMQL = {"sum", "min", "max", "avg", "count", "rate", "avg_over_time", "count_over_time", "min_over_time"}
-_PROMQL |= {"max_over_time", "quantile", "scalar", "vector", "absent", "and", "or", "unless", "bool", "by", "on"}
 
 
 def dashboard(standing: Standing | None, writing: Writing, expected: Expected | None = None) -> dict[str, Any]:
@@ -109,56 +91,6 @@ def observed_names(names: MetricNames) -> MetricNames:
         selector=joined(names.selector, 'job=~"$job", instance=~"$instance"'),
         trainer_selector=joined(names.trainer_selector, 'job=~"$trainer_job"'),
     )
-
-
-def expressions(document: dict[str, Any]) -> Iterator[str]:
-    """Every PromQL expression of a dashboard, its variables filled in so that Prometheus can read it."""
-    for panel in document["panels"]:
-        for target in panel.get("targets", ()):
-            yield filled_in(target["expr"])
-    for annotation in document["annotations"]["list"]:
-        yield filled_in(annotation["expr"])
-
-
-def filled_in(expr: str) -> str:
-    """An expression with Grafana's variables replaced by values that select everything."""
-    return re.sub(r"\$\w+", ".*", expr.replace("$__rate_interval", "5m"))
-
-
-def metrics_of(expr: str) -> set[str]:
-    """Names of the metrics that a PromQL expression reads."""
-    expr = _NUMBER.sub(" ", _STRING.sub("", expr))
-    bare = _GROUPING.sub(" ", _RANGE.sub(" ", _BRACES.sub(" ", expr)))
-    return {word for word in _WORD.findall(bare) if word not in _PROMQL}
-
-
-def catalogue(names: MetricNames) -> frozenset[str]:
-    """Every metric that fleetsim knows to exist: of engines, trainer, `watch`, and those that the user named."""
-    known = {name.partition("{")[0] for signal in SIGNALS if signal.kind != "histogram" for name in signal.metrics}
-    known |= {
-        f"{name}{suffix}"
-        for signal in SIGNALS
-        if signal.kind == "histogram"
-        for name in signal.metrics
-        for suffix in ("_bucket", "_sum", "_count")
-    }
-    return frozenset(known | set(WATCHED) | {"ALERTS"} | set(names.mapping.values()))
-
-
-def unknown_metrics(expressions: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Metrics that expressions read and that are not among the known ones, sorted."""
-    have = set(known)
-    return sorted({name for expr in expressions for name in metrics_of(expr)} - have)
-
-
-def exposed_names(text: str) -> set[str]:
-    """Metric names in a /metrics page, or in a list of names, one a line."""
-    found = set()
-    for line in text.splitlines():
-        word = _WORD.match(line)
-        if word is not None and not line.startswith("#"):
-            found.add(word.group())
-    return found
 
 
 def _gauge(names: MetricNames, signal: str) -> str:

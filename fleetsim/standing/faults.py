@@ -14,7 +14,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import FleetsimError
+from fleetsim.errors import FleetsimError, StuckError
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
 from fleetsim.standing.promql import Floats
@@ -25,6 +25,8 @@ Engine = tuple[StepTime, EngineLimits]
 Peak = float  # highest KV use of an instance, share of its blocks
 
 TRAINER_SLOWDOWN, SYNC_FACTOR, ENGINE_SLOWDOWN, STRAGGLER_SLOWDOWN = 1.2, 2.0, 1.25, 1.5
+# A steady run that ends too soon is begun again with more steps, so many times at most.
+LENGTHENED = 3
 DRIFT_PER_STEP, DROPPED_SHARE, KV_SHARE, CADENCE_FACTOR = 0.01, 0.25, 0.7, 4
 
 
@@ -133,23 +135,62 @@ def run_with_event(
     """A run of `scenario.run.steps` steps in which the fault begins with step `first`."""
     assert fault.events is not None
     events = fault.events(scenario, first, scenario.run.steps)
-    records = simulate(
-        with_changes(scenario, {"run.events": events}),
-        replication=replication,
-        engine=engine,
-        scrape_every_s=scrape_s,
-    )
+    changed = with_changes(scenario, {"run.events": events})
+    try:
+        records = simulate(changed, replication=replication, engine=engine, scrape_every_s=scrape_s)
+    except StuckError:  # no step ends without the only instance
+        records = simulate(scenario, replication=replication, engine=engine, scrape_every_s=scrape_s)
+        onset_s = float(records.steps["start_s"][first])
+        return Onset(gone(scraped_of(records), onset_s), onset_s)
     return Onset(scraped_of(records), float(records.steps["start_s"][first]))
 
 
+def gone(scraped: Scraped, from_s: float) -> Scraped:
+    """The same with no engine from some moment on: the trainer's counters and the queue stay as they are."""
+    after = scraped.times >= from_s
+    last = max(0, int(np.argmax(after)) - 1)
+    return Scraped(
+        scraped.times,
+        {name: np.where(after, np.nan, values) for name, values in scraped.engines.items()},
+        {name: np.where(after, values[last], values) for name, values in scraped.trainer.items()},
+    )
+
+
 def steady_run(
-    scenario: Scenario, fault: Fault, replication: int, scrape_s: float, from_s: float, peak: Peak
+    scenario: Scenario,
+    fault: Fault,
+    replication: int,
+    scrape_s: float,
+    settled_steps: int,
+    span_s: float,
+    peak: Peak,
+    engine: Engine | None = None,
 ) -> Scraped | None:
-    """A run that has the fault all the time; None where the plan cannot have it, or would never get through a step."""
+    """span_s seconds of a run that has the fault all the time, after its first steps; engine: None = the scenario's.
+
+    None where the plan cannot have the fault, or would never get through a step.
+    """
     try:
         changed = with_changes(scenario, fault.changes(scenario))
-        step_time, limits = engine_of(changed)
-        return scraped_run(changed, replication, scrape_s, from_s, (step_time, fault.limits(limits, peak)))
+        step_time, limits = engine_of(changed) if engine is None else engine
+        for _ in range(LENGTHENED):
+            records = simulate(
+                changed,
+                replication=replication,
+                engine=(step_time, fault.limits(limits, peak)),
+                scrape_every_s=scrape_s,
+            )
+            ends = records.steps["end_s"]
+            settled_s = float(ends[min(settled_steps, len(ends)) - 1])
+            had_s = float(ends[-1]) - settled_s
+            if had_s >= span_s:
+                break
+            # the fault makes steps shorter: a trainer that waited has nothing to wait for
+            more = 1.1 * span_s / max(had_s, float(ends[-1]) / len(ends))
+            changed = with_changes(
+                changed, {"run.steps": math.ceil(settled_steps + more * (len(ends) - settled_steps))}
+            )
+        return cut(scraped_of(records), settled_s, settled_s + span_s)
     except FleetsimError:
         return None
 

@@ -15,7 +15,7 @@ from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.standing.faults import FAULTS, Fault, Onset, cut, join, run_with_event, scraped_run, steady_run
+from fleetsim.standing.faults import FAULTS, Engine, Fault, Onset, cut, join, run_with_event, scraped_run, steady_run
 from fleetsim.standing.traces import Expected, Scraped
 from fleetsim.workload.lengths import mean_length
 
@@ -62,6 +62,7 @@ class Rehearsal:
 
 def rehearse(
     scenario: Scenario,
+    engine: Engine | None = None,
     *,
     hours: float | None = None,
     replications: int = 3,
@@ -71,11 +72,11 @@ def rehearse(
 ) -> Rehearsal:
     """Simulates the plan for so many healthy hours, and each fault `replications` times.
 
-    hours: None = a week, or less where that is more than HEALTHY_SAMPLES samples. Events of the scenario's own run are
-    left out. Raises what `simulate` raises.
+    engine: speed and limits of an instance, None = the scenario's. hours: None = a week, or less where that is more
+    than HEALTHY_SAMPLES samples. Events of the scenario's own run are left out. Raises what `simulate` raises.
     """
     scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
-    engine = engine_of(scenario)
+    engine = engine_of(scenario) if engine is None else engine
     pilot = simulate(with_changes(scenario, {"run.steps": PILOT_STEPS}), engine=engine)
     step_s = _step_s(pilot)
     per_hour = 3600.0 / step_s * scenario.trainer.batch_samples
@@ -105,10 +106,8 @@ def rehearse(
             return Onset(cut(onset.scraped, settled_s, onset.onset_s + end_s), onset.onset_s)
         watched_s = min(end_s, RUNAWAY_WINDOWS * windows_s[0]) if fault.runs_away else end_s
         run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
-        steady = steady_run(run, fault, HEALTHY_RUNS + r, scrape_s, settled_s, peak)
-        if steady is None:
-            return None
-        return join(_piece(healthy[r % runs], r, 1.2 * windows_s[-1]), cut(steady, 0.0, settled_s + watched_s))
+        steady = steady_run(run, fault, HEALTHY_RUNS + r, scrape_s, SETTLED_STEPS, watched_s, peak, engine)
+        return None if steady is None else join(_piece(healthy[r % runs], r, 1.2 * windows_s[-1]), steady)
 
     tasks = [(fault, r) for fault in FAULTS for r in range(replications)]
     found = list(side_by_side(faulty, tasks))

@@ -11,6 +11,7 @@ from typing import Any
 from fleetsim.standing.alert_rule import AlertRule, Standing
 from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.metric_names import MetricNames
+from fleetsim.standing.shown import per_month, shown, template
 from fleetsim.standing.signals import BY_STANDING_NAME, duration
 from fleetsim.standing.silence import active_evaluations
 
@@ -116,10 +117,11 @@ def description(standing: Standing, rule: AlertRule) -> str:
     """What the alert means, what to do first, and what is known of its threshold."""
     signal, made = rule.signal, standing.rehearsal
     lines = [
-        f"{signal.title}: {{{{ $value | humanize }}}} {signal.unit}; the plan has {rule.healthy:.4g}.",
+        f"{signal.title}: {template(signal)}; the plan has {shown(signal, rule.healthy)}.",
         signal.advice,
-        f"Threshold {rule.threshold:g} over {duration(rule.window_s)}, from {made.hours:,.0f} simulated healthy hours "
-        f"of the plan ({made.expected.instances} instances). {false_alarms(rule)}",
+        f"Fires {signal.alerts_when} {shown(signal, rule.threshold)}, over {duration(rule.window_s)}, for "
+        f"{duration(rule.for_s)}. The plan has {made.expected.instances} instances.",
+        false_alarms(rule, made.hours),
         detection(rule, len(made.onsets.get(signal.fault, ()))),
     ]
     if rule.silenced_by:
@@ -128,25 +130,25 @@ def description(standing: Standing, rule: AlertRule) -> str:
     return "\n".join(lines)
 
 
-def false_alarms(rule: AlertRule) -> str:
-    """The false alarms to expect, in words."""
-    seen = f"{rule.seen} seen, which is compatible with up to {rule.seen_upper:.2g} a month"
+def false_alarms(rule: AlertRule, hours: float) -> str:
+    """The false alarms to expect, in words. hours: healthy ones that were simulated."""
+    had = f"{rule.seen or 'none'} in {hours:,.0f} simulated healthy hours"
+    alone = f"{had}, which alone would allow up to {per_month(rule.seen_upper)} a month"
     if rule.signal.name == "instances":
-        return f"False alarms: {seen}."
+        return f"False alarms: {alone}."
     return (
-        f"False alarms: {rule.false_per_month:.2g} a month predicted (95 % bound {rule.false_upper:.2g}; tail taken as "
-        f"exponential); {seen}."
+        f"False alarms: {per_month(rule.false_per_month)} a month predicted (95 % bound: "
+        f"{per_month(rule.false_upper)}; the tail taken as exponential); {alone}."
     )
 
 
 def detection(rule: AlertRule, runs: int) -> str:
     """How soon the alert finds its fault, in words."""
-    fault = BY_FAULT[rule.signal.fault].title
     if rule.delay_s is None or rule.delay_p95_s is None:
         return f"Detection: {rule.why_not}."
     return (
-        f"Detection of {fault}: {duration(rule.delay_s)} after it begins (median of {runs} runs), "
-        f"95 % within {duration(rule.delay_p95_s)}."
+        f'Detection of "{BY_FAULT[rule.signal.fault].title}": after {duration(rule.delay_s)} (median of {runs} '
+        f"simulated runs), 95 % within {duration(rule.delay_p95_s)}."
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fleetsim.standing.alert_rule import AlertRule, Booleans, Standing, Tracer, fires, sign, worth
 from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.promql import any_lately
+from fleetsim.standing.shown import shown
 from fleetsim.standing.signals import BY_STANDING_NAME
 
 # A fault counts as seen if the alert finds it in so many of its runs.
@@ -108,12 +109,11 @@ def judged(standing: Standing, faulty: Mapping[str, Begun]) -> Standing:
 def _why_not(rule: AlertRule, fired: Mapping[str, float], runs: int, found: float) -> str:
     fault = BY_FAULT[rule.signal.fault].title
     if runs == 0:
-        return f"this plan cannot be simulated with {fault}"
+        return f'this plan cannot be simulated with "{fault}"'
     first = [BY_STANDING_NAME[n].alert for n in rule.silenced_by if fired.get(BY_STANDING_NAME[n].alert, 0.0) >= SEEN]
     if first:
-        return f"in this plan {fault} fires {first[0]}, which speaks first"
-    level = "no values" if rule.faulty is None else f"{rule.faulty:.4g}"
-    return (
-        f"{fault} moves it from {rule.healthy:.4g} to {level}, too little against a threshold of {rule.threshold:.4g} "
-        f"(found in {found:.0%} of the runs)"
-    )
+        return f'in this plan "{fault}" fires {first[0]}, which speaks first'
+    if rule.faulty is None:
+        return f'"{fault}" gives it no values'
+    now, was, limit = (shown(rule.signal, value) for value in (rule.faulty, rule.healthy, rule.threshold))
+    return f'"{fault}" moves it from {was} to {now}, the alert begins at {limit} (found in {found:.0%} of the runs)'

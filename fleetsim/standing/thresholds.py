@@ -54,7 +54,11 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
         if reason is not None:
             left_out[signal.name] = reason
         else:
-            rules.append(_chosen(signal, rehearsal, healthy, faulty[signal.fault], share))
+            rule = _chosen(signal, rehearsal, healthy, faulty[signal.fault], share)
+            if impossible(rule):
+                left_out[signal.name] = "its healthy values scatter so widely that no value could alarm"
+            else:
+                rules.append(rule)
     settle_s = max(rule.window_s for rule in rules)
     rules = silenced(rules, faulty)
     return judged(Standing(rehearsal, budget_per_month, tuple(rules), left_out, {}, settle_s), faulty)
@@ -84,7 +88,10 @@ def _chosen(
             level = _safe_level(signal, rehearsal, healthy, window_s, points, share)
             delays = [_delay(t(signal, window_s), level, points, t, onset) for t, onset in faulty]
             false = _episodes(signal, healthy, window_s, level, points)
-            key = (float(false > 0 and signal.name == "instances"), *worth(delays), window_s + for_s)
+            missed, p95, median = worth(delays)
+            # what never finds its fault is put where it comes nearest to it
+            short = level - _center(signal, healthy, window_s) if missed == 1.0 else 0.0
+            key = (float(false > 0 and signal.name == "instances"), missed, p95, median, short, window_s + for_s)
             if best is None or key < best[0]:
                 best = (key, window_s, for_s, level)
     assert best is not None
@@ -120,6 +127,13 @@ def _chosen(
         delay_s=None,
         delay_p95_s=None,
     )
+
+
+def impossible(rule: AlertRule) -> bool:
+    """Whether no value could be beyond the threshold: all signals are positive, and a share of time is at most 1."""
+    if rule.signal.alerts_when == "below":
+        return rule.threshold <= 0.0
+    return rule.signal.name == "trainer_idle" and rule.threshold >= 1.0
 
 
 def windows_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:

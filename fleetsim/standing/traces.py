@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,22 +58,28 @@ def scraped_of(records: Records) -> Scraped:
         "preemptions": gauge(table["preemptions"]),
     }
     engines["prompt_tokens"] = engines["prefix_hits"] + gauge(table["prefilled"])
-    done = records.samples[records.samples["status"] == DONE]
+    done = np.flatnonzero(records.samples["status"] == DONE)
+    instance, finish = records.samples["instance"][done], records.samples["finish_s"][done]
+    order = np.lexsort((finish, instance))
+    instance, finish = instance[order], finish[order]
+    made = records.samples["made"][done[order]].astype(float)
     born = table["born_s"].T
-    for name, value in (("output_tokens_count", np.ones(len(done))), ("output_tokens_sum", done["made"].astype(float))):
-        engines[name] = np.where(up, _counted(done["instance"], done["finish_s"], value, times, born), np.nan)
+    for name, value in (("output_tokens_count", np.ones(len(made))), ("output_tokens_sum", made)):
+        engines[name] = np.where(up, _counted(instance, finish, value, times, born), np.nan)
     engines["finished"] = engines["output_tokens_count"]
     return Scraped(times, engines, _trainer(records, times))
 
 
 def _counted(instance: NDArray[np.int32], at: Floats, value: Floats, times: Floats, born: Floats) -> Floats:
-    """Running totals (I, T) of what happened on each instance by each scrape, from its process's begin on."""
+    """Running totals (I, T) of what happened on each instance by each scrape, from its process's begin on.
+
+    instance, at, value: one entry for each thing that happened, by instance and then by time.
+    """
     out = np.zeros(born.shape)
-    for i in range(len(born)):
-        mine = instance == i
-        order = np.argsort(at[mine], kind="stable")
-        when = at[mine][order]
-        grown = np.concatenate([[0.0], np.cumsum(value[mine][order])])
+    begins = np.searchsorted(instance, np.arange(len(born) + 1))
+    for i, (first, last) in enumerate(pairwise(begins)):
+        when = at[first:last]
+        grown = np.concatenate([[0.0], np.cumsum(value[first:last])])
         out[i] = grown[np.searchsorted(when, times, "right")] - grown[np.searchsorted(when, born[i], "left")]
     return out
 

@@ -64,7 +64,11 @@ def test_the_json_document_holds_the_rules_too(job: str) -> None:
 def test_a_plan_that_size_has_written_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "MULTIPLES", (1,))
     plan = tmp_path / "plan.json"
-    document = {"scenario": {**yaml.safe_load(JOB), "published": None}, "recommendation": {"instances": 5}}
+    document = {
+        "command": "size",
+        "scenario": {**yaml.safe_load(JOB), "published": None},
+        "recommendation": {"instances": 5},
+    }
     plan.write_text(json.dumps(document))
     result = run("alerts", "--plan", str(plan), "--hours", "1")
     assert result.exit_code == 0, result.output

@@ -76,12 +76,24 @@ class Server:
         self.stop()
 
     def backfill(self, text: str | Path) -> None:
-        """Puts OpenMetrics text into its data; before the start, or it is not seen for a while."""
+        """Puts OpenMetrics text into its data; before the start, or it is not seen for a while.
+
+        In long blocks: promtool reads the whole text again for each of them.
+        """
         path = text if isinstance(text, Path) else self.home / "backfill.txt"
         if isinstance(text, str):
             path.write_text(text)
         done = subprocess.run(
-            ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(path), str(self.data)],
+            [
+                "promtool",
+                "tsdb",
+                "create-blocks-from",
+                "--max-block-duration=1000h",
+                "openmetrics",
+                "--quiet",
+                str(path),
+                str(self.data),
+            ],
             check=False,
             capture_output=True,
             text=True,

@@ -88,7 +88,7 @@ def test_a_watch_through_an_outage(fleet: Backfilled, tmp_path: Path) -> None:
                 wait_until(
                     lambda: scraper.ask("query", query="fleetsim_recommended_instances")["result"] == [], 10.0, log
                 )
-                assert scraper.ask("query", query="fleetsim_up")["result"][0]["value"][1] == "0"
+                scraper.wait_for("fleetsim_up == 0")  # as of the last scrape, which may be older than our look
 
                 fleet.server.start()
                 wait_until(lambda: "fleetsim_recommended_instances" in page(port), PATIENCE_S, log)
@@ -115,6 +115,24 @@ def test_once(fleet: Backfilled) -> None:
     assert document["starves"] == "trainer"
     assert document["wanted_instances"] >= 1
     assert document["withheld"] is None
+
+
+def test_a_dashboard_is_checked_against_what_a_prometheus_has(fleet: Backfilled) -> None:
+    def missing(*more: str) -> tuple[int, str]:
+        arguments = [*command(fleet.server.url)[:3], "dashboard", "async-one-step", "--hours", "1", *more]
+        done = subprocess.run(
+            [*arguments, "--check-against", fleet.server.url],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        return done.returncode, done.stderr
+
+    code, told = missing()
+    assert code == 0, told
+    code, told = missing("--map", "trainer.steps=my_steps_total")
+    assert (code, "not there: my_steps_total" in told) == (10, True)
 
 
 def test_once_without_a_prometheus_is_the_outside_world() -> None:

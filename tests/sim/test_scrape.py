@@ -96,6 +96,7 @@ def test_what_is_read_is_what_the_fleet_holds(scenario: Scenario, every_s: float
         fleet, now = self.job.fleet, self.due_s
         assert fleet.now == pytest.approx(now, abs=1e-9), "the clock stands at the scrape"
         due = look(self)
+        self.read()
         seen, rows, samples = self.rows[-1], fleet.world.instances, fleet.world.samples
         assert seen["kv_use"] == pytest.approx([fleet.kv_use(i) for i in range(len(rows))], abs=1e-12)
         away = np.count_nonzero((samples["status"] == t.AWAY) & (samples["instance"] >= 0))
@@ -112,6 +113,17 @@ def test_what_is_read_is_what_the_fleet_holds(scenario: Scenario, every_s: float
         except StuckError:
             return
     check_counters(records, every_s)
+
+
+def test_how_many_looks_are_worked_out_at_once_does_not_matter() -> None:
+    changes = {"run.steps": 12, "fleet.failures": {"mtbf_s": 200.0, "restart_s": 20.0}}
+    scenario = with_changes(default_scenario(), changes)
+    found = []
+    for at_once in (1, 7, scrape.AT_ONCE):
+        with mock.patch.object(scrape, "AT_ONCE", at_once):
+            found.append(simulate(scenario, scrape_every_s=3.0).scrapes)
+    assert found[0]["incarnation"].max() > 0
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
 
 
 def check_counters(records: Records, every_s: float) -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from fleetsim.errors import InputError
-from fleetsim.standing.dashboard import catalogue, dashboard, exposed_names, expressions, metrics_of, unknown_metrics
+from fleetsim.standing.dashboard import dashboard
+from fleetsim.standing.dashboard_metrics import (
+    catalogue,
+    exposed_names,
+    expressions,
+    metrics_of,
+    missing_metrics,
+    unknown_metrics,
+)
 from fleetsim.standing.metric_names import MetricNames, checked, is_matchers
 from fleetsim.standing.rules import Writing
 from fleetsim.standing.signals import STANDING
@@ -87,3 +95,11 @@ def test_all_problems_of_the_names_at_once() -> None:
     with pytest.raises(InputError) as error:
         checked(MetricNames("tgi", "job=x", "also wrong", {"no.signal": "a", "running": "not a metric"}))
     assert len(error.value.problems) == 5
+
+
+def test_of_a_renamed_metric_one_name_is_enough() -> None:
+    read = ["rate(vllm:prefix_cache_hits_total[5m]) or rate(vllm:gpu_prefix_cache_hits_total[5m])", "ALERTS", "mine"]
+    assert missing_metrics(read, {"vllm:gpu_prefix_cache_hits_total"}) == ["mine"]
+    assert missing_metrics(read, {"mine"}) == ["vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total"]
+    lengths = "vllm:request_generation_tokens"
+    assert missing_metrics([f"rate({lengths}_sum[5m])"], {f"{lengths}_bucket"}) == [f"{lengths}_sum"]

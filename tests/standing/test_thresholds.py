@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fleetsim.standing import promtool_tests
+from fleetsim.config.load import with_changes
+from fleetsim.standing import promtool_tests, rehearsal
 from fleetsim.standing.alert_rule import Tracer, fires
-from fleetsim.standing.faults import BY_FAULT
+from fleetsim.standing.faults import BY_FAULT, steady_run
 from fleetsim.standing.metric_names import MetricNames
 from fleetsim.standing.rehearsal import rehearse
 from fleetsim.standing.rules import Writing, only, rules_document
 from fleetsim.standing.signals import STANDING, duration
 from fleetsim.standing.silence import alarms
-from fleetsim.standing.thresholds import choose, rounded
+from fleetsim.standing.thresholds import choose, impossible, rounded
 from tests.standing.plans import chosen, rehearsed, small
 
 CAUSES = ("instance_lost", "trainer_slow", "sync_slow", "lengths_drift", "straggler", "cache_off", "groups_dropped")
@@ -41,8 +42,8 @@ def test_what_cannot_be_seen_is_said() -> None:
     idle = chosen().rule("trainer_idle")  # this fleet has enough in hand for engines a quarter slower
     assert idle.delay_s is None
     assert idle.why_not is not None
-    assert "too little" in idle.why_not
-    assert "Detection: every instance a quarter slower" in rules_text()
+    assert "the alert begins at" in idle.why_not
+    assert 'Detection: "every instance a quarter slower"' in rules_text()
 
 
 def rules_text() -> str:
@@ -63,6 +64,33 @@ def test_expected_restarts_are_no_alarm() -> None:
     rule = choose(made).rule("instances")
     assert rule.for_s >= 120.0
     assert rule.seen == 0
+
+
+def test_the_only_instance_is_missed_too() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1,))
+        standing = choose(rehearse(small(instances=1), hours=2.0, replications=1))
+    rule = standing.rule("instances")
+    assert (rule.threshold, rule.faulty) == (1.0, 0.0)
+    assert rule.delay_s is not None
+    assert "straggler_pace" in standing.left_out
+
+
+def test_a_fault_that_makes_steps_shorter_is_watched_as_long() -> None:
+    """The trainer of this plan waits most of its time; with nothing to hold generation back it would not."""
+    starving = with_changes(small(), {"trainer.fixed_s": 1.0, "fleet.instances": 1, "admission.law": "barrier"})
+    span_s = 40 * 300.0
+    run = with_changes(starving, {"run.steps": 40})
+    steady = steady_run(run, BY_FAULT["cache_off"], 0, 15.0, 20, span_s, 0.5)
+    assert steady is not None
+    assert steady.times[-1] - steady.times[0] >= span_s - 30.0
+
+
+def test_a_threshold_that_no_value_can_cross_is_no_alert() -> None:
+    rule = chosen().rule("straggler_pace")
+    assert not impossible(rule)
+    assert impossible(replace(rule, threshold=-0.1))
+    assert impossible(replace(chosen().rule("trainer_idle"), threshold=1.0))
 
 
 def test_lost_samples_of_one_instance_do_not_make_it_a_straggler() -> None:
