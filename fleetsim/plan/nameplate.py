@@ -42,7 +42,9 @@ def trainer_step_s(scenario: Scenario) -> float:
     Raises InputError when there is neither.
     """
     t = scenario.trainer
-    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario))
+    turns = scenario.workload.turns
+    tools = (turns.count - 1) * mean_length(turns.tool_tokens, at_least=0.0)  # in the context, so trained on as well
+    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario) + tools)
     total = t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
     if total > 0:
         return total

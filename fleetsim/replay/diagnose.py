@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from fleetsim import units
@@ -21,9 +22,9 @@ from fleetsim.replay.checks import (
     sync,
     trainer,
 )
-from fleetsim.replay.checks.case import Case, Draft, Earlier, told
+from fleetsim.replay.checks.case import WORTH, Case, Draft, Earlier, told
 from fleetsim.replay.finding import Check, Finding, Verdict
-from fleetsim.replay.money import Size, observed_slices, pools_of, settle
+from fleetsim.replay.money import Claims, Size, observed_slices, pools_of, settle
 from fleetsim.replay.observed import Observed
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
@@ -45,22 +46,33 @@ CHECKS: tuple[Callable[[Case, Earlier], Draft], ...] = (
 _NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
 # What makes rollout faster is not what a growing backlog asks for.
 _FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+# A fault that explains less than this of what the trainer waits is not what to change first where the fleet is too
+# small as well: the runbook's order is for causes of a size.
+_TELLS = 0.1
+# Simulated, what costs nothing now is no fault; a slow instance is one whether or not anybody waits for it.
+_COSTS_OR_NOT: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
 # Rollout GPUs without work for more than this of their time starve; less is the tail of responses.
 ROLLOUT_IDLE = 0.15
 
 
 def diagnose(
-    observed: Observed, scenario: Scenario, backtest: Backtest | None = None, *, given: Collection[str] = ()
+    observed: Observed,
+    scenario: Scenario,
+    backtest: Backtest | None = None,
+    *,
+    given: Collection[str] = (),
+    gains: Mapping[Check, float] | None = None,
 ) -> Verdict:
     """Which side starves, what to change first, and every question with its evidence and its size.
 
     scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
-    only those are held against the window, the others are defaults (all of them, where nothing is said).
+    only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
+    removing a fault saves of a step, by simulation (`replay/removals.py`).
     """
-    case = Case(observed, scenario, frozenset(given), backtest)
+    case = Case(observed, scenario, frozenset(given), backtest, gains or {})
     drafts: list[Draft] = []
     for check in CHECKS:
-        drafts.append(check(case, tuple(drafts)))
+        drafts.append(_weighed(case, check(case, tuple(drafts))))
     order = _order(case, drafts)
     settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
     size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
@@ -77,7 +89,7 @@ def diagnose(
         )
         for d, size in zip(drafts, sizes, strict=True)
     )
-    first = next((d for d in order if d.check not in _NOT_A_CHANGE), order[0] if order else None)
+    first = _first(case, order)
     most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
@@ -91,6 +103,31 @@ def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
     if case.starving or not any(d.check == "backlog" for d in faults):
         return faults
     return sorted(faults, key=lambda d: (d.check in _FASTER, drafts.index(d)))
+
+
+def _weighed(case: Case, draft: Draft) -> Draft:
+    """A fault with what its removal gives by simulation: as its size, or as the reason why it is none."""
+    gain = case.gains.get(draft.check)
+    if draft.state != "fault" or gain is None or draft.check == "rollout":
+        return draft
+    said = (*draft.evidence, f"simulated without it, a step is {units.share(max(0.0, gain))} shorter")
+    if (draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)) and gain < WORTH:
+        return Draft(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
+    if draft.check == "sync" or not draft.claims:
+        return replace(draft, evidence=said)
+    # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
+    claims: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}
+    return replace(draft, evidence=said, claims=claims if gain >= WORTH else draft.claims)
+
+
+def _first(case: Case, order: Sequence[Draft]) -> Draft | None:
+    """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
+    changes = [d for d in order if d.check not in _NOT_A_CHANGE]
+    if case.starving and case.idle is not None and any(d.check == "rollout" for d in changes):
+        least = _TELLS * case.idle.value
+        small = {d.check for d in changes if d.check in _COSTS_OR_NOT and d.claims.get("wait", least) < least}
+        changes = [d for d in changes if d.check not in small & {"prefix_cache", *case.gains}]
+    return changes[0] if changes else (order[0] if order else None)
 
 
 def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:

@@ -16,6 +16,7 @@ from fleetsim.replay.implied import Implied, implied
 from fleetsim.replay.money import pools_of
 from fleetsim.replay.observe import observe
 from fleetsim.replay.observed import Observed
+from fleetsim.replay.removals import gains_of, trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +70,8 @@ def replay(
     except FleetsimError as error:  # the observation stands without a simulation
         missing = str(error)
     verdict = diagnose(observed, start, back, given=given)
+    faults = [f.check for f in verdict.findings if f.state == "fault"]
+    if found is not None and trusted(back) and faults:
+        progress("simulating without each fault")
+        verdict = diagnose(observed, start, back, given=given, gains=gains_of(found, faults))
     return Replayed(observed, verdict, pools_of(observed, start, given).assumed, found, back, missing)

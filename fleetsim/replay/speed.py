@@ -143,6 +143,8 @@ def _fit(
     if _one_load(level) or len(seen.rows) < (FEWEST if scaled is None else FEWEST_AGAINST):
         return scaled or _assumed(level), known, factor
     free = _linear(seen, level)
+    if free is None:  # nothing of an iteration is left to the decodes: prompts computed again took it all
+        return scaled or _assumed(level), known, factor
     if scaled is not None and _error(scaled, seen) <= _error(free, seen) + BETTER:
         return scaled, known, factor
     return free, "fitted", None
@@ -154,8 +156,11 @@ def _one_load(level: Level) -> bool:
     return bool(narrow or np.var(level.running) <= SCATTER * np.mean(level.running))
 
 
-def _linear(seen: Seen, level: Level) -> StepTime:
-    """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer."""
+def _linear(seen: Seen, level: Level) -> StepTime | None:
+    """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer.
+
+    None where the best fit has iterations that take no time: thrashing engines, whose prompts explain everything.
+    """
     from scipy.optimize import nnls
 
     rows = seen.rows.some(np.arange(len(seen.rows)) % max(1, len(seen.rows) // MOST_ROWS) == 0)
@@ -175,6 +180,8 @@ def _linear(seen: Seen, level: Level) -> StepTime:
         found = nnls(a / scale, y)[0] / scale
         trust = _trust((x @ found - 1.0) / rows.doubt)
         step_time = LinearStepTime(float(found[0]), float(found[1]), float(found[3]), float(found[2]))
+        if not (_iteration(step_time, level.running, level.kv_tokens) > 0).all():
+            return None
     return step_time
 
 

@@ -141,7 +141,7 @@ def test_without_a_scenario_all_that_nothing_shows_is_listed() -> None:
         assert any(line.startswith(path) for line in found.assumed), path
     assert found.scenario.admission.law == "batches_ahead"
     assert found.scenario.admission.batches_ahead == 1
-    # its metrics name the model, nobody the GPU: the shape of the model's roofline is assumed, the level is the window's
+    # its metrics name the model, nobody the GPU: the shape of its roofline is assumed, the level is the window's
     assert found.speed is not None
     assert found.speed.shape == "assumed"
     assert found.speed.factor == pytest.approx(1.0, abs=0.03)

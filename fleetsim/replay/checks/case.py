@@ -30,13 +30,15 @@ class Case:
     """A window and what it is judged by.
 
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
-    defaults, and no evidence. backtest: None where none was made.
+    defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
+    simulation (`replay/removals.py`); empty without a back-test that holds.
     """
 
     observed: Observed
     scenario: Scenario
     given: frozenset[str] = frozenset()
     backtest: Backtest | None = None
+    gains: Mapping[Check, float] = field(default_factory=dict)
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""

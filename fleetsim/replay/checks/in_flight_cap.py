@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fleetsim import units
 from fleetsim.replay.checks.case import FLAT, KV_ROOM, WAITING, Case, Draft, Earlier, idle_words
 
@@ -43,9 +45,18 @@ def check(case: Case, earlier: Earlier) -> Draft:
     idle = 0.0 if case.idle is None else case.idle.value
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
-        tuple(evidence), f"fleetsim replay ... --set fleet.max_in_flight_samples={more} (and a staleness bound for it)",
+        tuple(evidence), f"fleetsim replay ... --set {_cap(case, more)} (and a staleness bound for it)",
         {"wait": idle}, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
+
+
+def _cap(case: Case, more: int) -> str:
+    """The cap that somebody gave, raised to so many samples in flight; else the fleet's."""
+    fleet = case.scenario.fleet
+    if case.says("fleet.max_in_flight_samples_per_instance") and fleet.max_in_flight_samples_per_instance is not None:
+        count = case.observed.fleet.instances if case.observed.fleet is not None else fleet.instances
+        return f"fleet.max_in_flight_samples_per_instance={math.ceil(more / max(1.0, count))}"
+    return f"fleet.max_in_flight_samples={more}"
 
 
 def _of_batch(case: Case, peak: float) -> str:

@@ -9,6 +9,9 @@ from fleetsim.replay.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier
 
 # The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
 SAME = 0.05
+# A limit that nobody gave is inferred only where more than this wait: a few percent of the requests are always on
+# their way into a batch, with prompts still to be computed.
+INFERRED = 0.15
 # Limits that people set; a mean just below one is that limit, with the moments in which a slot is refilled.
 _USUAL = (8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048)
 
@@ -33,10 +36,13 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft("max_num_seqs", "ok", "requests wait for KV blocks, not for a slot", tuple(evidence))
     given = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
     spread = (max(running) - min(running)) / mean if mean > 0 else 1.0
-    if (given is not None and mean < 0.9 * given) or (given is None and spread > 2 * SAME):
+    if (given is not None and mean < 0.9 * given) or (given is None and (spread > 2 * SAME or waiting < INFERRED)):
         evidence.append(f"instances run from {min(running):,.0f} to {max(running):,.0f}: no common limit")
         return Draft("max_num_seqs", "ok", "requests wait, but not at a limit", tuple(evidence))
     limit = given or _limit(mean)
+    if case.starving is False:
+        evidence.append("the trainer does not wait for it")
+        return Draft("max_num_seqs", "ok", "requests wait for a slot, at no cost to the trainer", tuple(evidence))
     evidence.append(f"every instance runs {mean:,.0f}: a limit of {limit}" + ("" if given else " (inferred)"))
     more = _raised(limit, peak)
     share = waiting if case.starving else 0.0

@@ -13,6 +13,9 @@ from fleetsim.replay.finding import Check
 TAIL = 0.25
 # Peak over mean of what is in flight, with engines that have room: the work runs out before the batch is complete.
 EBBS = 1.5
+# A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
+# less; where they give less than a third of that, it is not their number.
+HELPS = 0.33
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
     "sync": "the sync is shorter",
@@ -58,9 +61,14 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
     wait = case.idle.value
-    slowest = _slowest(case)
+    slowest, gain = _slowest(case), case.gains.get("rollout")
+    if gain is not None:  # the simulation knows better than the pattern
+        said = f"simulated, a quarter more instances make a step {units.share(max(0.0, gain))} shorter"
+        evidence.append(said)
+        slowest = said if gain < HELPS * min(wait, 0.2) else None
     if slowest is not None:
-        evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
+        if gain is None:
+            evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
             tuple(evidence), _ahead(case), {"wait": wait}, "the slowest responses of each batch hold it up",
@@ -105,8 +113,20 @@ def _slowest(case: Case) -> str | None:
 
 def _ahead(case: Case) -> str:
     """Let the fleet run further ahead of the trainer."""
-    budget = math.floor(case.scenario.admission.max_staleness) + 1 if case.says("admission.max_staleness") else 2
-    return f"fleetsim replay ... --set admission.max_staleness={budget} (if the recipe tolerates it), and --recommend"
+    a = case.scenario.admission
+    window = f"admission.max_staleness={math.floor(a.max_staleness) + 1 if case.says('admission.max_staleness') else 2}"
+    change = f"--set admission.law=version_window --set {window}"
+    if case.says("admission.max_staleness") and a.law in ("version_window", "target_step"):
+        change = f"--set {window}"
+    elif case.says("admission.law"):
+        aged = "" if a.max_age is None else f" --set admission.max_age={a.max_age + 1:g}"
+        own = {
+            "batches_ahead": f"--set admission.batches_ahead={a.batches_ahead + 1}",
+            "per_sync_window": f"--set admission.staleness_threshold={a.staleness_threshold + 0.5:g}",
+            "cumulative_ratio": f"--set admission.async_ratio={a.async_ratio + 1:g}{aged}",
+        }
+        change = own.get(a.law, change)
+    return f"fleetsim replay ... {change} (if the recipe tolerates it), and --recommend"
 
 
 def _matched(case: Case) -> int | None:

@@ -44,9 +44,27 @@ def check(case: Case, earlier: Earlier) -> Draft:
     name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
     return Draft(
         "sync", "fault", "longer than the scenario says" if overrun else "takes too large a share", tuple(evidence),
-        "fleetsim replay ... --set sync.every_steps=2 (cadence), or --set sync.transport=rdma_p2p (transport)",
+        _next(case),
         {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}, name,
     )  # fmt: skip
+
+
+def _next(case: Case) -> str:
+    """Cadence or transport; where old samples are dropped, a slower cadence drops more of them."""
+    transport = "--set sync.transport=rdma_p2p"
+    if case.says("admission.max_age") and case.scenario.admission.max_age is not None:
+        return f"fleetsim replay ... {transport} (transport; a slower cadence would drop more samples for their age)"
+    return f"fleetsim replay ... --set sync.every_steps={2 * _cadence(case)} (cadence), or {transport} (transport)"
+
+
+def _cadence(case: Case) -> int:
+    """Steps between two syncs: as given, else as the pauses come."""
+    if case.says("sync.every_steps"):
+        return case.scenario.sync.every_steps
+    pauses, step = case.observed.pauses, case.observed.trainer.step_s
+    if pauses is None or pauses.period_s is None or step is None or step.value <= 0:
+        return 1
+    return max(1, round(pauses.period_s / step.value))
 
 
 def _overrun(case: Case, evidence: list[str]) -> bool:

@@ -1,0 +1,74 @@
+"""Simulated jobs with one known cause each, judged from their own exported text: writes the table of docs/replay.md.
+
+python docs/make_verdicts.py            run them all (a minute or two), print and write the table
+python docs/make_verdicts.py --check    the same without writing; exit 1 if the page would change
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
+from fleetsim.report.pages import same
+from tests.replay.truth import JOBS, WAYS, Job, gain_of, history_of, judged
+
+PAGE = Path(__file__).resolve().parent / "replay.md"
+HEAD = "| job | its cause | removing it saves | verdict without a scenario | with its scenario |"
+NOTHING = "nothing"
+
+
+def row(job: Job) -> tuple[str, int]:
+    """A line of the table, and how many of its verdicts hit."""
+    history = history_of(job)
+    cells, hits = [], 0
+    for way in WAYS:
+        verdict = judged(job, history, way).verdict
+        found = next((f for f in verdict.findings if f.check == verdict.binding), None)
+        hit = verdict.binding == job.cause and verdict.starves == job.starves
+        size = "" if found is None or found.gpu_h_per_day is None else f", {found.gpu_h_per_day:.0f} GPU-h/day"
+        cells.append(f"{verdict.binding or NOTHING}{size}" if hit else f"**{verdict.binding or NOTHING}**{size}")
+        hits += hit
+    gain = "-"
+    if job.removal is not None:
+        share, hours = gain_of(job, job.removal)
+        gain = f"{100 * share:.0f} % of a step, {hours:.0f} GPU-h/day"
+    return f"| {job.name} | {job.cause or NOTHING} | {gain} | {' | '.join(cells)} |", hits
+
+
+def section() -> list[str]:
+    """The table, then the misses and their reasons."""
+    rows, hits = [], 0
+    for job in JOBS:
+        line, hit = row(job)
+        rows.append(line)
+        hits += hit
+        print(line, flush=True)
+    misses = [
+        f"- {job.name}, {'with' if way == 'given' else 'without'} a scenario: {reason}."
+        for job in JOBS
+        for way, (_, reason) in job.misses.items()
+    ]
+    count = f"{hits} of {len(WAYS) * len(JOBS)} verdicts name the cause; the others are set in bold:"
+    return [HEAD, "| --- | --- | --- | --- | --- |", *rows, "", count, "", *misses]
+
+
+def main() -> int:
+    """Writes or checks."""
+    text = PAGE.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    head = lines.index(HEAD)
+    end = next((i for i in range(head, len(lines)) if lines[i].startswith("## ")), len(lines))
+    tail = ["", *lines[end:]] if end < len(lines) else []
+    new = "\n".join([*lines[:head], *section(), *tail]) + "\n"
+    if "--check" in sys.argv[1:]:
+        if same(text, new):
+            return 0
+        print("docs/replay.md has drifted: run python docs/make_verdicts.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
