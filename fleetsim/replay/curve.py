@@ -18,11 +18,13 @@ FEWEST = 10  # points for three numbers
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """An iteration of the typical instance takes base_s + per_seq_s * running + per_kv_s * KV use seconds."""
+    """An iteration of the typical instance takes base_s + per_seq_s * running + per_kv_s * KV use seconds, and every
+    prompt token that it computes per_prompt_s more."""
 
     base_s: float
     per_seq_s: float
     per_kv_s: float
+    per_prompt_s: float = 0.0
 
     def iteration_s(self, running: Floats, kv_use: Floats | None) -> Floats:
         """Seconds of an iteration at a load; KV use that is not known counts as none."""
@@ -30,9 +32,15 @@ class Curve:
         # base 0 and nothing running: nothing is expected anyway
         return np.maximum(self.base_s + self.per_seq_s * running + self.per_kv_s * kv, 1e-9)
 
-    def growth(self, running: Floats, kv_use: Floats | None, step_s: float) -> Floats:
+    def decode_s(self, prompts: Floats | None, step_s: float) -> Floats:
+        """What prompts computed in an interval of `step_s` leave of it; those that are not known take nothing."""
+        if prompts is None:
+            return np.asarray(step_s)
+        return np.maximum(step_s - self.per_prompt_s * np.nan_to_num(prompts), 0.0)
+
+    def growth(self, running: Floats, kv_use: Floats | None, step_s: float, prompts: Floats | None = None) -> Floats:
         """Output tokens in `step_s` at a load: one per request and iteration. NaN where the load is not known."""
-        made = running * step_s / self.iteration_s(running, kv_use)
+        made = running * self.decode_s(prompts, step_s) / self.iteration_s(running, kv_use)
         return np.where(running > 0, made, np.where(np.isnan(running), np.nan, 0.0))
 
 
@@ -48,21 +56,28 @@ def expected_growth(intervals: Intervals, clean: Mask) -> Floats:
     return curve.growth(intervals.running, intervals.kv_use, intervals.step_s)
 
 
-def curve_of(intervals: Intervals, among: Mask, quantile: float = 0.5, running: Floats | None = None) -> Curve | None:
+def curve_of(
+    intervals: Intervals,
+    among: Mask,
+    quantile: float = 0.5,
+    running: Floats | None = None,
+    prompts: Floats | None = None,
+) -> Curve | None:
     """The curve that fits the intervals `among` (I, T-1); None where the load is not exported, or too few are.
 
     Its numbers, none negative, minimize the sum of |relative errors|: like a median, it is moved neither by slow
     instances nor by short stops as long as they are fewer than half of the points. quantile: above 0.5, that share of
     the points is slower than the curve, for points that stops which are not yet known have slowed. running: (I, T-1)
-    mean loads, where more is known of them than the mean of both ends.
+    mean loads, where more is known of them than the mean of both ends. prompts: (I, T-1) prompt tokens computed.
     """
     if running is None:
         running = intervals.running
     if running is None:
         return None
-    columns = [np.ones_like(running), running]
-    if intervals.kv_use is not None:
-        columns.append(np.where(np.isfinite(intervals.kv_use), intervals.kv_use, 0.0))
+    kv_use = np.zeros_like(running) if intervals.kv_use is None else np.nan_to_num(intervals.kv_use)
+    columns = [np.ones_like(running), running, kv_use]
+    if prompts is not None:  # seconds of an interval / its iterations
+        columns.append(np.nan_to_num(prompts) * running / np.where(intervals.growth > 0, intervals.growth, np.nan))
     usable = among & (np.nan_to_num(running) >= 1) & (np.nan_to_num(intervals.growth) > 0)
     even = usable & intervals.steady
     if quantile == 0.5 and even.sum() >= max(FEWEST, usable.sum() / 4):
@@ -74,7 +89,7 @@ def curve_of(intervals: Intervals, among: Mask, quantile: float = 0.5, running: 
     every = max(1, len(seconds) // MOST_POINTS)
     trust = running[usable] / (running[usable] + HANDFUL)
     found = _least_absolute(load[::every] / seconds[::every, None], trust[::every], quantile)
-    return Curve(*(float(x) for x in found), *([0.0] * (3 - len(found))))
+    return Curve(*(float(x) for x in found))
 
 
 def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import bdtrc
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.intervals import ALIKE, Intervals, Mask, runs_of
@@ -14,7 +15,7 @@ LONGEST = 4  # intervals that one dip may spread over: a stop of up to 3 and the
 SURE = 5.0  # standard deviations of the fleet's usual scatter
 LEAST = 0.04  # of an interval's tokens
 DEEP = 0.8  # of an interval
-FEWEST = 3  # dips make a rhythm
+FEWEST, CHANCE = 4, 0.01  # dips make a rhythm; of as many without one that look like it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,15 @@ class Dip:
 
 
 def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
-    """Stops of the fleet that show as missing growth; at least three with a rhythm, or deep ones that all took part in.
+    """Stops of the fleet that show as missing growth; a rhythm of them, or deep ones that all took part in.
 
     usable: (T-1,) intervals away from silences. An interval's quality is the fleet's growth / expected at its load, and
     what is usual the 65th percentile of 21 intervals around. A dip is a run of at most 4 intervals below that by 5
     standard deviations (of the better half of the intervals: dips spoil the other) and by 4 %; its loss is measured
     against the intervals at its sides, so that a slow sag is none, and the work in hand must be the same on both. The
     typical instance must have lost half as much as the fleet. Dips make a rhythm if three of four distances are a
-    multiple of their median, within a fifth. A single dip counts only if it cost 0.8 of an interval and nine of ten
-    instances took part.
+    multiple of their median, within a fifth, and that is no chance. A single dip counts only if it cost 0.8 of an
+    interval and nine of ten instances took part.
     """
     quality = _quality(intervals, expected, usable)
     if np.isfinite(quality).sum() < WINDOW:
@@ -117,10 +118,14 @@ def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, las
 
 
 def _have_rhythm(dips: list[Dip], step_s: float) -> bool:
+    """Three of four distances are multiples of their median, and as many would be by chance once in a hundred times."""
     if len(dips) < FEWEST:
         return False
     distances = np.diff([dip.middle_s for dip in dips])
     period = float(np.median(distances))
     turns = distances / period
     slack = max(0.2, min(step_s / period, 0.25))
-    return bool((np.abs(turns - np.maximum(np.round(turns), 1)) <= slack).mean() >= 0.75)
+    fit = np.abs(turns - np.maximum(np.round(turns), 1)) <= slack
+    others = len(fit) - 1  # the median fits itself
+    chance = float(bdtrc(int(fit.sum()) - 2, others, 2 * slack)) if fit.sum() >= 2 else 1.0
+    return bool(fit.mean() >= 0.75 and chance <= CHANCE)

@@ -81,7 +81,8 @@ def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[
     for quantile in (0.7, 0.55):
         clear = known & outside(intervals, tuple(Pause(s.start_s, s.end_s, "silence", False) for s in found))
         among = intervals.sharp & clear & turnover.calm
-        found = stalls_of(history, intervals, curve_of(intervals, among, quantile, turnover.falling), usable)
+        curve = curve_of(intervals, among, quantile, turnover.falling, turnover.prompts)
+        found = stalls_of(history, intervals, curve, usable)
     return found
 
 

@@ -62,8 +62,9 @@ class Speed:
     """Iteration times of an instance of normal pace.
 
     shape: fitted (all terms from the window) | roofline (one factor from the window) | assumed (the level from the
-    window, the split into terms not). factor: of the roofline, whether known or assumed; None = no roofline. loads: 5th and 95th percentile of requests running per
-    instance. rows: steady intervals. counted: whether the level comes from counted seconds, not from a sampled gauge.
+    window, the split into terms not). factor: of the roofline, whether known or assumed; None = no roofline. loads: 5th
+    and 95th percentile of requests running per instance. rows: steady intervals. counted: whether the level comes from
+    counted seconds, not from a sampled gauge.
     held_out: median over instances of the absolute relative error of the second half's level, bias: the mean error
     (above 0 = predicted too slow); None where the window is too short to keep half of it out.
     """
@@ -101,8 +102,8 @@ def speed_of(
     """The engine speed that a window shows; None where too little of it was read.
 
     roofline: of the GPU and model, where they are known. kv_tokens: KV capacity of an instance, where the history does
-    not export it. unseen_pause_s: of a weight sync, for pauses too short to be seen between two scrapes. likely: a roofline
-    of the model on a GPU that nobody named.
+    not export it. unseen_pause_s: of a weight sync, for pauses too short to be seen between two scrapes. likely: a
+    roofline of the model on a GPU that nobody named.
     """
     if observed.kv_blocks is not None and observed.block_size is not None:
         kv_tokens = float(observed.kv_blocks * observed.block_size)

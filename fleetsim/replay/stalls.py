@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.curve import Curve
-from fleetsim.replay.intervals import Intervals, Mask, runs_of
+from fleetsim.replay.intervals import Intervals, Mask, mean, runs_of
 from fleetsim.replay.turnover import Turnover
 
 CERTAIN = 0.1  # of an interval: less of the bound missing is the curve's error
@@ -23,6 +23,7 @@ SPREAD = 3.0  # standard deviations that come from not knowing when requests end
 NOISE = 0.07  # of an interval beside a stall: less is none
 WORKED = 0.03  # of an interval between two silences
 TAKE_PART = 0.5  # of the fleet's loss, by the typical instance
+WORKS_ON, MANY = 0.25, 0.1  # of the fleet's loss, by more than this share of the instances: no stop of the fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def stalls_of(history: History, intervals: Intervals, curve: Curve | None, usabl
 
     usable: (T-1,) intervals to look at. A stall is a run of intervals that lost a tenth for certain, or, where no batch
     came, a fifth by three standard deviations of when requests ended. It reaches into the intervals at both sides by
-    what they lost, if it lasts with them for a fifth of an interval; the typical instance must have lost half of that.
+    what they lost, if it lasts with them for a fifth of an interval; the typical instance must have lost half of that,
+    and next to none of them may have worked on. Where nothing was in hand at a time inside, work ran out instead.
     """
     turnover = Turnover.of(history)
     if turnover is None or curve is None:
@@ -67,9 +69,17 @@ def stalls_of(history: History, intervals: Intervals, curve: Curve | None, usabl
     for run in runs_of(seeds):
         for first, last in _cut(lost.falling, run):
             stall = _stall(intervals, lost, usable, first, last)
-            if stall is not None:
+            if stall is not None and not _ran_out(intervals, stall):
                 found.append(stall)
     return found
+
+
+def _ran_out(intervals: Intervals, stall: Stall) -> bool:
+    """Nothing was in hand at some time of the stop."""
+    if intervals.work is None:
+        return False
+    inside = (intervals.times > stall.start_s) & (intervals.times < stall.end_s)
+    return bool((intervals.work[inside] == 0).any())
 
 
 def _backlog(history: History) -> Mask:
@@ -94,10 +104,10 @@ def _lost(intervals: Intervals, turnover: Turnover, curve: Curve) -> _Lost:
     step, growth = intervals.step_s, intervals.growth
     read = intervals.sharp & intervals.known & np.isfinite(turnover.came)
     kv = intervals.kv_use
-    slowest = curve.iteration_s(turnover.most, kv)
-    least = turnover.stayed * step / slowest
-    falling = curve.growth(turnover.falling, kv, step)
-    after = curve.growth(turnover.after, kv, step)
+    prompts = turnover.prompts
+    least = turnover.stayed * curve.decode_s(prompts, step) / curve.iteration_s(turnover.most, kv)
+    falling = curve.growth(turnover.falling, kv, step, prompts)
+    after = curve.growth(turnover.after, kv, step, prompts)
     left = _sum(turnover.left, read)
     with np.errstate(divide="ignore", invalid="ignore"):
         doubt = np.sqrt(_sum(turnover.finished, read) / 12) / np.maximum(_sum(turnover.falling, read), 1.0)
@@ -142,10 +152,10 @@ def _stall(intervals: Intervals, lost: _Lost, usable: Mask, first: int, last: in
     total = sum(shares.values())
     if total < LEAST:
         return None
-    inside = lost.each[:, first : last + 1]
-    mine = inside[np.isfinite(inside)]
+    mine = mean(lost.each[:, first : last + 1], axis=1)
+    mine = mine[np.isfinite(mine)]
     typical = float(np.mean([shares[k] for k in range(first, last + 1)]))
-    if mine.size and float(np.median(mine)) < TAKE_PART * typical:
+    if mine.size and (np.median(mine) < TAKE_PART * typical or np.mean(mine < WORKS_ON * typical) > MANY):
         return None
     kept = {k: share for k, share in shares.items() if share > 0}
     weight = sum(kept.values())

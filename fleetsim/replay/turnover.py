@@ -17,13 +17,15 @@ FEW = 0.3  # of what ran at the start: fewer that came leave the load between bo
 class Turnover:
     """Requests of I instances in the T-1 intervals, all arrays (I, T-1) and NaN where they were not read.
 
-    left, right: running at both ends. finished: that ended in between. came: that began to run in between.
+    left, right: running at both ends. finished: that ended in between. came: that began to run in between. prompts:
+    prompt tokens computed, those that the prefix cache held aside; None where they are not counted.
     """
 
     left: Floats
     right: Floats
     finished: Floats
     came: Floats
+    prompts: Floats | None
 
     @classmethod
     def of(cls, history: History) -> Turnover | None:
@@ -33,7 +35,7 @@ class Turnover:
             return None
         left, right = running[:, :-1], running[:, 1:]
         ended = increments(finished, history.step_s)
-        return cls(left, right, ended, np.maximum(right - left + ended, 0.0))
+        return cls(left, right, ended, np.maximum(right - left + ended, 0.0), _computed(history))
 
     @property
     def stayed(self) -> Floats:
@@ -62,3 +64,13 @@ class Turnover:
     def after(self) -> Floats:
         """Mean load if those that came did so at once, and what ended did later."""
         return self.right + self.finished / 2
+
+
+def _computed(history: History) -> Floats | None:
+    prompts, hits = history.values.get("prompt_tokens"), history.values.get("prefix_hits")
+    if prompts is None:
+        return None
+    given = increments(prompts, history.step_s)
+    if hits is None:
+        return given
+    return np.asarray(np.maximum(given - np.nan_to_num(increments(hits, history.step_s)), 0.0))

@@ -38,6 +38,7 @@ class Fleet:
         self.drawn = np.zeros(0, np.int32)
         self.longest = getattr(workload.output_tokens, "max", None) or math.inf
         self.turns = workload.turns.count
+        self.crowd = UNLIMITED  # generated groups at which the trainer's patience ends
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
         self.look: Callable[[], float] = _look_away
@@ -113,6 +114,8 @@ class Fleet:
             code = advance(self.world.address, limit, want)
             if code != t.NEED_GROUPS:
                 return int(code)
+            if self.generated() >= self.crowd:
+                return int(t.OUT_OF_PATIENCE)
             self._draw()
 
     def command(self, what: np.int64, which: int = int(t.ALL), at: float = 0.0, value: float = 0.0) -> float:
@@ -200,6 +203,10 @@ class Fleet:
         groups = groups.copy()
         groups["first"] = np.cumsum(groups["size"]) - groups["size"]
         return groups, samples
+
+    def generated(self) -> int:
+        """Groups that were sent and left the engines again, whatever became of them."""
+        return self.started() - self.get("in_flight") // self.group_size
 
     def open_groups(self) -> int:
         """Groups in generation or scoring."""

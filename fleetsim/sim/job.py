@@ -31,8 +31,8 @@ class Job:
     """One run in progress.
 
     size: instances that the fleet should have, lent ones apart. times: of a weight sync, given or derived. wanted:
-    groups that the trainer waits for (0: it does not wait); patience: completed groups at which it gives up. batch,
-    empty, drained: events that wait for the fleet. under_way: things that will change the fleet without it (a sync, a
+    groups that the trainer waits for (0: it does not wait); patience: completed and aborted groups at which it gives up;
+    crowd: generated ones at which it does. batch, empty, drained: events that wait for the fleet. under_way: things that will change the fleet without it (a sync, a
     restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's. newer: an event for the next
     version that rolling instances may load; loadable: the newest such version; offered: (step, time made) of versions
     that not all of them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to
@@ -50,6 +50,7 @@ class Job:
     wanted: int = 0
     batch: simpy.Event | None = None
     patience: int = 0
+    crowd: int = 0
     empty: simpy.Event | None = None
     drained: dict[int, simpy.Event] = field(default_factory=dict)
     under_way: int = 0
@@ -91,12 +92,15 @@ class Job:
 
     def begin_wait(self) -> None:
         """The trainer begins to wait: from here its patience is counted."""
-        self.patience = self.fleet.get("completed_groups") + MOST_WASTED_BATCHES * self.scenario.groups_per_step
+        ended = self.fleet.get("completed_groups") + self.fleet.get("aborted_groups")
+        most = MOST_WASTED_BATCHES * self.scenario.groups_per_step
+        self.patience, self.crowd = ended + most, self.fleet.generated() + most
 
     def batch_of(self, groups: int) -> simpy.Event:
         """An event that happens when so many groups are in the buffer."""
         self.wanted, self.batch = groups, self.env.event()
         self.fleet.set(patience=self.patience)
+        self.fleet.crowd = self.crowd
         return self.batch
 
     def next_group(self) -> simpy.Event:
@@ -131,6 +135,7 @@ def drive(job: Job) -> Process:
             yield env.timeout(max(0.0, fleet.now - env.now))
             waiting, job.batch, job.wanted = job.batch, None, 0
             fleet.set(patience=UNLIMITED, wake=UNLIMITED)
+            fleet.crowd = UNLIMITED
             assert waiting is not None
             waiting.succeed()
             yield env.timeout(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import G_FILTERED, G_OVERFLOW, G_STALE
+from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
 from fleetsim.sim.admission import LAWS, PLENTY, Progress, sync_window
 from fleetsim.sim.age import DROPS
@@ -120,13 +120,20 @@ def _unknown(scenario: Scenario) -> Problem:
 def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
     """The error for a trainer that never gets a batch although the fleet is busy: by the largest waste so far."""
     status = fleet.world.groups["status"][: fleet.started()]
-    counts = {code: int(np.count_nonzero(status == code)) for code in (int(G_STALE), int(G_FILTERED), int(G_OVERFLOW))}
-    worst = max(counts, key=lambda code: counts[code])
-    problem = {
+    problems = {
         int(G_STALE): _stale_problem,
         int(G_FILTERED): _filter_problem,
         int(G_OVERFLOW): _overflow_problem,
-    }[worst](scenario, counts[worst])
+        int(G_ABORTED): _abort_problem,
+        int(G_OPEN): _scoring_problem,
+    }
+    counts = {code: int(np.count_nonzero(status == code)) for code in problems}
+    counts[int(G_OPEN)] -= fleet.get("in_flight") // fleet.group_size
+    if scenario.workload.reward.workers is not None and counts[int(G_OPEN)] > scenario.groups_per_step:
+        worst = int(G_OPEN)  # what waits to be scored is behind whatever was dropped meanwhile
+    else:
+        worst = max(counts, key=lambda code: counts[code])
+    problem = problems[worst](scenario, counts[worst])
     return StuckError("the trainer waits, the fleet generates, and no batch will ever be complete", [problem])
 
 
@@ -156,4 +163,22 @@ def _overflow_problem(scenario: Scenario, count: int) -> Problem:
         f"at least trainer.batch_samples ({scenario.trainer.batch_samples}): {count} finished groups pushed each "
         "other out and a batch is never complete",
         "raise it to a batch or more, or set on_full: block",
+    )
+
+
+def _abort_problem(scenario: Scenario, count: int) -> Problem:
+    return Problem(
+        "sync.in_flight",
+        scenario.sync.in_flight,
+        f"{count} groups were aborted: what a sync or a change of instances throws away is never finished",
+        "set sync.in_flight: keep or abort_resume, or let groups get older",
+    )
+
+
+def _scoring_problem(scenario: Scenario, count: int) -> Problem:
+    return Problem(
+        "workload.reward.workers",
+        scenario.workload.reward.workers,
+        f"{count} groups are generated and wait for their reward: they come faster than they are scored",
+        "raise it, or bound what is in flight by another admission.law",
     )

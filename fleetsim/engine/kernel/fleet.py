@@ -82,7 +82,7 @@ def advance(fleet: int, limit: float, want: int) -> int:
             return EMPTY
         if w.completed_groups + w.aborted_groups >= w.wake:
             return BATCH_READY
-        if w.completed_groups >= w.patience:
+        if w.completed_groups + w.aborted_groups >= w.patience:
             return OUT_OF_PATIENCE
         t = float_at(w.clock, 1)
         if w.n_timers > 0:

@@ -251,8 +251,8 @@ FLEET = np.dtype(
         ("recomputed_tokens", "i8"),
         ("completed_groups", "i8"),
         ("aborted_groups", "i8"),
-        ("patience", "i8"),  # `advance` returns when so many groups have been completed
-        ("wake", "i8"),  # and, as for a batch, when so many have been completed or aborted
+        ("patience", "i8"),  # `advance` returns when so many groups have been completed or aborted
+        ("wake", "i8"),  # and, as for a batch, when so many have been
         ("kv_blocks", "i8"),
         ("state_blocks", "i8"),  # blocks that a running request holds whatever its length (linear attention)
         ("chunk_unit", "i8"),  # a prompt is cut at multiples of so many tokens
