@@ -31,13 +31,14 @@ class Job:
     """One run in progress.
 
     size: instances that the fleet should have, lent ones apart. times: of a weight sync, given or derived. wanted:
-    groups that the trainer waits for (0: it does not wait); patience: completed and aborted groups at which it gives up;
-    crowd: generated ones at which it does. batch, empty, drained: events that wait for the fleet. under_way: things that will change the fleet without it (a sync, a
-    restart): while there are some, a silent fleet is not stuck. slowdown: the trainer's. newer: an event for the next
-    version that rolling instances may load; loadable: the newest such version; offered: (step, time made) of versions
-    that not all of them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to
-    a long round. lent_s: instance-seconds on the trainer's GPUs. lost: instances that
-    failed for good. scraper: who reads the fleet at even times, if anyone.
+    groups that the trainer waits for (0: it does not wait); patience: completed and aborted groups at which it
+    gives up; crowd: generated ones at which it does. batch, empty, drained: events that wait for the fleet.
+    under_way: things that will change the fleet without it (a sync, a restart): while there are some, a silent
+    fleet is not stuck. slowdown: the trainer's. newer: an event for the next version that rolling instances may
+    load; loadable: the newest such version; offered: (step, time made, time loadable) of versions that not all of
+    them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
+    lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. scraper: who reads the
+    fleet at even times, if anyone.
     """
 
     scenario: Scenario
@@ -58,7 +59,7 @@ class Job:
     sync_done: simpy.Event | None = None
     newer: simpy.Event | None = None
     loadable: int = 0
-    offered: dict[int, tuple[int, float]] = field(default_factory=dict)
+    offered: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     pulls: int = 0
     samples: int = 0
     lost: set[int] = field(default_factory=set)

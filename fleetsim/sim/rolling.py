@@ -14,8 +14,9 @@ from fleetsim.sim.version import published, to_work_in_flight
 def offer(job: Job, version: int, step: int) -> Process:
     """publish_s after the trainer has made it, a version may be loaded."""
     job.under_way += 1
-    job.offered[version] = (step, job.now)
-    yield job.env.timeout(job.times.publish_s)
+    publish_s = job.times.publish_s  # an event may change it meanwhile
+    job.offered[version] = (step, job.now, job.now + publish_s)
+    yield job.env.timeout(publish_s)
     job.under_way -= 1
     job.loadable = max(job.loadable, version)
     news(job).succeed()
@@ -81,7 +82,7 @@ def _note_published(job: Job) -> None:
     if version <= job.progress.version:
         return
     for v in range(job.progress.version + 1, version + 1):
-        step, trigger = job.offered.pop(v)
-        start = trigger + job.times.publish_s
+        step, trigger, loadable = job.offered.pop(v)
+        start = min(loadable, job.now)  # a newer version may be there first
         job.syncs.append((v, step, job.progress.updates[v], trigger, start, job.now, job.fleet.get("in_flight"), 0))
     published(job, version)

@@ -375,3 +375,22 @@ def test_a_full_prefix_table_stops_sharing_and_nothing_else() -> None:
     assert len(records.steps) == 1500
     done = records.samples["status"] == t.DONE
     assert np.all(records.samples["made"][done] == records.samples["target"][done])
+
+
+def test_a_queue_of_rewards_that_only_grows_ends_with_its_name() -> None:
+    """Generated five times as fast as scored, and thrown away when too old: every batch takes longer than the last."""
+    changes = {
+        "workload.output_tokens": {"kind": "constant", "value": 40},
+        "workload.group_size": 1,
+        "workload.reward": {"latency_s": 2.0, "workers": 2},
+        "trainer.batch_samples": 16,
+        "fleet.max_in_flight_samples_per_instance": 8,
+        "admission.law": "unbounded",
+        "admission.max_age": 1.0,
+        "admission.age_reference": "creation",
+        "admission.age_action": "cancel_in_flight",
+        "sync.publish_s": 0.0,
+        "run.steps": 50,
+    }
+    with pytest.raises(StuckError, match=r"workload\.reward\.workers: 2: \d+ groups are generated and wait"):
+        simulate(with_changes(default_scenario(), changes))
