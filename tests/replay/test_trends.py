@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History
+from fleetsim.replay.implied import implied
 from fleetsim.replay.observe import observe
 from fleetsim.replay.observed import Observed, Trend
 from fleetsim.replay.run import replay
@@ -44,6 +45,14 @@ def test_responses_that_grow_are_told_with_both_ends_and_the_fleet_sized_for_the
     starved = judged(window(**STARVED, trends=observed.trends))
     assert "the fleet is too small since responses grew by" in starved.headline
     assert "responses grew from" in text(finding(starved, "rollout"))
+
+
+def test_what_is_simulated_of_them_is_the_windows_mean_and_says_so() -> None:
+    history = growing(1000.0, 2000.0)
+    assumed = [line for line in implied(observe(history), history).assumed if "although responses grew" in line]
+    assert len(assumed) == 1
+    history = growing(1000.0, 1000.0)
+    assert not any("although" in line for line in implied(observe(history), history).assumed)
 
 
 def test_responses_that_do_not_grow_are_not_told() -> None:
