@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 
 def seconds(x: float) -> str:
@@ -33,6 +34,11 @@ def tokens(x: float) -> str:
         if abs(x) < limit:
             return f"{x / divisor:.0f}" if divisor == 1.0 else f"{x / divisor:.1f}{letter}"
     return f"{x / 1e9:,.1f} G"
+
+
+def clock(x: float) -> str:
+    """Unix seconds as a date and minute in UTC: 2026-11-21 06:21 UTC."""
+    return f"{datetime.fromtimestamp(x, tz=UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def share(x: float) -> str:

@@ -22,6 +22,7 @@ from fleetsim.replay.checks import (
     sync,
     trainer,
 )
+from fleetsim.replay.checks.backlog import TOO_LARGE
 from fleetsim.replay.checks.case import WORTH, Case, Draft, Earlier, told
 from fleetsim.replay.finding import Check, Finding, Verdict
 from fleetsim.replay.money import Claims, Size, observed_slices, pools_of, settle
@@ -62,14 +63,21 @@ def diagnose(
     *,
     given: Collection[str] = (),
     gains: Mapping[Check, float] | None = None,
+    ranked: Mapping[Check, float] | None = None,
+    enough: int | None = None,
+    unsimulated: str | None = None,
 ) -> Verdict:
     """Which side starves, what to change first, and every question with its evidence and its size.
 
     scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
     only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
-    removing a fault saves of a step, by simulation (`replay/removals.py`).
+    removing a fault saves of a step, by simulation (`replay/removals.py`). ranked: the same of a simulation that is
+    good enough to compare causes by (default: `gains`). enough: instances that make a step no longer, by simulation.
+    unsimulated: why there is no back-test.
     """
-    case = Case(observed, scenario, frozenset(given), backtest, gains or {})
+    gains = gains or {}
+    ranks = gains if ranked is None else ranked
+    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated)
     drafts: list[Draft] = []
     for check in CHECKS:
         drafts.append(_weighed(case, check(case, tuple(drafts))))
@@ -159,8 +167,10 @@ def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | N
     idle = case.idle
     if starves == "trainer" and idle is not None:
         who = f"The trainer waits for samples {told(idle, units.share(idle.value))} of every step"
-    elif starves == "rollout":
+    elif starves == "rollout" and all(d.name != TOO_LARGE for d in drafts):
         who = "Rollout makes more than the trainer takes"
+    elif starves == "rollout":
+        who = "Rollout GPUs idle beside a trainer that does not wait for them"
     elif starves == "neither" and case.colocated:
         who = "Both pools take turns on the same GPUs"
     elif starves == "neither":
@@ -172,6 +182,8 @@ def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | N
         other = "" if most is None or most is first else f"; most is lost because {most.name}"
         return f"{who}: {first.name}{other}."
     unknown = [d.check for d in drafts if d.state == "unknown"]
+    gone = ", ".join(str(d.id) for d in case.observed.departed if d.replaced_by is None)
+    missed = f", although {gone} vanished" if gone else ""
     if not unknown:
-        return f"{who}, and nothing is wrong."
-    return f"{who}; no fault was found, {len(unknown)} of {len(drafts)} questions stay open."
+        return f"{who}{missed}, and nothing is wrong." if not gone else f"{who}{missed}; no fault was found."
+    return f"{who}{missed}; no fault was found, {len(unknown)} of {len(drafts)} questions stay open."

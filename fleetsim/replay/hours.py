@@ -53,6 +53,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
     elif part is not None:
         tok_s = part.per_second("tokens")
     idle = None if part is None else part.per_second("wait_s")
+    sync = None if part is None else part.per_second("sync_s")
     return Hour(
         start_s=start_s,
         end_s=end_s,
@@ -62,6 +63,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
         step_s=None if part is None else part.step_s(),
         idle_fraction=None if idle is None else min(idle, 1.0),
         queue=_queue(history, start_s, end_s),
+        sync_fraction=None if sync is None else min(sync, 1.0),
     )
 
 

@@ -30,6 +30,7 @@ from fleetsim.replay.observed import Observed, Quantity
 from fleetsim.replay.policies import admission_like
 from fleetsim.replay.speed import Speed, speed_of
 from fleetsim.replay.timing import take_sync, take_trainer
+from fleetsim.replay.trends import trend_words
 from fleetsim.sim.engines import engine_of
 
 # Steps and replications of a back-test or what-if: a second or two for a large fleet.
@@ -99,6 +100,7 @@ def implied(
     _engine_facts(draft, observed)
     _placement(draft, observed)
     _workload(draft, observed)
+    _trend(draft, observed)
     _batch(draft, observed)
     take_trainer(draft, observed)
     take_sync(draft, observed)
@@ -224,6 +226,13 @@ def _workload(draft: Draft, observed: Observed) -> None:
         draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}")
     for path in ("workload.group_correlation", "workload.shared_prefix_tokens"):
         draft.assumed.append(f"{path}: 0")
+
+
+def _trend(draft: Draft, observed: Observed) -> None:
+    """Lengths are those of the whole window: where they moved, neither its start nor its end had them."""
+    moved = observed.trend("response_tokens")
+    if moved is not None and not draft.set_by_user("workload.output_tokens"):
+        draft.assumed.append(f"workload.output_tokens: the mean of the window, although {trend_words(moved)}")
 
 
 def _batch(draft: Draft, observed: Observed) -> None:

@@ -10,6 +10,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import History, Note
 from fleetsim.replay.curve import expected_growth
+from fleetsim.replay.departures import departure_notes, departures_of
 from fleetsim.replay.hours import hours_of, log_span
 from fleetsim.replay.intervals import Intervals, intervals_of
 from fleetsim.replay.lengths import lengths_of
@@ -20,6 +21,7 @@ from fleetsim.replay.rates import fleet_view, instance_views
 from fleetsim.replay.steps import steps_of
 from fleetsim.replay.stragglers import paces_of
 from fleetsim.replay.trainer import mfu_notes, placement_of, trainer_view
+from fleetsim.replay.trends import trend_notes, trends_of
 
 FEWEST_TIMES = 4  # fewer show neither a pause nor what lies at its sides
 
@@ -45,6 +47,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
     lengths, length_notes = lengths_of(history, block_size, caching, scenario)
     placement = placement_of(history, pauses.each, None)
     steps = steps_of(history, pauses.each, placement)
+    departed, trends = departures_of(history, intervals), trends_of(history, steps)
     return Observed(
         start_s=history.start_s,
         end_s=history.end_s,
@@ -72,7 +75,11 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
             *(steps.notes if steps else ()),
             *mfu_notes(history),
             *_load_notes(history, len(views), int(paces.judged.sum())),
+            *departure_notes(departed),
+            *trend_notes(trends),
         ),
+        departed=departed,
+        trends=trends,
     )
 
 
@@ -83,6 +90,7 @@ def _without_engines(history: History) -> Observed:
         rule, remedy = "shows neither engines nor optimizer steps", "check --selector and --map, or give a run log"
         raise InputError([Problem("history", history.source, rule, remedy)])
     start_s, end_s = log_span(steps) if history.steps is not None else (history.start_s, history.end_s)
+    trends = trends_of(history, steps)
     if len(steps.end_s) < 2 or not end_s > start_s:
         rule = "too short: at least two optimizer steps are needed"
         raise InputError([Problem("history", history.source, rule, "give a log of more steps")])
@@ -105,7 +113,8 @@ def _without_engines(history: History) -> Observed:
         queue=queue_view(history, steps, None),
         hours=hours_of(history, None, steps),
         gap_share=0.0,
-        notes=(*history.notes, *steps.notes, *mfu_notes(history)),
+        notes=(*history.notes, *steps.notes, *mfu_notes(history), *trend_notes(trends)),
+        trends=trends,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from fleetsim.history.history import InstanceId, Note
 
 From = Literal["exported", "log", "inferred"]
+Moving = Literal["response_tokens", "step_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class Hour:
     """One slice of the window (an hour, or a part of a short window): what the back-test is held against.
 
     instances, instance_tok_s: None for a run log, or where nothing was read. tok_s: generated; of a run log, trained.
+    idle_fraction, sync_fraction: of the trainer's time, waiting for samples and held by weight sync.
     """
 
     start_s: float
@@ -181,13 +183,47 @@ class Hour:
     step_s: float | None
     idle_fraction: float | None
     queue: float | None
+    sync_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """An instance that was there all along and is read no more although the others are.
+
+    at_s: its last sample, unix seconds. of: instances there until then, itself with them. replaced_by: one that
+    appeared soon after, None = nobody.
+    """
+
+    id: InstanceId
+    at_s: float
+    of: int
+    replaced_by: InstanceId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """What moved over the window by more than its own noise: means of its first and of its last quarter.
+
+    what: response_tokens | step_s. from_s: unix seconds at which the last quarter begins.
+    """
+
+    what: Moving
+    first: float
+    last: float
+    from_s: float
+
+    @property
+    def growth(self) -> float:
+        """Relative to the first quarter."""
+        return self.last / self.first - 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
     """A window, observed. engine: vllm | sglang; model: served name, as labelled. placement: how the pools look from
     the on/off pattern: colocated (engines stand empty while the trainer works) | disaggregated | None = cannot say.
-    kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read."""
+    kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read. departed:
+    instances that went and did not come back. trends: what moved over the window."""
 
     start_s: float
     end_s: float
@@ -208,6 +244,12 @@ class Observed:
     hours: tuple[Hour, ...]
     gap_share: float
     notes: tuple[Note, ...]
+    departed: tuple[Departure, ...] = ()
+    trends: tuple[Trend, ...] = ()
+
+    def trend(self, what: Moving) -> Trend | None:
+        """What moved, None where it did not."""
+        return next((t for t in self.trends if t.what == what), None)
 
     @property
     def span_s(self) -> float:

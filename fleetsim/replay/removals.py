@@ -21,6 +21,10 @@ from fleetsim.sim.run import simulate
 
 # Steps of a run, two pairs each: the draws are the same, so that the difference is steady long before the means are.
 STEPS, PAIRS = 30, 2
+# Half of the fleet is enough where a step takes no more than this longer; below, it is noise.
+NO_LONGER = 0.01
+# A simulation that is off by more than the back-test's limit still ranks causes, as long as it is not off by this.
+ROUGH = 0.4
 # A fleet that is too small is tried with a quarter more: enough to tell, not so much that anything would help.
 MORE = 1.25
 
@@ -69,6 +73,36 @@ def gains_of(implied: Implied, checks: Collection[Check]) -> dict[Check, float]:
             continue
         found[check] = sum(1.0 - b / a for a, b in zip(before, after, strict=True)) / PAIRS
     return found
+
+
+def enough_of(implied: Implied) -> int | None:
+    """The smallest fleet, halving it again and again, that makes a step no longer: the whole fleet if half of it does
+    not do. None where that cannot be simulated."""
+    now = implied.scenario.fleet.instances
+    try:
+        scenario, engine, _ = changed(implied, {"run.steps": STEPS})
+        before = _step_s(scenario, engine)
+    except FleetsimError:
+        return None
+    enough = now
+    while enough > 1:
+        try:
+            scenario, engine, _ = changed(implied, {"fleet.instances": enough // 2, "run.steps": STEPS})
+            after = _step_s(scenario, engine)
+        except FleetsimError:  # it gets stuck, or slow instances are named by their number
+            break
+        if sum(b / a - 1.0 for a, b in zip(before, after, strict=True)) / PAIRS > NO_LONGER:
+            break
+        enough //= 2
+    return enough
+
+
+def rough(back: Backtest | None) -> bool:
+    """Whether the simulation of the window is near enough to compare causes by, if not to size them."""
+    if back is None or back.verdict == "unknown":
+        return False
+    compared = [row for row in back.overall if row.quantity in ("step_s", "tok_s", "trainer_idle")]
+    return bool(compared) and all(abs(row.error) <= ROUGH for row in compared)
 
 
 def trusted(back: Backtest | None) -> bool:

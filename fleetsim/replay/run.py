@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from fleetsim.config.load import default_scenario
@@ -11,12 +11,17 @@ from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.backtest import Backtest, backtest
 from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.finding import Verdict
+from fleetsim.replay.finding import Check, Verdict
 from fleetsim.replay.implied import Implied, implied
 from fleetsim.replay.money import pools_of
 from fleetsim.replay.observe import observe
 from fleetsim.replay.observed import Observed
-from fleetsim.replay.removals import gains_of, trusted
+from fleetsim.replay.removals import enough_of, gains_of, rough, trusted
+
+NO_ENGINES = (
+    "no engine metrics: how many instances there are, their output tokens, their requests in flight and the response "
+    "lengths are not known"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,10 @@ def replay(
     back: Backtest | None = None
     missing: str | None = None
     from_file = base is not None and bool(set(given) - set(facts))
+    if observed.fleet is None and not from_file and "fleet.instances" not in facts:
+        missing = NO_ENGINES  # whatever fleet stood in for it would be judged, not the job
     try:
-        if model or back_test:
+        if missing is None and (model or back_test):
             progress("fitting the engine's speed")
             found = implied(observed, history, start, given=frozenset(facts), from_file=from_file)
         if found is not None and back_test:
@@ -69,9 +76,37 @@ def replay(
             )
     except FleetsimError as error:  # the observation stands without a simulation
         missing = str(error)
-    verdict = diagnose(observed, start, back, given=given)
-    faults = [f.check for f in verdict.findings if f.state == "fault"]
-    if found is not None and trusted(back) and faults:
-        progress("simulating without each fault")
-        verdict = diagnose(observed, start, back, given=given, gains=gains_of(found, faults))
+    verdict = diagnose(observed, start, back, given=given, unsimulated=missing)
+    if found is not None and rough(back):
+        verdict = _weighed(observed, start, given, found, back, verdict, progress)
     return Replayed(observed, verdict, pools_of(observed, start, given).assumed, found, back, missing)
+
+
+def _weighed(
+    observed: Observed,
+    start: Scenario,
+    given: Collection[str],
+    found: Implied,
+    back: Backtest | None,
+    verdict: Verdict,
+    progress: Callable[[str], None],
+) -> Verdict:
+    """The verdict again, with what the simulation says of its causes; of one that is only roughly right, which of two
+    causes is the larger."""
+    faults: list[Check] = [f.check for f in verdict.findings if f.state == "fault"]
+    symptom: list[Check] = ["rollout"] if verdict.starves == "trainer" and "preemptions" in faults else []
+    if not trusted(back):
+        if not symptom:
+            return verdict
+        progress("simulating without preemptions")
+        return diagnose(observed, start, back, given=given, ranked=gains_of(found, ["preemptions", *symptom]))
+    gains: Mapping[Check, float] = {}
+    if faults:
+        progress("simulating without each fault")
+        gains = gains_of(found, [*faults, *symptom])
+        verdict = diagnose(observed, start, back, given=given, gains=gains)
+    left = {f.check for f in verdict.findings if f.state == "fault"} - {"model"}
+    if left or verdict.starves != "neither" or observed.placement == "colocated":
+        return verdict  # the fleet is sized last: what is mended first changes what it has to do
+    progress("simulating half of the fleet")
+    return diagnose(observed, start, back, given=given, gains=gains, enough=enough_of(found))

@@ -134,6 +134,28 @@ def test_trainer_that_waits_longer_is_not_getting_slower() -> None:
     assert states(window(**{**STARVED, "hours": longer}))["trainer"] == "ok"
 
 
+def test_seconds_held_by_sync_are_not_the_trainers() -> None:
+    """From 1 to 6 of them, in six hours: the sync is the fault, and no second is paid for twice."""
+    held = [1.0 + k for k in range(6)]
+    slower = tuple(
+        replace(h, step_s=23.0 + s, idle_fraction=0.02, sync_fraction=s / (23.0 + s))
+        for h, s in zip(hours(), held, strict=True)
+    )
+    changes = {"hours": slower, "trainer.step_s": exported(26.5), "trainer.sync_s": exported(3.5)}
+    verdict = judged(window(**changes))
+    assert finding(verdict, "trainer").state == "ok"
+    assert verdict.binding == "sync"
+    # The same without exported sync seconds: the pauses say it.
+    silent = tuple(replace(h, sync_fraction=None) for h in slower)
+    stops = pauses(1.0, 24.0)
+    each = tuple(
+        replace(p, end_s=p.start_s + held[min(5, int((p.start_s - HEALTHY.start_s) // 3600))]) for p in stops.each
+    )
+    unsaid = {**changes, "hours": silent, "trainer.sync_s": None, "pauses": replace(stops, each=each)}
+    assert states(window(**unsaid))["trainer"] == "ok"
+    assert states(window(**{**unsaid, "pauses": None}))["trainer"] == "fault"
+
+
 def test_what_is_left_of_a_step_that_mostly_waits_is_known_too_roughly_to_drift() -> None:
     waits = tuple(replace(h, step_s=68.0, idle_fraction=0.92 - 0.004 * k) for k, h in enumerate(hours()))
     assert states(window(**{**STARVED, "hours": waits}))["trainer"] == "ok"
@@ -306,9 +328,6 @@ def test_a_cap_that_costs_nothing_is_ok_and_engines_at_their_limit_are_no_cap() 
 
 
 def test_a_cap_that_cannot_be_judged() -> None:
-    assert states(window(ENGINES_ONLY, **{k: v for k, v in CAPPED.items() if k.startswith("fleet.")}))[
-        "in_flight_cap"
-    ] == "unknown"  # fmt: skip
     assert states(window(**{**CAPPED, "fleet.in_flight_mean": None}))["in_flight_cap"] == "unknown"
     assert states(window(**{**CAPPED, "fleet.kv_use_peak": None}))["in_flight_cap"] == "unknown"
 
@@ -515,3 +534,62 @@ def test_any_window_gets_a_verdict_that_adds_up(
     assert all(f.next for f in verdict.findings if f.state == "fault")
     assert all(f.gpu_h_per_day is None for f in verdict.findings if f.state != "fault")
     assert "nan" not in " ".join(text(f) for f in verdict.findings) + verdict.headline
+
+
+# ------------------------------------------------------------------------- what only a simulation, or a sign, can tell
+
+
+PREEMPTING = {
+    **STARVED, "fleet.preemptions_per_s": 40.0, "fleet.kv_use_peak": 1.0, "fleet.kv_use": 0.98, "fleet.waiting": 400.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("freed", "more", "binding"),
+    [(0.05, 0.18, "rollout"), (0.25, 0.18, "preemptions"), (0.05, 0.03, "preemptions"), (0.11, 0.18, "rollout")],
+)
+def test_preemptions_of_a_fleet_that_is_too_small_are_a_symptom(freed: float, more: float, binding: str) -> None:
+    base, given = scenario()
+    observed = window(**PREEMPTING)
+    assert diagnose(observed, base, given=given).binding == "preemptions"  # nobody simulated
+    verdict = diagnose(observed, base, given=given, ranked={"preemptions": freed, "rollout": more})
+    assert verdict.binding == binding
+    if binding == "rollout":
+        assert finding(verdict, "preemptions").title.startswith("a symptom")
+        assert (finding(verdict, "rollout").next or "").endswith("--recommend")
+
+
+def test_instances_that_a_step_does_not_miss_are_named_and_priced() -> None:
+    light = window(**{"fleet.kv_use_peak": 0.03, "fleet.running": 56.0, "fleet.in_flight_mean": 56.0})
+    base, given = scenario()
+    verdict = diagnose(light, base, given=given, enough=2)
+    found = finding(verdict, "backlog")
+    assert (verdict.binding, verdict.starves, found.state) == ("backlog", "rollout", "fault")
+    assert verdict.headline.startswith("Rollout GPUs idle")
+    assert "2 of 8 instances make a step no longer" in text(found)
+    assert (found.next or "").endswith("--recommend")
+    # Six of eight GPUs, as far as they were not paused.
+    assert found.gpu_h_per_day == pytest.approx(24 * 8 * 0.75, rel=0.05)
+    assert found.usd_per_day == pytest.approx(3.0 * found.gpu_h_per_day)
+    assert diagnose(light, base, given=given, enough=8).binding is None
+    unknown = finding(diagnose(light, base, given=given), "backlog")  # next to empty, and nobody simulated fewer
+    assert (unknown.state, unknown.next) == ("unknown", "fleetsim replay ... --recommend")
+    busy = finding(diagnose(window(), base, given=given), "backlog")
+    assert busy.state == "ok"
+
+
+def test_a_fleet_that_starves_the_trainer_is_never_too_large() -> None:
+    base, given = scenario()
+    assert diagnose(window(**STARVED), base, given=given, enough=2).binding == "rollout"
+
+
+def test_a_ceiling_is_suspected_where_nobody_knows_the_trainers_wait() -> None:
+    flat = {"fleet.in_flight_mean": 62.0, "fleet.in_flight_peak": 64.0, "fleet.running": 62.0, "fleet.kv_use_peak": 0.1}
+    verdict = judged(window(ENGINES_ONLY, **flat))
+    found = finding(verdict, "in_flight_cap")
+    assert (verdict.binding, found.state) == ("in_flight_cap", "fault")
+    assert found.title.startswith("suspected: the client keeps 64 samples in flight")
+    assert found.gpu_h_per_day is None  # what it costs is not known
+    assert "--set fleet.max_in_flight_samples=128" in (found.next or "")
+    for change in ({"fleet.in_flight_peak": 90.0}, {"fleet.waiting": 20.0}, {"fleet.kv_use_peak": 0.9}):
+        assert states(window(ENGINES_ONLY, **{**flat, **change}))["in_flight_cap"] == "ok"

@@ -117,6 +117,15 @@ JOBS = (
         "undersized by 2", ASYNC, _wide(fleet__instances=2), "rollout", "trainer", {"fleet.instances": 4}, "--recommend"
     ),
     Job(
+        "undersized by 4, preempting",
+        ASYNC,
+        _wide(fleet__instances=1, engine__kv_blocks=30000),
+        "rollout",
+        "trainer",
+        {"fleet.instances": 4},
+        "--recommend",
+    ),
+    Job(
         "undersized, four instances",
         ASYNC,
         _wide(trainer__fixed_s=12.0, admission__max_staleness=6.0),
@@ -257,6 +266,15 @@ JOBS = (
         "three times too many instances",
         ASYNC,
         _wide(fleet__instances=12, trainer__fixed_s=60.0),
+        "backlog",
+        "rollout",
+        {"fleet.instances": 6},
+        "--recommend",
+    ),
+    Job(
+        "ten times too many instances",
+        ASYNC,
+        _wide(fleet__instances=40),
         "backlog",
         "rollout",
         {"fleet.instances": 6},

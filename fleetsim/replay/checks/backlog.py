@@ -9,13 +9,17 @@ from fleetsim.replay.checks.case import Case, Draft, Earlier, faults
 DROPPED = 0.05
 # Instance-time without any work, while the trainer does not wait for samples.
 IDLE = 0.15
+# KV caches that never fill beyond this have room for twenty times the requests: fewer instances might do.
+LIGHT = 0.05
+TOO_LARGE = "the fleet is larger than the trainer needs"
 # A queue that grows by less than this share of what is produced wanders, it does not grow.
 GROWS = 0.01
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: the queue grows by a batch or more over the window and by more than GROWS of the production; or many
-    samples are thrown away, or instances stand without work, while the trainer has enough."""
+    samples are thrown away, or instances stand without work, or half of them make a step no longer (by simulation),
+    while the trainer has enough. unknown: instances have next to no requests, and nobody simulated fewer."""
     f, q = case.observed.fleet, case.observed.queue
     evidence: list[str] = []
     if q.depth is not None and q.depth_max is not None:
@@ -52,7 +56,19 @@ def check(case: Case, earlier: Earlier) -> Draft:
         if idle is not None and idle > IDLE:
             return Draft(
                 "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
-                "fleetsim replay ... --recommend", {"idle": idle}, "the fleet is larger than the trainer needs",
+                "fleetsim replay ... --recommend", {"idle": idle}, TOO_LARGE,
+            )  # fmt: skip
+        spare = _spare(case, evidence)
+        if spare > 0:
+            return Draft(
+                "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
+                "fleetsim replay ... --recommend", {"idle": idle or 0.0, "busy": max(0.0, spare - (idle or 0.0))},
+                TOO_LARGE,
+            )  # fmt: skip
+        if _lightly_loaded(case, evidence):
+            return Draft(
+                "backlog", "unknown", "next to no requests per instance: fewer instances might do", tuple(evidence),
+                "fleetsim replay ... --recommend",
             )  # fmt: skip
     if q.depth is None and idle is None:
         return Draft(
@@ -60,6 +76,37 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "fleetsim replay ... --map queue.samples=YOUR_METRIC",
         )  # fmt: skip
     return Draft("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
+
+
+def _spare(case: Case, evidence: list[str]) -> float:
+    """The share of the fleet that a step does not miss, by simulation."""
+    f, enough = case.observed.fleet, case.enough
+    if f is None or enough is None or f.instances_now < 1 or enough >= f.instances_now:
+        return 0.0
+    spare = 1.0 - enough / f.instances_now
+    evidence += _load(case)
+    evidence.append(
+        f"simulated, {enough} of {f.instances_now} instances make a step no longer: the trainer does not need "
+        f"{units.share(spare)} of the rollout GPUs' time"
+    )
+    return spare
+
+
+def _lightly_loaded(case: Case, evidence: list[str]) -> bool:
+    """Whether KV caches that stay next to empty hint at a fleet that is too large, and nobody simulated fewer."""
+    f = case.observed.fleet
+    if case.enough is not None or f is None or f.kv_use_peak is None or f.kv_use_peak > LIGHT or f.instances_now < 2:
+        return False
+    evidence += _load(case)
+    return True
+
+
+def _load(case: Case) -> list[str]:
+    f = case.observed.fleet
+    if f is None or f.running is None:
+        return []
+    kv = "" if f.kv_use_peak is None else f", its KV cache at {units.share(f.kv_use_peak)} at the most"
+    return [f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{kv}"]
 
 
 def _growth(case: Case) -> tuple[float, float] | None:

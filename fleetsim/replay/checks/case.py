@@ -31,7 +31,9 @@ class Case:
 
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
-    simulation (`replay/removals.py`); empty without a back-test that holds.
+    simulation (`replay/removals.py`); empty without a back-test that holds. ranked: the same, to compare causes by,
+    where the back-test is only nearly right. enough: instances that make a step no longer, by simulation; None = not
+    simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked.
     """
 
     observed: Observed
@@ -39,6 +41,9 @@ class Case:
     given: frozenset[str] = frozenset()
     backtest: Backtest | None = None
     gains: Mapping[Check, float] = field(default_factory=dict)
+    ranked: Mapping[Check, float] = field(default_factory=dict)
+    enough: int | None = None
+    unsimulated: str | None = None
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""

@@ -13,7 +13,8 @@ NEARLY_ALL = 0.9
 
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: what is in flight stays at a ceiling (peak / mean below FLAT) while the trainer waits, nothing waits in
-    the engines and their KV caches have room. unknown: the trainer's wait or the engines' load is not known."""
+    the engines and their KV caches have room; without a size, and as a suspicion, where the trainer's wait is not
+    known. unknown: the engines' load is not known."""
     f = case.observed.fleet
     if case.colocated:
         return Draft("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
@@ -35,14 +36,21 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if limit is not None and f.running is not None and f.running > NEARLY_ALL * limit * f.instances:
         return Draft("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
     evidence.append(idle_words(case))
-    if case.starving is None or case.kv_full is None:
-        what = "the trainer waits" if case.starving is None else "the engines have room"
-        return Draft("in_flight_cap", "unknown", f"a ceiling, but not whether {what}", tuple(evidence))
-    if not case.starving:
+    if case.kv_full is None:
+        return Draft("in_flight_cap", "unknown", "a ceiling, but not whether the engines have room", tuple(evidence))
+    if case.starving is False:
         return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
     more = _doubled(peak, f.kv_use_peak or KV_ROOM)
     evidence.append("inferred: a ceiling in the client, not in the engines, holds the rest back")
-    idle = 0.0 if case.idle is None else case.idle.value
+    if case.idle is None:
+        evidence.append("an unlimited client's requests ebb and flow with the batches; these do not")
+        return Draft(
+            "in_flight_cap", "fault",
+            f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", tuple(evidence),
+            f"fleetsim replay ... --set {_cap(case, more)}, or --map trainer.wait_s=YOUR_METRIC first",
+            {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
+        )  # fmt: skip
+    idle = case.idle.value
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
         tuple(evidence), f"fleetsim replay ... --set {_cap(case, more)} (and a staleness bound for it)",

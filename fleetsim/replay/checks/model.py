@@ -19,9 +19,11 @@ NAMES = {
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
-    """fault: a predicted quantity is off by more than the back-test's limit. unknown: there was no back-test, or
-    nothing that it could compare."""
+    """fault: a predicted quantity is off by more than the back-test's limit. unknown: there was no back-test, for the
+    window cannot be simulated or nobody asked, or nothing that it could compare."""
     back = case.backtest
+    if back is None and case.unsimulated is not None:
+        return Draft("model", "unknown", "cannot be back-tested" + _why(case), (case.unsimulated,), _instead(case))
     if back is None:
         return Draft("model", "unknown", "not back-tested", (), "fleetsim replay ... (without --no-backtest)")
     worst = back.worst
@@ -39,6 +41,17 @@ def check(case: Case, earlier: Earlier) -> Draft:
         "; ".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
         {}, f"the simulation of this window misses its {NAMES[worst.quantity]}, so what-ifs are not to be trusted",
     )  # fmt: skip
+
+
+def _why(case: Case) -> str:
+    return ": no engine metrics" if not case.observed.instances else ""
+
+
+def _instead(case: Case) -> str | None:
+    """Where engines could come from."""
+    if case.observed.instances:
+        return None
+    return "fleetsim replay --prometheus URL --selector 'job=\"rollout\"', or this log with --scenario job.yaml"
 
 
 def row_words(row: Row) -> str:

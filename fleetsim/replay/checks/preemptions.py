@@ -9,11 +9,14 @@ from fleetsim.replay.money import Claims
 
 # Preemptions per finished request: a rare one is the price of a full cache, more is thrashing.
 RARE = 0.05
+# Of the trainer's wait: where removing every preemption gives back less, and more instances more, the KV caches are too
+# small for the load only because the fleet is.
+LITTLE = 1 / 3
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: more than RARE preemptions per finished request that cost WORTH of the engines' time, or whose cost is not
-    known. unknown: preemptions are not exported."""
+    known. ok also where they are a symptom of a fleet that is too small. unknown: preemptions are not exported."""
     f, lengths = case.observed.fleet, case.observed.lengths
     if f is None or f.preemptions_per_s is None:
         return Draft("preemptions", "unknown", "not exported")
@@ -39,6 +42,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
             ]
     if per_request <= RARE or (share is not None and share < WORTH):
         return Draft("preemptions", "ok", "rare" if per_request <= RARE else "at little cost", tuple(evidence))
+    few = _too_few(case, evidence)
+    if few:
+        return Draft("preemptions", "ok", "a symptom: too few instances for the load", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances
     fewer = max(1, int(running * KV_ROOM))
     change = (
@@ -52,3 +58,17 @@ def check(case: Case, earlier: Earlier) -> Draft:
         f"{change}, or engine flag --gpu-memory-utilization up",
         claims, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
+
+
+def _too_few(case: Case, evidence: list[str]) -> bool:
+    """Whether the trainer waits for instances, not for the tokens that preempted requests compute again."""
+    freed, more = case.ranked.get("preemptions"), case.ranked.get("rollout")
+    if not case.starving or case.idle is None or freed is None or more is None:
+        return False
+    if freed >= LITTLE * case.idle.value or freed >= more:
+        return False
+    evidence.append(
+        f"simulated, KV caches of twice the size make a step {units.share(max(0.0, freed))} shorter, a quarter more "
+        f"instances {units.share(more)}"
+    )
+    return True

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.replay.checks.case import WAITING, Case, Draft, Earlier, faults, idle_words
+from fleetsim.replay.departures import departure_words
 from fleetsim.replay.finding import Check
+from fleetsim.replay.trends import sized_for_the_end, trend_words
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
 TAIL = 0.25
@@ -16,6 +18,8 @@ EBBS = 1.5
 # A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
 # less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
+# Instances that a headline names.
+_NAMED = 3
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
     "sync": "the sync is shorter",
@@ -37,7 +41,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
         gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.tp))
         return Draft("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
-    evidence = [idle_words(case)]
+    evidence = [idle_words(case), *_changed(case)]
     if case.idle is None:
         return Draft(
             "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
@@ -71,7 +75,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
             evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
-            tuple(evidence), _ahead(case), {"wait": wait}, "the slowest responses of each batch hold it up",
+            tuple(evidence), _ahead(case), {"wait": wait},
+            f"the slowest responses of each batch hold it up{_since(case)}",
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
@@ -83,8 +88,27 @@ def check(case: Case, earlier: Earlier) -> Draft:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
     return Draft(
         "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
-        {"wait": wait}, "the fleet is too small",
+        {"wait": wait}, f"the fleet is too small{_since(case)}",
     )  # fmt: skip
+
+
+def _changed(case: Case) -> list[str]:
+    """What made the fleet's work more, or its instances fewer, within the window."""
+    said = [departure_words(d) for d in case.observed.departed]
+    responses, step = case.observed.trend("response_tokens"), case.observed.trend("step_s")
+    if responses is not None:
+        said.append(f"{trend_words(responses)}: size for the end, {sized_for_the_end(responses)}")
+    return said if step is None else [*said, trend_words(step)]
+
+
+def _since(case: Case) -> str:
+    """The same for the headline: what the fleet was not sized for."""
+    missing = [d for d in case.observed.departed if d.replaced_by is None]
+    responses = case.observed.trend("response_tokens")
+    grown = responses is not None and responses.growth > 0
+    longer = [f"responses grew by {units.share(responses.growth)}"] if responses is not None and grown else []
+    gone = [f"{', '.join(str(d.id) for d in missing[:_NAMED])} vanished"] if missing else []
+    return f" since {' and '.join([*gone, *longer])}" if gone or longer else ""
 
 
 def _explained(first: Sequence[Draft]) -> float | None:

@@ -39,7 +39,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     drift = _drift(case)
     if drift is not None and drift.share > SLOWER - 1.0 and drift.of_step > DRIFTS:
         grown = _length_growth(case)
-        text = f"seconds of a step beside the wait grew by {units.share(drift.share)} over the window"
+        text = f"seconds of a step beside wait and sync grew by {units.share(drift.share)} over the window"
         if grown is not None and grown >= 0.7 * drift.share:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
         else:
@@ -80,7 +80,7 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Drift:
-    """share: growth of a step's seconds beside the wait, relative to them. of_step: the same / the last steps' all."""
+    """share: growth of a step's seconds beside wait and sync, relative to them. of_step: the same / the last steps'."""
 
     share: float
     of_step: float
@@ -88,7 +88,7 @@ class _Drift:
 
 def _drift(case: Case) -> _Drift | None:
     """The last quarter of the window against the first; None below four slices, or where both pools share GPUs."""
-    parts = [(s, h.step_s) for h in case.observed.hours if (s := _without_wait(h)) is not None and h.step_s]
+    parts = [(s, h.step_s) for h in case.observed.hours if (s := _own_seconds(case, h)) is not None and h.step_s]
     if case.colocated or len(parts) < FEWEST_SLICES:
         return None
     quarter = max(1, len(parts) // 4)
@@ -97,10 +97,22 @@ def _drift(case: Case) -> _Drift | None:
     return None if first <= 0 or whole <= 0 else _Drift(last / first - 1.0, (last - first) / whole)
 
 
-def _without_wait(hour: Hour) -> float | None:
+def _own_seconds(case: Case, hour: Hour) -> float | None:
+    """Seconds of a step in which the trainer neither waits for samples nor is held by weight sync."""
     if hour.step_s is None or hour.idle_fraction is None:
         return None
-    return hour.step_s * (1.0 - hour.idle_fraction)
+    held = _paused(case, hour) if hour.sync_fraction is None else hour.sync_fraction
+    return hour.step_s * max(0.0, 1.0 - hour.idle_fraction - held)
+
+
+def _paused(case: Case, hour: Hour) -> float:
+    """The share of an hour in which the engines stood still with work in hand: where the trainer exports no sync
+    seconds, those are what it was held for at least."""
+    pauses = case.observed.pauses
+    if pauses is None or hour.end_s <= hour.start_s:
+        return 0.0
+    held = (min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in pauses.each if not p.empty)
+    return sum(max(0.0, s) for s in held) / (hour.end_s - hour.start_s)
 
 
 def _length_growth(case: Case) -> float | None:

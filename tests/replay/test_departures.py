@@ -1,0 +1,74 @@
+"""An instance that vanishes is named, with its time and its share; one that comes and goes, or is replaced, is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetsim.history.history import History
+from fleetsim.replay.diagnose import diagnose
+from fleetsim.replay.observe import observe
+from tests.replay.histories import START, Fleet
+from tests.replay.test_diagnose import DEFAULT, STARVED, finding, judged, text
+from tests.replay.windows import HEALTHY, window
+
+SIX = Fleet(instances=6, span_s=7200.0)
+
+
+def without(history: History, row: int, begin: int, end: int | None = None) -> History:
+    """Nothing is read of an instance from one time of the grid to another."""
+    values = {name: v.copy() for name, v in history.values.items()}
+    for v in values.values():
+        v[row, begin:end] = np.nan
+    return replace(history, values=values)
+
+
+def test_it_is_named_with_its_time_and_its_share() -> None:
+    observed = observe(without(SIX.history(), 2, 100))
+    (gone,) = observed.departed
+    assert (gone.id.name, gone.of, gone.replaced_by) == ("rollout-2", 6, None)
+    assert gone.at_s == START + 99 * 15.0
+    said = "rollout-2 vanished at 2026-09-21 14:38 UTC, 16.7 % of the fleet of 6"
+    assert said in [note.text for note in observed.notes]
+    verdict = diagnose(observed, DEFAULT)
+    assert said in text(finding(verdict, "rollout"))
+    assert "rollout-2 vanished" in verdict.headline
+
+
+def test_one_that_is_replaced_soon_says_by_whom_and_leaves_the_headline_alone() -> None:
+    history = without(without(SIX.history(), 2, 100), 5, 0, 110)
+    (gone,) = observe(history).departed
+    assert gone.replaced_by is not None
+    assert gone.replaced_by.name == "rollout-5"
+    assert "vanished" not in diagnose(observe(history), DEFAULT).headline
+
+
+def test_a_last_scrape_that_failed_and_a_hole_are_no_departure() -> None:
+    history = SIX.history()
+    last = len(history.times) - 2
+    assert observe(without(history, 2, last)).departed == ()
+    assert observe(without(history, 2, 100, 110)).departed == ()
+    lent = without(without(history, 2, 100, 140), 2, 300)  # away for ten minutes, then away again
+    assert observe(lent).departed == ()
+
+
+def test_a_fleet_that_is_too_small_since_then_says_so() -> None:
+    observed = observe(without(SIX.history(), 2, 100))
+    verdict = judged(window(**STARVED, departed=observed.departed))
+    assert verdict.binding == "rollout"
+    assert verdict.headline.endswith("the fleet is too small since rollout-2 vanished.")
+    assert "vanished" not in judged(HEALTHY).headline
+
+
+@given(st.lists(st.integers(min_value=20, max_value=470), min_size=1, max_size=4))
+def test_everyone_who_went_is_told_once(ends: list[int]) -> None:
+    history = Fleet(instances=6, span_s=7200.0).history()
+    for row, end in enumerate(ends):
+        history = without(history, row, end)
+    departed = observe(history).departed
+    assert sorted(d.id.name for d in departed) == [f"rollout-{row}" for row in range(len(ends))]
+    assert [d.at_s for d in departed] == sorted(START + 15.0 * (end - 1) for end in ends)
+    assert all(d.id != d.replaced_by for d in departed)
