@@ -76,24 +76,23 @@ def gains_of(implied: Implied, checks: Collection[Check]) -> dict[Check, float]:
 
 
 def enough_of(implied: Implied) -> int | None:
-    """The smallest fleet, halving it again and again, that makes a step no longer: the whole fleet if half of it does
-    not do. None where that cannot be simulated."""
+    """The smallest fleet that makes a step no longer, by bisection. None where that cannot be simulated."""
     now = implied.scenario.fleet.instances
     try:
         scenario, engine, _ = changed(implied, {"run.steps": STEPS})
         before = _step_s(scenario, engine)
     except FleetsimError:
         return None
-    enough = now
-    while enough > 1:
+    few, enough = 0, now
+    while enough - few > 1:
         try:
-            scenario, engine, _ = changed(implied, {"fleet.instances": enough // 2, "run.steps": STEPS})
+            tried = (few + enough) // 2
+            scenario, engine, _ = changed(implied, {"fleet.instances": tried, "run.steps": STEPS})
             after = _step_s(scenario, engine)
+            longer = sum(b / a - 1.0 for a, b in zip(before, after, strict=True)) / PAIRS > NO_LONGER
         except FleetsimError:  # it gets stuck, or slow instances are named by their number
-            break
-        if sum(b / a - 1.0 for a, b in zip(before, after, strict=True)) / PAIRS > NO_LONGER:
-            break
-        enough //= 2
+            longer = True
+        few, enough = (tried, enough) if longer else (few, tried)
     return enough
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fleetsim import units
 from fleetsim.replay.checks.case import Case, Draft, Earlier, faults
 
@@ -11,6 +13,8 @@ DROPPED = 0.05
 IDLE = 0.15
 # KV caches that never fill beyond this have room for twenty times the requests: fewer instances might do.
 LIGHT = 0.05
+# Of the fleet beyond what the trainer needs with its headroom: less than this a simulation does not know for sure.
+SPARE = 0.2
 TOO_LARGE = "the fleet is larger than the trainer needs"
 # A queue that grows by less than this share of what is produced wanders, it does not grow.
 GROWS = 0.01
@@ -79,15 +83,19 @@ def check(case: Case, earlier: Earlier) -> Draft:
 
 
 def _spare(case: Case, evidence: list[str]) -> float:
-    """The share of the fleet that a step does not miss, by simulation."""
+    """The share of the fleet that a step does not miss, by simulation and with the targets' headroom; 0 if little."""
     f, enough = case.observed.fleet, case.enough
-    if f is None or enough is None or f.instances_now < 1 or enough >= f.instances_now:
+    if f is None or enough is None or f.instances_now < 1:
         return 0.0
-    spare = 1.0 - enough / f.instances_now
+    headroom = case.scenario.targets.headroom
+    wanted = math.ceil(enough / headroom - 1e-9)
+    spare = 1.0 - wanted / f.instances_now
+    if spare <= SPARE:
+        return 0.0
     evidence += _load(case)
     evidence.append(
-        f"simulated, {enough} of {f.instances_now} instances make a step no longer: the trainer does not need "
-        f"{units.share(spare)} of the rollout GPUs' time"
+        f"simulated, {enough} of {f.instances_now} instances make a step no longer ({wanted} with a headroom of "
+        f"{headroom:g}): the trainer does not need {units.share(spare)} of the rollout GPUs' time"
     )
     return spare
 
