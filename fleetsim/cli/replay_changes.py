@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +80,24 @@ def questions_of(flags: ChangeFlags) -> Questions:
     return Questions(changes, swept, flags.plans, deployment, plan)
 
 
-def write_plan(flags: ChangeFlags, answers: Answers) -> None:
-    """The files that were asked for. Raises OutsideError."""
+def one_sweep(texts: Sequence[str]) -> str | None:
+    """The sweep that was asked for. Raises InputError for a second one: one table has one key."""
+    if len(texts) > 1:
+        rule = "one sweep at a time"
+        remedy = "run it again for the other key, or hold that key with --set"
+        raise InputError([Problem("--sweep", " and ".join(texts), rule, remedy)])
+    return texts[0] if texts else None
+
+
+def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | None = None) -> None:
+    """The files that were asked for. verify: the command that holds a later window against the plan, None where there
+    is no telling. Raises OutsideError."""
     from fleetsim.config.plan import plan_text
 
     if flags.plan_out is not None and answers.plan is not None:
         write_text(Path(flags.plan_out), plan_text(answers.plan))
-        typer.echo(f"wrote {flags.plan_out}: after the change, fleetsim replay ... --verify {flags.plan_out}", err=True)
+        how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {flags.plan_out}"
+        typer.echo(f"wrote {flags.plan_out}; after the change:{how}", err=True)
     if flags.patch is not None and answers.patch is not None:
         write_text(Path(flags.patch), answers.patch.yaml)
         typer.echo(f"wrote {flags.patch}: {answers.patch.command.replace('FILE', flags.patch)}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,9 +88,12 @@ def _from_file(source: Source, tell: Tell) -> History:
     from fleetsim.history.window import parse_time, window
 
     tell(f"reading {source.file}")
-    history = read_file(
-        Path(source.file), step_s=step_of(source.step), mapping=source.mapping, framework=source.framework
-    )
+    step = step_of(source.step)
+    try:
+        history = read_file(Path(source.file), step_s=step, mapping=source.mapping, framework=source.framework)
+    except InputError as error:
+        flagged = [replace(p, path="--from") if p.path == "history" else p for p in error.problems]
+        raise InputError(flagged) from None
     if source.start is None and source.end is None:
         return history
     last = history.end_s
@@ -125,4 +128,8 @@ def new_dump(path: str | None) -> Path | None:
         raise InputError([Problem("--save", path, "is no file name", "give one, for example window.parquet")])
     if place.exists():
         raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
+    if place.suffix == ".parquet":
+        from fleetsim.history.dump_tables import need_pyarrow
+
+        need_pyarrow(place, "--save")
     return place

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import QUANTITIES, Backtest, Quantity, Row, Slice
 from fleetsim.report.blocks import grid, number
 from fleetsim.report.replay_words import clock
@@ -78,7 +79,8 @@ def overall(rows: Sequence[Row]) -> Table:
 def by_slice(slices: Sequence[Slice]) -> Table:
     """The errors of every slice; which of them the engine's speed was fitted on."""
     there = [q for q in QUANTITIES if any(row.quantity == q for s in slices for row in s.rows)]
-    table = grid("from (UTC)", *(_SHORT[q] for q in there), "", align=("left", *("right",) * len(there), "left"))
+    began = "from (UTC)" if has_clock(slices[0].start_s) else "from"
+    table = grid(began, *(_SHORT[q] for q in there), "", align=("left", *("right",) * len(there), "left"))
     for s in slices[:_MOST_SLICES]:
         errors = {row.quantity: row for row in s.rows}
         cells = [error_words(errors[q], short=True) if q in errors else "-" for q in there]

@@ -75,7 +75,7 @@ def backtest(rows: tuple[Row, ...], verdict: Any) -> Backtest:
 def test_the_verdict_comes_first_then_what_to_change() -> None:
     lines = lines_of(replay_report(result_of(window(**STARVED))))
     assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
-    assert lines[1] == "Change first: fleetsim replay ... --recommend"
+    assert lines[1:3] == ["Change first:", "  fleetsim replay ... --recommend"]
     text = " ".join(lines)
     assert text.index("findings") < text.index("observed: fleet") < text.index("assumed")
 
@@ -93,7 +93,6 @@ def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
     text = flat(replay_report(result_of(window(**STARVED))))
     assert "FAULT rollout too few instances up to 70.1 GPU-h and $210.16 a day - the trainer waits" in text
     assert "12 instances instead of 8" in text
-    assert "... stands for this call's source and window" in text
 
 
 def test_what_was_assumed_is_said() -> None:

@@ -23,7 +23,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     nothing that it could compare."""
     back = case.backtest
     if back is None:
-        return Draft("model", "unknown", "not back-tested", (), "fleetsim replay ... (without --no-backtest)")
+        return Draft("model", "unknown", "not back-tested", (), "without --no-backtest:\nfleetsim replay ...")
     worst = back.worst
     if back.verdict == "unknown" or worst is None:
         return Draft("model", "unknown", "nothing of what was observed is predicted")

@@ -41,14 +41,11 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft("preemptions", "ok", "rare" if per_request <= RARE else "at little cost", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances
     fewer = max(1, int(running * KV_ROOM))
-    change = (
-        f"fleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
-        if running
-        else "fleetsim replay ... --set fleet.max_in_flight_samples_per_instance=N"
-    )
+    change = "give the engines more --gpu-memory-utilization, or the client a lower cap on what is in flight"
+    if running:
+        change += f":\nfleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
     claims: Claims = {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share})
     return Draft(
         "preemptions", "fault", "engines throw running requests out", tuple(evidence),
-        f"{change}, or engine flag --gpu-memory-utilization up",
-        claims, "engines preempt requests for want of KV blocks",
+        change, claims, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
