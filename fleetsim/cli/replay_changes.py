@@ -98,7 +98,11 @@ def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | Non
         write_text(Path(flags.plan_out), plan_text(answers.plan))
         how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {flags.plan_out}"
         typer.echo(f"wrote {flags.plan_out}; after the change:{how}", err=True)
-    if flags.patch is not None and answers.patch is not None:
+    found = answers.recommendation
+    if flags.patch is not None and found is not None and not found.resized:
+        count = f"{found.was:,} instance{'' if found.was == 1 else 's'}"
+        typer.echo(f"{flags.patch} is not written: the fleet is to keep its {count}", err=True)
+    elif flags.patch is not None and answers.patch is not None:
         write_text(Path(flags.patch), answers.patch.yaml)
         typer.echo(f"wrote {flags.patch}: {answers.patch.command.replace('FILE', flags.patch)}", err=True)
 

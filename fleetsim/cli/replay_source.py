@@ -37,9 +37,8 @@ class Source:
         given = [name for name, value in (("--prometheus", self.prometheus), ("--from", self.file)) if value]
         if len(given) != 1:
             rule = "there is nothing to read" if not given else "one source at a time"
-            raise InputError(
-                [Problem("replay", " and ".join(given) or None, rule, "give --prometheus URL or --from PATH")]
-            )
+            what = " and ".join(given) or "neither --prometheus nor --from"
+            raise InputError([Problem("replay", what, rule, "give --prometheus URL or --from PATH")])
         idle = [
             name
             for name, value in (("--selector", self.selector), ("--framework", self.framework))

@@ -53,7 +53,13 @@ def verdict_words(back: Backtest) -> str:
     if beyond:
         which = "one quantity is" if beyond == 1 else f"{beyond} of {len(back.overall)} quantities are"
         return f"Simulated ({runs}): {which} off by more than {units.share(back.limit)}."
-    return f"Simulated ({runs}): every quantity within {units.share(back.limit)}, worst {error_words(back.worst)}."
+    return f"Simulated ({runs}): every quantity within {units.share(back.limit)}{_worst(back.worst)}."
+
+
+def _worst(row: Row) -> str:
+    """Which quantity is off most, and by how much; nothing where that rounds to nothing."""
+    said = error_words(row)
+    return "" if not any(c in "123456789" for c in said) else f", worst: {NAMES[row.quantity]} {said}"
 
 
 def overall(rows: Sequence[Row]) -> Table:

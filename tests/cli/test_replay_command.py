@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,6 +21,9 @@ from fleetsim.cli.sweep_values import parse_sweep
 from fleetsim.config.plan import load_plan
 from fleetsim.errors import InputError
 from fleetsim.history import dump_tables
+from fleetsim.replay import answers
+from fleetsim.replay.implied import Implied
+from fleetsim.replay.recommend import Recommendation, recommend
 
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.
@@ -265,3 +270,26 @@ def test_a_run_log_without_a_clock_has_no_date(tmp_path: Path) -> None:
     assert "no clock, counted from 0 s: 0 s to 9 min 50 s" in " ".join(result.stdout.split())
     assert "1970" not in result.stdout
     assert "01-01" not in result.stdout
+
+
+def test_a_fleet_that_keeps_its_size_gets_no_patch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(model: Implied, **how: Any) -> Recommendation:
+        found = recommend(model, **how)
+        return replace(found, instances=found.was)
+
+    monkeypatch.setattr(answers, "recommend", kept)
+    patch = folder / "kept.yaml"
+    result = run(folder, "--recommend", "--patch", str(patch), "--deployment", "rollout", "--no-backtest")
+    assert result.exit_code == 0, result.output
+    assert f"{patch} is not written: the fleet is to keep its 3 instances" in result.stderr
+    assert not patch.exists()
+    assert "kubectl patch" not in result.stdout
+
+
+def test_a_sweep_s_headings_are_whole_words(folder: Path) -> None:
+    result = run(folder, "--no-backtest", "--sweep", "fleet.max_in_flight_samples=48,96")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    heading = next(line for line in lines if "step, s" in line)
+    assert "value" in heading
+    assert any("what if, over fleet.max_in_flight_samples" in line for line in lines)

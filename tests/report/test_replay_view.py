@@ -151,7 +151,7 @@ def test_notes_on_the_data_are_told() -> None:
 
 def test_a_back_test_that_holds_and_one_that_does_not() -> None:
     good = flat(replay_report(result_of(HEALTHY, backtest(RIGHT, "ok"))))
-    assert "every quantity within 10.0 %, worst +1.6 %." in good
+    assert "every quantity within 10.0 %, worst: fleet tok/s +1.6 %." in good
     assert "read what-ifs as directions" not in good
     wrong = flat(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
     assert "one quantity is off by more than 10.0 %" in wrong
@@ -242,3 +242,9 @@ def test_json_has_everything_and_no_number_that_json_lacks() -> None:
     empty = json.loads(dumps(replay_document(result_of(RUN_LOG_ONLY), Answers())))
     assert empty["observed"]["fleet"] is None
     assert empty["what_if"] is None
+
+
+def test_an_error_of_nothing_is_not_named_the_worst() -> None:
+    text = flat(replay_report(result_of(HEALTHY, backtest((row("queue", 3.0, 3.0, "batches", 0.001),), "ok"))))
+    assert "every quantity within 10.0 %." in text
+    assert "worst" not in text
