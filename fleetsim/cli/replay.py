@@ -126,7 +126,14 @@ def replay(
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import narration
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
-    from fleetsim.cli.replay_changes import ChangeFlags, one_sweep, questions_of, stop_if_unverified, write_plan
+    from fleetsim.cli.replay_changes import (
+        ChangeFlags,
+        applied,
+        one_sweep,
+        questions_of,
+        stop_if_unverified,
+        write_plan,
+    )
     from fleetsim.cli.replay_gate import METRICS, gate_values, stop_if_tripped
     from fleetsim.cli.replay_known import known_of
     from fleetsim.cli.replay_source import Source, mapping_of, new_dump, read
@@ -156,7 +163,7 @@ def replay(
             history, known.scenario if known.given else None, given=known.given, facts=known.facts, model=asked,
             back_test=back_test, progress=tell,
         )  # fmt: skip
-        answers = answer(questions, result, known.given, tell)
+        answers = applied(answer(questions, result, known.given, tell), patch)
         call = (*source_words(source), *known_words(scenario, preset, given or (), profile))
         result = replace(result, verdict=addressed(result.verdict, call))
     if json_:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,14 @@ def one_sweep(texts: Sequence[str]) -> str | None:
     return texts[0] if texts else None
 
 
+def applied(answers: Answers, file: str | None) -> Answers:
+    """With the name of the patch's file in the command that applies it."""
+    if answers.patch is None or file is None:
+        return answers
+    command = answers.patch.command.replace("FILE", shlex.quote(file))
+    return replace(answers, patch=replace(answers.patch, command=command))
+
+
 def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | None = None) -> None:
     """The files that were asked for. verify: the command that holds a later window against the plan, None where there
     is no telling. Raises OutsideError."""
@@ -104,7 +112,7 @@ def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | Non
         typer.echo(f"{flags.patch} is not written: the fleet is to keep its {count}", err=True)
     elif flags.patch is not None and answers.patch is not None:
         write_text(Path(flags.patch), answers.patch.yaml)
-        typer.echo(f"wrote {flags.patch}: {answers.patch.command.replace('FILE', flags.patch)}", err=True)
+        typer.echo(f"wrote {flags.patch}: {answers.patch.command}", err=True)
 
 
 def stop_if_unverified(answers: Answers) -> None:

@@ -108,6 +108,8 @@ def test_a_plan_its_patch_and_its_verification(folder: Path) -> None:
     assert f"replicas: {written.recommended.instances}" in " ".join(patch.read_text().split())
     assert "kubectl -n rl scale deployment rollout --replicas 3" in " ".join(made.stdout.split())
     assert "--verify" in made.stderr
+    assert f"kubectl -n rl patch deployment rollout --type strategic --patch-file {patch}" in made.stderr
+    assert "--patch-file FILE" not in made.stdout
 
     held = run(folder, "--verify", str(plan))
     assert held.exit_code == 10

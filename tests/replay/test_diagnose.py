@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
+from fleetsim.replay.checks.case import round_count
 from fleetsim.replay.checks.prefix_cache import expected_hits
 from fleetsim.replay.diagnose import CHECKS, diagnose
 from fleetsim.replay.finding import Finding, Verdict
@@ -515,3 +516,7 @@ def test_any_window_gets_a_verdict_that_adds_up(
     assert all(f.next for f in verdict.findings if f.state == "fault")
     assert all(f.gpu_h_per_day is None for f in verdict.findings if f.state != "fault")
     assert "nan" not in " ".join(text(f) for f in verdict.findings) + verdict.headline
+
+
+def test_recommended_counts_are_round() -> None:
+    assert [round_count(n) for n in (15.9, 63.0, 127.0, 358.4, 505.6)] == [15, 56, 120, 352, 480]

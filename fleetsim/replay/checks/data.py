@@ -14,10 +14,11 @@ FEW_STEPS, MANY_STEPS = 10, 200
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: too many gaps. unknown: nothing of the engines or of the trainer was read, or too few steps."""
     o = case.observed
+    n, span = len(o.instances), units.seconds(o.span_s)
     evidence = [
-        f"{len(o.instances)} instances over {units.seconds(o.span_s)}, a value every {units.seconds(o.step_s)}"
-        if o.instances
-        else f"no engine metrics over {units.seconds(o.span_s)}: what the instances do is unknown"
+        f"{n} instance{'' if n == 1 else 's'} over {span}, a value every {units.seconds(o.step_s)}"
+        if n
+        else f"no engine metrics over {span}: what the instances do is unknown"
     ]
     if o.gap_share > 0:
         evidence.append(f"{units.share(o.gap_share)} of the instances' time has no values")

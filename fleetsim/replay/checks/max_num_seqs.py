@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from fleetsim import units
-from fleetsim.replay.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier
+from fleetsim.replay.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, round_count
 
 # The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
 SAME = 0.05
@@ -62,6 +62,5 @@ def _limit(mean: float) -> int:
 def _raised(limit: int, kv_peak: float) -> int:
     """Twice the limit, or what fills the KV cache up to KV_ROOM if that is less, in a round number."""
     room = KV_ROOM / kv_peak if kv_peak > 0 else 2.0
-    more = int(limit * min(2.0, room))
-    unit = 32 if more >= 128 else 8
-    return more // unit * unit if more // unit * unit > limit else max(limit + 1, more)
+    more = limit * min(2.0, room)
+    return round_count(more) if round_count(more) > limit else max(limit + 1, int(more))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier
+from fleetsim.replay.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, round_count
 from fleetsim.replay.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.money import Claims
 
@@ -40,7 +40,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if per_request <= RARE or (share is not None and share < WORTH):
         return Draft("preemptions", "ok", "rare" if per_request <= RARE else "at little cost", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances
-    fewer = max(1, int(running * KV_ROOM))
+    fewer = max(1, round_count(running * KV_ROOM))
     change = "give the engines more --gpu-memory-utilization, or the client a lower cap on what is in flight"
     if running:
         change += f":\nfleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
