@@ -89,6 +89,7 @@ def dashboard(
         typer.echo(text, nl=False)
     else:
         write_text(place, text)
+        typer.echo(f"wrote {place}: {len(document['panels'])} panels, to be imported in Grafana", err=True)
     warn(planned.notes)
     if there is not None:
         missing = there(expressions(document))

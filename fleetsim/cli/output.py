@@ -23,15 +23,16 @@ OUTSIDE_RANGE = 12
 
 
 def show(renderable: RenderableType) -> None:
-    """A rich renderable on stdout: plain text when piped, without colour under NO_COLOR."""
+    """A rich renderable on stdout: plain text when piped, without colour under NO_COLOR. Nothing is cut at the
+    terminal's edge: a command there could not be pasted."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, highlight=False)
     if console.is_terminal:
-        console.print(renderable)
+        console.print(renderable, crop=False)
         return
     with console.capture() as captured:
-        console.print(renderable)
+        console.print(renderable, crop=False)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

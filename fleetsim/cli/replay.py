@@ -70,7 +70,7 @@ def replay(
         ),
     ] = None,
     sweep: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(metavar="KEY=LO:HI[:STEP]", help="What if, for several values; or A,B,C.", rich_help_panel=CHANGE),
     ] = None,
     recommend: Annotated[
@@ -120,10 +120,20 @@ def replay(
 
     Reads only. Nothing is written but what --save, --plan-out and --patch name.
     """
+    from dataclasses import replace
+
     from fleetsim.cli.fail_if import parse_conditions
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import narration
-    from fleetsim.cli.replay_changes import ChangeFlags, questions_of, stop_if_unverified, write_plan
+    from fleetsim.cli.replay_call import known_words, source_words, verify_words
+    from fleetsim.cli.replay_changes import (
+        ChangeFlags,
+        applied,
+        one_sweep,
+        questions_of,
+        stop_if_unverified,
+        write_plan,
+    )
     from fleetsim.cli.replay_gate import METRICS, gate_values, stop_if_tripped
     from fleetsim.cli.replay_known import known_of
     from fleetsim.cli.replay_source import Source, mapping_of, new_dump, read
@@ -134,7 +144,7 @@ def replay(
     )
     source = Source(prometheus, from_, start, end, step, selector, mapping_of(map_ or (), from_), framework, access)
     known = known_of(scenario, preset, given or (), profile)
-    changes = ChangeFlags(set_ or (), sweep, recommend, plan_out, patch, deployment, verify)
+    changes = ChangeFlags(set_ or (), one_sweep(sweep or ()), recommend, plan_out, patch, deployment, verify)
     questions = questions_of(changes)
     dump = new_dump(save)
     with narration() as tell:
@@ -145,6 +155,7 @@ def replay(
             save_history(history, dump)
         from fleetsim.replay.answers import answer
         from fleetsim.replay.run import replay as replayed
+        from fleetsim.report.next_lines import addressed
 
         asked = questions.simulates
         back_test = not no_backtest and (asked or verify is None)
@@ -152,7 +163,9 @@ def replay(
             history, known.scenario if known.given else None, given=known.given, facts=known.facts, model=asked,
             back_test=back_test, progress=tell,
         )  # fmt: skip
-        answers = answer(questions, result, known.given, tell)
+        answers = applied(answer(questions, result, known.given, tell), patch)
+        call = (*source_words(source), *known_words(scenario, preset, given or (), profile))
+        result = replace(result, verdict=addressed(result.verdict, call))
     if json_:
         from fleetsim.report.replay_json import replay_document
 
@@ -162,6 +175,6 @@ def replay(
 
         show(replay_report(result, answers))
     warn(known.warnings)
-    write_plan(changes, answers)
+    write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))
     stop_if_unverified(answers)
     stop_if_tripped(conditions, gate_values(result.observed, result.verdict, result.backtest))

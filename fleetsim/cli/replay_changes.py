@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,16 +80,39 @@ def questions_of(flags: ChangeFlags) -> Questions:
     return Questions(changes, swept, flags.plans, deployment, plan)
 
 
-def write_plan(flags: ChangeFlags, answers: Answers) -> None:
-    """The files that were asked for. Raises OutsideError."""
+def one_sweep(texts: Sequence[str]) -> str | None:
+    """The sweep that was asked for. Raises InputError for a second one: one table has one key."""
+    if len(texts) > 1:
+        rule = "one sweep at a time"
+        remedy = "run it again for the other key, or hold that key with --set"
+        raise InputError([Problem("--sweep", " and ".join(texts), rule, remedy)])
+    return texts[0] if texts else None
+
+
+def applied(answers: Answers, file: str | None) -> Answers:
+    """With the name of the patch's file in the command that applies it."""
+    if answers.patch is None or file is None:
+        return answers
+    command = answers.patch.command.replace("FILE", shlex.quote(file))
+    return replace(answers, patch=replace(answers.patch, command=command))
+
+
+def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | None = None) -> None:
+    """The files that were asked for. verify: the command that holds a later window against the plan, None where there
+    is no telling. Raises OutsideError."""
     from fleetsim.config.plan import plan_text
 
     if flags.plan_out is not None and answers.plan is not None:
         write_text(Path(flags.plan_out), plan_text(answers.plan))
-        typer.echo(f"wrote {flags.plan_out}: after the change, fleetsim replay ... --verify {flags.plan_out}", err=True)
-    if flags.patch is not None and answers.patch is not None:
+        how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {flags.plan_out}"
+        typer.echo(f"wrote {flags.plan_out}; after the change:{how}", err=True)
+    found = answers.recommendation
+    if flags.patch is not None and found is not None and not found.resized:
+        count = f"{found.was:,} instance{'' if found.was == 1 else 's'}"
+        typer.echo(f"{flags.patch} is not written: the fleet is to keep its {count}", err=True)
+    elif flags.patch is not None and answers.patch is not None:
         write_text(Path(flags.patch), answers.patch.yaml)
-        typer.echo(f"wrote {flags.patch}: {answers.patch.command.replace('FILE', flags.patch)}", err=True)
+        typer.echo(f"wrote {flags.patch}: {answers.patch.command}", err=True)
 
 
 def stop_if_unverified(answers: Answers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +37,8 @@ class Source:
         given = [name for name, value in (("--prometheus", self.prometheus), ("--from", self.file)) if value]
         if len(given) != 1:
             rule = "there is nothing to read" if not given else "one source at a time"
-            raise InputError(
-                [Problem("replay", " and ".join(given) or None, rule, "give --prometheus URL or --from PATH")]
-            )
+            what = " and ".join(given) or "neither --prometheus nor --from"
+            raise InputError([Problem("replay", what, rule, "give --prometheus URL or --from PATH")])
         idle = [
             name
             for name, value in (("--selector", self.selector), ("--framework", self.framework))
@@ -88,9 +87,12 @@ def _from_file(source: Source, tell: Tell) -> History:
     from fleetsim.history.window import parse_time, window
 
     tell(f"reading {source.file}")
-    history = read_file(
-        Path(source.file), step_s=step_of(source.step), mapping=source.mapping, framework=source.framework
-    )
+    step = step_of(source.step)
+    try:
+        history = read_file(Path(source.file), step_s=step, mapping=source.mapping, framework=source.framework)
+    except InputError as error:
+        flagged = [replace(p, path="--from") if p.path == "history" else p for p in error.problems]
+        raise InputError(flagged) from None
     if source.start is None and source.end is None:
         return history
     last = history.end_s
@@ -125,4 +127,8 @@ def new_dump(path: str | None) -> Path | None:
         raise InputError([Problem("--save", path, "is no file name", "give one, for example window.parquet")])
     if place.exists():
         raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
+    if place.suffix == ".parquet":
+        from fleetsim.history.dump_tables import need_pyarrow
+
+        need_pyarrow(place, "--save")
     return place

@@ -24,7 +24,7 @@ def check_parquet_folder(folder: str) -> Path:
         import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError:
         raise InputError(
-            [Problem("--parquet", folder, "needs pyarrow", 'install it: pip install "fleetsim[parquet]"')]
+            [Problem("--parquet", folder, "needs pyarrow", "install it: pip install 'fleetsim[parquet]'")]
         ) from None
     path = Path(folder)
     try:

@@ -57,7 +57,8 @@ def address_of(url: str, path: str = "--prometheus") -> tuple[str, tuple[str, st
     """The address without credentials, and (user, password) if the URL held them.
 
     A path prefix stays (Mimir's /prometheus, VictoriaMetrics' /select/0/prometheus); the path of a page or of the API
-    is taken off. Raises InputError for what is no http(s) URL; its text never shows credentials.
+    is taken off, with what stands behind its question mark. Raises InputError for what is no http(s) URL, and for an
+    address with a query, which could not be kept; its text never shows credentials.
     """
 
     def refuse(value: str, rule: str, remedy: str) -> InputError:
@@ -76,6 +77,9 @@ def address_of(url: str, path: str = "--prometheus") -> tuple[str, tuple[str, st
     if not host or any(c.isspace() or not c.isprintable() for c in text):
         raise refuse(shown, "names no host", "for example http://localhost:9090")
     bare = parts.path.rstrip("/")
+    if parts.query and not bare.endswith(_PAGES):  # of a page it is what the browser shows
+        remedy = "give the address alone; a credential goes into --token-file, a tenant into --org-id"
+        raise refuse(shown, "has a query (?...), which would not be sent with the requests", remedy)
     for page in _PAGES:
         bare = bare.removesuffix(page)
     named = f"[{host}]" if ":" in host else host
@@ -142,9 +146,9 @@ def access_from(
 def _without_userinfo(text: str) -> str:
     scheme, slashes, rest = text.partition("//")
     if not slashes:
-        return text.rpartition("@")[2]
+        return text.rpartition("@")[2].partition("?")[0]
     host, slash, path = rest.partition("/")
-    return f"{scheme}//{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
+    return f"{scheme}//{host.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
 
 
 def _there(path: Path | None, flag: str, problems: list[Problem]) -> str | None:

@@ -23,7 +23,7 @@ import numpy as np
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history import dump_header as head
 from fleetsim.history.dump_header import Header, damaged
-from fleetsim.history.dump_tables import Columns, Texts, floats, has_parquet, read_table, write_table
+from fleetsim.history.dump_tables import Columns, Texts, floats, has_parquet, need_pyarrow, read_table, write_table
 from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.history.long_table import load_long, save_long
 
@@ -34,6 +34,8 @@ def save_history(history: History, path: Path | str) -> None:
     """Write it: .json, .parquet and .csv are one file, anything else is a directory. All or nothing: what stood there
     stays until the new one is complete. Raises InputError (what stands there is something else), OutsideError."""
     path = Path(path)
+    if path.suffix == ".parquet":
+        need_pyarrow(path, "save")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in (".json", ".parquet", ".csv"):

@@ -61,7 +61,7 @@ def write_table(path: Path, columns: Columns, meta: str | None = None) -> None:
 
 
 def _write_parquet(path: Path, columns: Columns, meta: str | None) -> None:
-    need_pyarrow(path)
+    need_pyarrow(path, "save")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -168,8 +168,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def need_pyarrow(path: Path) -> None:
-    """Raises InputError that names the extra."""
-    if not has_parquet():
-        remedy = "pip install 'fleetsim[parquet]', or use a .csv"
-        raise InputError([Problem(str(path), path.suffix, "Parquet needs pyarrow", remedy)])
+def need_pyarrow(path: Path, where: str = "") -> None:
+    """Raises InputError that names the extra. where: the flag that asks for a file to be written; of a file to be read
+    it is the file itself, which another ending would not make readable."""
+    if has_parquet():
+        return
+    other = f", or save as {path.with_suffix('.csv')}" if where else ""
+    remedy = f"pip install 'fleetsim[parquet]'{other}"
+    raise InputError([Problem(where or "history", str(path), "Parquet needs pyarrow", remedy)])

@@ -22,6 +22,8 @@ _START = 1 << 16
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
 _FORMS = "a dump of --save, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV)"
 
+_SCENARIO = f"a scenario goes to --scenario; --from takes {_FORMS}"
+
 
 def read_file(
     path: Path | str,
@@ -55,7 +57,9 @@ def read_file(
         return read_openmetrics(path, step_s, mapping)
     if form == "step log":
         return read_run_log(path, framework, mapping)
-    rule = "the file is none of the forms that fleetsim reads"
+    if path.suffix in (".yaml", ".yml"):
+        raise InputError([Problem("history", str(path), "YAML is no history", _SCENARIO)])
+    rule = "the file is empty" if path.stat().st_size == 0 else "the file is none of the forms that fleetsim reads"
     raise InputError([Problem("history", str(path), rule, f"give {_FORMS}; docs/run_logs.md shows each")])
 
 
@@ -78,7 +82,9 @@ def form_of(path: Path) -> str:
     first = lines[0]
     if first.startswith(f"# {KIND}:") or (first.startswith("{") and f'"kind": "{KIND}"' in text):
         return "dump"
-    if any(_is_sample(line) for line in lines[:200] if not line.startswith("#")):
+    plain = [line for line in lines[:200] if not line.startswith("#")]
+    # A line or two of any text look like a sample: a YAML file's `steps: 4` does.
+    if plain and 2 * sum(map(_is_sample, plain)) >= len(plain):
         return "openmetrics"
     if re.match(r"# (HELP|TYPE|UNIT|EOF)\b", first):
         return "openmetrics"
@@ -114,4 +120,6 @@ def _not_there(path: Path) -> Problem:
     names = [p.name for p in room.iterdir()]
     near = get_close_matches(path.name, names, n=1, cutoff=0.6)
     remedy = f"did you mean {room / near[0]}?" if near else f"give {_FORMS}"
+    if path.suffix in (".yaml", ".yml"):
+        remedy = _SCENARIO
     return Problem("history", str(path), "no such file or directory", remedy)

@@ -27,6 +27,9 @@ def parse_span(text: str) -> float | None:
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
+CALENDAR_S = 1e8  # 1973: no fleet is that old, and no run log is that long
+
+
 def parse_time(text: str, now_s: float, flag: str = "--start") -> float:
     """Unix seconds of "now", "-6h", "now-90m", an ISO 8601 time (UTC unless it names a zone) or unix seconds.
 
@@ -62,8 +65,15 @@ def parse_time(text: str, now_s: float, flag: str = "--start") -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
+def has_clock(at_s: float) -> bool:
+    """Whether a time is of a calendar. What has no clock (a run log without times) counts its seconds from 0."""
+    return abs(at_s) > CALENDAR_S
+
+
 def shown(at_s: float) -> str:
-    """A time as people read it: "2026-11-21 08:00:00 UTC"."""
+    """A time as people read it: "2026-11-21 08:00:00 UTC"; of what has no clock, "120 s"."""
+    if not has_clock(at_s):
+        return f"{at_s:.0f} s"
     try:
         return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # years that the calendar does not have
@@ -76,6 +86,12 @@ def window(history: History, start_s: float, end_s: float) -> History:
     Instances without a sample in it are left out. A histogram also keeps its last reading before start_s, from which
     its growth counts. Raises InputError if nothing of the history lies in the window.
     """
+    clockless = history.steps is not None and "time_s" not in history.steps.columns and not history.instances
+    if clockless and len(history.times) and (start_s > history.start_s or end_s < history.end_s):
+        rule = f"{history.source} has no clock, so no part of it can be picked by time"
+        raise InputError(
+            [Problem("window", f"{shown(start_s)} to {shown(end_s)}", rule, "leave out --start and --end")]
+        )
     keep = (history.times >= start_s - 1e-6) & (history.times <= end_s + 1e-6)
     steps = _rows(history.steps, start_s, end_s)
     if not keep.any():

@@ -26,7 +26,8 @@ class Finding:
 
     check: which question of the runbook. state: fault | ok | unknown (the data cannot say). title: one line. evidence:
     sentences with the numbers. gpu_h_per_day, usd_per_day: what it costs as long as it stays, None where nothing. next:
-    the next command or change, as a line to run or do; None where there is nothing to do.
+    what to change or to run, None where there is nothing to do: one line or several, those that begin with "fleetsim"
+    are commands, in which "fleetsim replay ..." stands for the call at hand (`report/next_lines.py`).
     """
 
     check: Check

@@ -138,7 +138,8 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
         levels = ((observed.start_s, count),)
         draft.taken.append(f"fleet.instances: mean of {fleet.instances_min} to {fleet.instances_max}")
     now = levels[-1][1]
-    what = f"{now} at the end" + (f", after {len(levels) - 1} resizes" if len(levels) > 1 else "")
+    resized = len(levels) - 1
+    what = f"{now} at the end" + (f", after {resized} resize{'' if resized == 1 else 's'}" if resized > 0 else "")
     draft.take("fleet.instances", now, what)
     if draft.set_by_user("fleet.instances"):
         now, levels = draft.start.fleet.instances, ((observed.start_s, draft.start.fleet.instances),)

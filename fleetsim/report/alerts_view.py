@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fleetsim.report.blocks import grid, number, section
+from fleetsim.report.blocks import grid, section
 from fleetsim.standing.alert_rule import AlertRule, Standing
 from fleetsim.standing.faults import BY_FAULT
-from fleetsim.standing.shown import FEWEST
+from fleetsim.standing.shown import FEWEST, per_month, short
 from fleetsim.standing.signals import BY_STANDING_NAME, duration
 
 
@@ -20,7 +20,7 @@ def alerts_report(standing: Standing, rule_file: str, test_file: str | None) -> 
     head = f"{rule_file}: {len(standing.rules)} alerts for {made.scenario.name}, {made.expected.instances} instances"
     behind = (
         f"from {made.hours:,.0f} simulated healthy hours and {sum(map(len, made.onsets.values()))} runs with a fault; "
-        f"{total:.2g} false alarms a month predicted (budget {standing.budget_per_month:g})"
+        f"{per_month(total)} false alarms a month predicted (budget {standing.budget_per_month:g})"
     )
     blocks: list[RenderableType] = [
         Text(head, style="bold"),
@@ -47,8 +47,8 @@ def thresholds(standing: Standing) -> Table:
     for rule in standing.rules:
         table.add_row(
             rule.signal.alert.removeprefix("Rollout"),
-            number(rule.healthy),
-            f"{'>' if rule.signal.alerts_when == 'above' else '<'} {number(rule.threshold)}",
+            short(rule.signal, rule.healthy),
+            f"{'>' if rule.signal.alerts_when == 'above' else '<'} {short(rule.signal, rule.threshold)}",
             duration(rule.window_s),
             duration(rule.for_s),
             _few(rule.false_per_month),
@@ -74,7 +74,7 @@ def delays(standing: Standing) -> Table:
 def _few(count: float) -> str:
     if count < FEWEST:
         return f"< {FEWEST:g}"
-    return f"{count:.1g}" if count < 10 else f"{count:,.0f}"
+    return f"{count:.1g}" if count < 9.5 else f"{count:,.0f}"
 
 
 def _delay(rule: AlertRule, seconds: float | None) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import QUANTITIES, Backtest, Quantity, Row, Slice
 from fleetsim.report.blocks import grid, number
 from fleetsim.report.replay_words import clock
@@ -52,7 +53,13 @@ def verdict_words(back: Backtest) -> str:
     if beyond:
         which = "one quantity is" if beyond == 1 else f"{beyond} of {len(back.overall)} quantities are"
         return f"Simulated ({runs}): {which} off by more than {units.share(back.limit)}."
-    return f"Simulated ({runs}): every quantity within {units.share(back.limit)}, worst {error_words(back.worst)}."
+    return f"Simulated ({runs}): every quantity within {units.share(back.limit)}{_worst(back.worst)}."
+
+
+def _worst(row: Row) -> str:
+    """Which quantity is off most, and by how much; nothing where that rounds to nothing."""
+    said = error_words(row)
+    return "" if not any(c in "123456789" for c in said) else f", worst: {NAMES[row.quantity]} {said}"
 
 
 def overall(rows: Sequence[Row]) -> Table:
@@ -78,7 +85,8 @@ def overall(rows: Sequence[Row]) -> Table:
 def by_slice(slices: Sequence[Slice]) -> Table:
     """The errors of every slice; which of them the engine's speed was fitted on."""
     there = [q for q in QUANTITIES if any(row.quantity == q for s in slices for row in s.rows)]
-    table = grid("from (UTC)", *(_SHORT[q] for q in there), "", align=("left", *("right",) * len(there), "left"))
+    began = "from (UTC)" if has_clock(slices[0].start_s) else "from"
+    table = grid(began, *(_SHORT[q] for q in there), "", align=("left", *("right",) * len(there), "left"))
     for s in slices[:_MOST_SLICES]:
         errors = {row.quantity: row for row in s.rows}
         cells = [error_words(errors[q], short=True) if q in errors else "-" for q in there]

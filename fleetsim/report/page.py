@@ -75,7 +75,7 @@ def _installed(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         name = module.partition(".")[0]
-        raise OutsideError(f'--html needs {name}; install it: pip install "fleetsim[report]"') from None
+        raise OutsideError(f"--html needs {name}; install it: pip install 'fleetsim[report]'") from None
 
 
 def shade(i: int, of: int) -> str:

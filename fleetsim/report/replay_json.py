@@ -62,7 +62,10 @@ def _implied(implied: Implied) -> dict[str, Any]:
     return {
         "scenario": implied.scenario.model_dump(mode="json"),
         "engine": None if implied.engine is None else {"step_time": implied.engine[0], "limits": implied.engine[1]},
-        "speed": implied.speed,
+        # What was fitted is said once, with the engine.
+        "speed": None
+        if implied.speed is None
+        else {k: v for k, v in asdict(implied.speed).items() if k != "step_time"},
         "taken": list(implied.taken),
         "assumed": list(implied.assumed),
         "base": implied.base,

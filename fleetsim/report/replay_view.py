@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -13,11 +14,14 @@ from fleetsim.replay.run import Replayed
 from fleetsim.report import replay_words as words
 from fleetsim.report.backtest_view import backtest_view
 from fleetsim.report.blocks import grid, section
+from fleetsim.report.next_lines import NextLines
 from fleetsim.report.observed_view import observed_blocks
 from fleetsim.report.what_if_view import changes_words, recommendation_view, sweep_view, verification_view, what_if_view
 
 NOTHING = Answers()
 _MOST_NOTES = 12
+_MARK = max(map(len, words.MARKS.values()))
+_CHECK = max(map(len, words.CHECKS.values()))
 
 
 def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
@@ -25,7 +29,7 @@ def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
     blocks: list[RenderableType] = [opening(result)]
     if answers.verification is not None:
         blocks.append(section("verification, in the runbook's order", verification_view(answers.verification)))
-    blocks.append(section("findings, in the runbook's order", findings(result.verdict)))
+    blocks += findings(result.verdict)
     if answers.what_if is not None:
         blocks.append(section("what if (same draws before and after)", what_if_view(answers.what_if)))
     if answers.sweep is not None:
@@ -52,10 +56,10 @@ def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
 
 def opening(result: Replayed) -> Group:
     """The verdict in one sentence, what to change first, what was looked at."""
-    lines = [Text(result.verdict.headline, style="bold")]
+    lines: list[RenderableType] = [Text(result.verdict.headline, style="bold")]
     first = words.first_change(result.verdict)
     if first is not None:
-        lines.append(Text.assemble("Change first: ", (first, "bold")))
+        lines.append(NextLines("Change first: ", first, style="bold"))
     if result.backtest is not None and result.backtest.verdict == "wrong":
         lines.append(Text("The back-test misses this window: read what-ifs as directions, not as numbers."))
     total = words.total_words(result.verdict)
@@ -68,20 +72,23 @@ def opening(result: Replayed) -> Group:
     return Group(*lines)
 
 
-def findings(verdict: Verdict) -> Group:
-    """Every question: its mark, what was found, its size, the evidence and the next command."""
-    table = grid("", "", "", align=("left", "left", "left"))
+def findings(verdict: Verdict) -> list[RenderableType]:
+    """Every question: its mark, what was found, its size, the evidence and what to do next, which stands outside the
+    table: a table would cut commands."""
+    blocks: list[RenderableType] = [Text("\nfindings, in the runbook's order", style="dim")]
     for finding in verdict.findings:
-        fault = finding.state == "fault"
+        style = "bold" if finding.state == "fault" else ""
+        table = grid("", "", "", align=("left", "left", "left"))
+        table.columns[0].width, table.columns[1].width = _MARK, _CHECK
         table.add_row(
-            Text(words.MARKS[finding.state], style="bold" if fault else ""),
-            Text(words.CHECKS[finding.check], style="bold" if fault else ""),
+            Text(words.MARKS[finding.state], style=style),
+            Text(words.CHECKS[finding.check], style=style),
             _grounds(finding),
         )
-    lines: list[RenderableType] = [table]
-    if any(f.next and words.PLACEHOLDER in f.next for f in verdict.findings):
-        lines.append(Text(f"{words.PLACEHOLDER} stands for this call's source and window", style="dim"))
-    return Group(*lines)
+        blocks.append(Padding(table, (0, 0, 0, 2)))
+        if finding.next is not None:
+            blocks.append(NextLines("next: ", finding.next, indent=2 + _MARK + 2, style=style))
+    return blocks
 
 
 def _grounds(finding: Finding) -> Group:
@@ -94,8 +101,6 @@ def _grounds(finding: Finding) -> Group:
         lines += [Text(f"- {line}", style="dim") for line in finding.evidence]
     elif finding.evidence:
         lines.append(Text("; ".join(finding.evidence), style="dim"))
-    if finding.next is not None:
-        lines.append(Text.assemble("next: ", (finding.next, "bold" if fault else "")))
     return Group(*lines)
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from fleetsim import units
 from fleetsim.history.history import Note
+from fleetsim.history.window import has_clock
 from fleetsim.replay.finding import Check, Finding, Verdict
 from fleetsim.replay.observed import Observed, Quantity
 from fleetsim.report.words import plural
@@ -25,20 +26,22 @@ CHECKS: Mapping[Check, str] = {
     "backlog": "backlog",
     "model": "model",
 }
-PLACEHOLDER = "..."
-"""In a finding's next command: the source and the window, as this call gave them."""
 
 
 def span_words(observed: Observed) -> str:
     """When, for how long, how often, and from where: "2026-11-20 12:00 to 18:00 UTC (6 h 00 min), every 15.0 s"."""
+    span, step = units.seconds(observed.span_s), units.seconds(observed.step_s)
+    if not has_clock(observed.end_s):
+        return f"no clock, counted from 0 s: {units.seconds(observed.start_s)} to {units.seconds(observed.end_s)}"
     start, end = (datetime.fromtimestamp(t, UTC) for t in (observed.start_s, observed.end_s))
     until = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
-    span, step = units.seconds(observed.span_s), units.seconds(observed.step_s)
     return f"{start:%Y-%m-%d %H:%M} to {until} UTC ({span}), every {step}"
 
 
 def clock(at_s: float) -> str:
-    """A time of day, for the rows of a table: "11-20 14:00"."""
+    """A time of day, for the rows of a table: "11-20 14:00"; without a clock, how long after the beginning."""
+    if not has_clock(at_s):
+        return units.seconds(at_s)
     return f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M}"
 
 
@@ -72,7 +75,7 @@ def total_words(verdict: Verdict) -> str | None:
 
 
 def first_change(verdict: Verdict) -> str | None:
-    """What to do first: the next command of the finding that binds."""
+    """What to do first: the next lines of the finding that binds."""
     return next((f.next for f in verdict.findings if f.check == verdict.binding), None)
 
 

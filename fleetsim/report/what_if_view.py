@@ -82,7 +82,8 @@ def _ratio(ratio: Estimate) -> str:
 
 def sweep_view(answer: Sweep) -> Group:
     """A row a value, the present one marked."""
-    table = grid("", answer.key.rpartition(".")[2], *(name for _, name in _SWEPT), "binds")
+    # The key is in the section's title; its last word as a heading would be cut where it is long.
+    table = grid("", "value", *(name for _, name in _SWEPT), "binds")
     stuck: list[RenderableType] = []
     for point in answer.points:
         mark = ">" if point.value == answer.now else ""
@@ -124,7 +125,7 @@ def recommendation_view(answers: Answers) -> Group:
         lines.append(Text(f"No fleet holds {names}; beyond this count, more instances cost more than they save."))
     if found.size.explanation:
         lines.append(Text(found.size.explanation))
-    if answers.patch is not None:
+    if answers.patch is not None and found.resized:
         lines.append(Text("patch:", style="dim"))
         lines.append(Padding(Text(answers.patch.yaml.rstrip()), (0, 0, 0, 2)))
         lines.append(Text(f"apply:    {answers.patch.command}"))

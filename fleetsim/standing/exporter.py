@@ -141,8 +141,26 @@ class Exporter:
                 else:
                     self._send(404, "text/plain", b"/metrics is here\n")
 
-            def _send(self, code: int, kind: str, body: bytes) -> None:
+            def _refuse(self) -> None:
+                self.close_connection = True  # what else it sends is not read
+                self._send(405, "text/plain", b"only GET: nothing can be changed here\n", Allow="GET")
+
+            def do_POST(self) -> None:
+                self._refuse()
+
+            def do_PUT(self) -> None:
+                self._refuse()
+
+            def do_PATCH(self) -> None:
+                self._refuse()
+
+            def do_DELETE(self) -> None:
+                self._refuse()
+
+            def _send(self, code: int, kind: str, body: bytes, **headers: str) -> None:
                 self.send_response(code)
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

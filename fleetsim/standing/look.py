@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import FleetsimError
+from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.discover import bare
 from fleetsim.history.history import History
 from fleetsim.history.mapped import METRIC
@@ -45,6 +45,18 @@ class LookOptions:
     resize_on: float = 0.05
 
 
+def of_now(problem: Problem) -> Problem:
+    """A watcher's window has a length, not a beginning: it always ends now."""
+    if problem.path != "--start":
+        return problem
+    remedy = problem.remedy
+    if "inside" in remedy:
+        remedy = "look why nothing is scraped any longer, or give a longer --window"
+    elif "--start" in remedy or "window" in remedy:
+        remedy = "give a longer --window"
+    return replace(problem, path="--window", remedy=remedy)
+
+
 class Looker:
     """Callable with a unix time; remembers what it sized last. tell: hears of plans made anew, and of what is odd."""
 
@@ -58,7 +70,12 @@ class Looker:
         o, ahead = self._options, self._ahead_s(now_s)
         # Asked in the server's time, answered in ours: whose clock is wrong does not matter, only that ages are right.
         end = now_s + ahead
-        history = read_prometheus(self._prometheus, end - o.window_s, end, o.step_s, o.selector, o.mapping, now_s=now_s)
+        try:
+            history = read_prometheus(
+                self._prometheus, end - o.window_s, end, o.step_s, o.selector, o.mapping, now_s=now_s
+            )
+        except InputError as error:
+            raise InputError([of_now(problem) for problem in error.problems]) from None
         observed = observe(history, o.base)
         look = Look(
             data_s=self._newest_s(history, end) - ahead,

@@ -33,8 +33,16 @@ def shown(signal: StandingSignal, value: float) -> str:
     return f"{value:{spec}} {signal.unit}"
 
 
+def short(signal: StandingSignal, value: float) -> str:
+    """A value for a table: shares in percent, the rest with the digits of its kind."""
+    spec = FORMATS.get(signal.name)
+    if spec is None:
+        return f"{100.0 * value + 0.0:.3g} %"
+    return f"{value:,{spec}}"
+
+
 def per_month(count: float) -> str:
     """So many a month, with no more precision than there is."""
     if count < FEWEST:
         return f"fewer than {FEWEST:g}"
-    return f"{count:.2g}" if count < 10 else f"{count:,.0f}"
+    return f"{count:.2g}" if count < 9.95 else f"{count:,.0f}"

@@ -100,6 +100,7 @@ def test_a_dashboard_and_what_a_page_lacks(job: str, tmp_path: Path) -> None:
     file = tmp_path / "dashboard.json"
     result = run("dashboard", job, "-o", str(file), "--hours", "1", "--check-against", str(page))
     assert result.exit_code == 10
+    assert f"wrote {file}: " in result.stderr
     assert "not there: rl_trainer_steps_total" in result.stderr
     assert "vllm:num_requests_running" not in result.stderr
     assert json.loads(file.read_text())["schemaVersion"] >= 36

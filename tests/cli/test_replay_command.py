@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from fleetsim.cli.history_options import AccessFlags
 from fleetsim.cli.main import app
+from fleetsim.cli.replay_call import source_words, verify_words
 from fleetsim.cli.replay_gate import METRICS
+from fleetsim.cli.replay_source import Source
 from fleetsim.cli.sweep_values import parse_sweep
 from fleetsim.config.plan import load_plan
 from fleetsim.errors import InputError
+from fleetsim.history import dump_tables
+from fleetsim.replay import answers
+from fleetsim.replay.implied import Implied
+from fleetsim.replay.recommend import Recommendation, recommend
 
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.
@@ -97,6 +108,8 @@ def test_a_plan_its_patch_and_its_verification(folder: Path) -> None:
     assert f"replicas: {written.recommended.instances}" in " ".join(patch.read_text().split())
     assert "kubectl -n rl scale deployment rollout --replicas 3" in " ".join(made.stdout.split())
     assert "--verify" in made.stderr
+    assert f"kubectl -n rl patch deployment rollout --type strategic --patch-file {patch}" in made.stderr
+    assert "--patch-file FILE" not in made.stdout
 
     held = run(folder, "--verify", str(plan))
     assert held.exit_code == 10
@@ -122,6 +135,9 @@ def test_what_was_saved_replays_as_the_source_did(folder: Path) -> None:
     second = CliRunner().invoke(app, ["replay", "--from", str(saved), "--no-backtest", "--json"])
     assert second.exit_code == 0, second.output
     a, b = json.loads(first.stdout), json.loads(second.stdout)
+    for part in (a, b):  # next commands name their own file
+        for found in part["verdict"]["findings"]:
+            found["next"] = found["next"] and re.sub(r"--from \S+", "", found["next"])
     assert a["verdict"] == b["verdict"]
     assert a["observed"]["fleet"] == b["observed"]["fleet"]
     assert run(folder, "--save", str(saved)).exit_code == 2
@@ -193,3 +209,89 @@ def test_sweeps(text: str, expected: object) -> None:
 def test_sweeps_that_are_none(text: str) -> None:
     with pytest.raises(InputError):
         parse_sweep(text)
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """Every command of the view, as a shell reads it."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line.strip().startswith("fleetsim ")]
+
+
+def test_every_next_command_repeats_the_call_and_runs(folder: Path) -> None:
+    result = run(folder, "--start", "-10m", "--given", "cost.instance_price_usd_per_gpu_h=2", "--no-backtest")
+    found = commands_in(result.stdout)
+    assert found, result.stdout
+    for command in found:
+        source = ["--from", str(folder / "job.om"), "--start", "-10m"]
+        assert command[:8] == ["fleetsim", "replay", *source, "--given", "cost.instance_price_usd_per_gpu_h=2"]
+        again = CliRunner().invoke(app, command[1:])
+        assert again.exit_code == 0, again.output
+    document = json.loads(run(folder, "--no-backtest", "--json").stdout)
+    following = [f["next"] for f in document["verdict"]["findings"] if f["next"]]
+    assert any(str(folder / "job.om") in text for text in following)
+    assert not any("..." in text for text in following)
+
+
+def test_a_call_s_words_hold_no_credentials_but_the_files_of_them() -> None:
+    access = AccessFlags(token_file=Path("t"), org_id="a", skip_verify=True, timeout_s=5.0)
+    source = Source("http://u:secret@p:9090/graph", None, "-2h", None, "30s", 'job="r"', {"a.b": "m"}, None, access)
+    assert source_words(source) == (
+        "--prometheus", "http://p:9090", "--selector", 'job="r"', "--start", "-2h", "--step", "30s", "--map", "a.b=m",
+        "--token-file", "t", "--org-id", "a", "--insecure-skip-verify", "--timeout", "5",
+    )  # fmt: skip
+    assert "secret" not in " ".join(verify_words(source, "plan.json") or ())
+
+
+def test_one_sweep_at_a_time(folder: Path) -> None:
+    result = run(folder, "--sweep", "fleet.instances=2:3", "--sweep", "sync.every_steps=1,2")
+    assert result.exit_code == 2
+    assert "one sweep at a time" in result.stderr
+    assert "fleet.instances=2:3" in result.stderr
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named_by_its_flag(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = CliRunner().invoke(app, ["replay", "--from", str(folder / "job.yaml")])
+    assert wrong.exit_code == 2
+    assert f"--from: '{folder / 'job.yaml'}': YAML is no history; a scenario goes to --scenario" in wrong.stderr
+    monkeypatch.setattr(dump_tables, "has_parquet", lambda: False)
+    day = folder / "day.parquet"
+    result = run(folder, "--save", str(day))
+    assert result.exit_code == 2
+    assert f"--save: '{day}': Parquet needs pyarrow; pip install 'fleetsim[parquet]'" in result.stderr
+    assert "reading" not in result.stderr  # before anything is read
+
+
+def test_a_run_log_without_a_clock_has_no_date(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    rows = ({"step": k, "timing_s/step": 10.0, "timing_s/gen": 4.0} for k in range(1, 60))
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = CliRunner().invoke(app, ["replay", "--from", str(log)])
+    assert result.exit_code == 0, result.output
+    assert "no clock, counted from 0 s: 0 s to 9 min 50 s" in " ".join(result.stdout.split())
+    assert "1970" not in result.stdout
+    assert "01-01" not in result.stdout
+
+
+def test_a_fleet_that_keeps_its_size_gets_no_patch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(model: Implied, **how: Any) -> Recommendation:
+        found = recommend(model, **how)
+        return replace(found, instances=found.was)
+
+    monkeypatch.setattr(answers, "recommend", kept)
+    patch = folder / "kept.yaml"
+    result = run(folder, "--recommend", "--patch", str(patch), "--deployment", "rollout", "--no-backtest")
+    assert result.exit_code == 0, result.output
+    assert f"{patch} is not written: the fleet is to keep its 3 instances" in result.stderr
+    assert not patch.exists()
+    assert "kubectl patch" not in result.stdout
+
+
+def test_a_sweep_s_headings_are_whole_words(folder: Path) -> None:
+    result = run(folder, "--no-backtest", "--sweep", "fleet.max_in_flight_samples=48,96")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    heading = next(line for line in lines if "step, s" in line)
+    assert "value" in heading
+    assert any("what if, over fleet.max_in_flight_samples" in line for line in lines)

@@ -72,7 +72,7 @@ def test_what_is_no_history_is_refused(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(raw)
     assert form_of(path) == "unknown"
-    with pytest.raises(InputError, match="none of the forms"):
+    with pytest.raises(InputError, match=r"none of the forms|is empty"):
         read_file(path)
 
 
@@ -99,3 +99,26 @@ def test_a_mutated_file_is_read_or_refused(form: str, data: st.DataObject) -> No
         except InputError as error:
             assert error.problems
             assert all(p.rule and p.remedy for p in error.problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("job.yaml", "schema_version: 1\nname: x\nfleet: {instances: 6}\n", "a scenario goes to --scenario"),
+        ("README.md", "# A job\n\nIt trains.\nsteps: 4\nIt ends, and so on.\n", "none of the forms"),
+        ("log.jsonl", "", "the file is empty"),
+    ],
+)
+def test_what_is_no_history_is_not_taken_for_damaged_openmetrics(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        read_file(tmp_path / name)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_scenario_that_is_not_there_was_meant_for_another_flag(tmp_path: Path) -> None:
+    (tmp_path / "jobs.om").write_text("")
+    with pytest.raises(InputError, match="no such file or directory; a scenario goes to --scenario"):
+        read_file(tmp_path / "job.yaml")

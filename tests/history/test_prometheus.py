@@ -324,6 +324,7 @@ def test_redirects_are_not_followed(fake: FakePrometheus) -> None:
         ("http://h:9090", "http://h:9090"),
         ("https://h/prometheus/", "https://h/prometheus"),
         ("http://h:9090/graph", "http://h:9090"),
+        ("http://h:9090/graph?g0.expr=up&g0.tab=1", "http://h:9090"),
         ("http://h/mimir/api/v1/query", "http://h/mimir"),
         ("http://[::1]:9090/", "http://[::1]:9090"),
         (" http://u:p%40@h ", "http://h"),
@@ -341,6 +342,14 @@ def test_what_is_no_address_is_an_error_without_credentials(url: str) -> None:
     with pytest.raises(InputError) as caught:
         address_of(url)
     assert "http://" in str(caught.value)
+    assert "SECRETpw" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shown", ["http://h:9090/prometheus", "http://h:9090"])
+def test_a_query_of_the_address_is_not_dropped_in_silence(shown: str) -> None:
+    with pytest.raises(InputError, match="has a query") as caught:
+        address_of(f"{shown}?tenant=SECRETpw")
+    assert f"'{shown}'" in str(caught.value)
     assert "SECRETpw" not in str(caught.value)
 
 

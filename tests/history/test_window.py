@@ -126,8 +126,17 @@ def test_the_whole_window_is_the_history() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "says"), [(0, 10, "1970"), (1030, 1010, "before it starts"), (2000, 3000, "has")]
+    ("start", "end", "says"), [(0, 10, "0 s to 10 s"), (1030, 1010, "before it starts"), (2000, 3000, "has")]
 )
 def test_a_window_without_data_says_what_there_is(start: float, end: float, says: str) -> None:
     with pytest.raises(InputError, match=says):
         window(history(), start, end)
+
+
+def test_a_log_without_a_clock_is_told_so_and_not_cut() -> None:
+    log = History(np.array([0.0, 60.0]), 60.0, (), {}, {}, {}, (), StepLog("trl", {"step": np.arange(7.0)}), (), "log")
+    assert window(log, 0, 60) is not None
+    with pytest.raises(InputError, match="log has no clock"):
+        window(log, 30, 60)
+    assert shown(30.0) == "30 s"
+    assert shown(1_790_000_000) == "2026-09-21 14:13:20 UTC"

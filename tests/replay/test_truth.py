@@ -77,11 +77,11 @@ def the_next_step_is_the_remedy_and_its_size_is_its_gain(name: str, way: str) ->
 
 
 def the_next_command_runs_and_helps(name: str) -> None:
-    """What follows --set in the next command, applied to the job itself."""
+    """What follows --set in the first of the next commands, applied to the job itself."""
     found = binding(replayed(name, "given"))
     assert found is not None
-    first = re.split(r", or |\(cadence\)| and --recommend", found.next or "")[0]
-    changes = dict(parse_override(text.rstrip(",")) for text in re.findall(r"--set (\S+)", first))
+    first = next(line for line in (found.next or "").splitlines() if line.startswith("fleetsim replay "))
+    changes = dict(parse_override(text) for text in re.findall(r"--set (\S+)", first))
     assert changes
     share, _ = gain_of(BY_NAME[name], changes, 1)
     assert share > 0.02

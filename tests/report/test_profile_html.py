@@ -176,7 +176,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch:
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(OutsideError, match=r'needs plotly; install it: pip install "fleetsim\[report\]"'):
+    with pytest.raises(OutsideError, match=r"needs plotly; install it: pip install 'fleetsim\[report\]'"):
         profile_page(profiles.profile())
 
 

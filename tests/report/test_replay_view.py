@@ -75,7 +75,7 @@ def backtest(rows: tuple[Row, ...], verdict: Any) -> Backtest:
 def test_the_verdict_comes_first_then_what_to_change() -> None:
     lines = lines_of(replay_report(result_of(window(**STARVED))))
     assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
-    assert lines[1] == "Change first: fleetsim replay ... --recommend"
+    assert lines[1:3] == ["Change first:", "  fleetsim replay ... --recommend"]
     text = " ".join(lines)
     assert text.index("findings") < text.index("observed: fleet") < text.index("assumed")
 
@@ -93,7 +93,6 @@ def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
     text = flat(replay_report(result_of(window(**STARVED))))
     assert "FAULT rollout too few instances up to 70.1 GPU-h and $210.16 a day - the trainer waits" in text
     assert "12 instances instead of 8" in text
-    assert "... stands for this call's source and window" in text
 
 
 def test_what_was_assumed_is_said() -> None:
@@ -152,7 +151,7 @@ def test_notes_on_the_data_are_told() -> None:
 
 def test_a_back_test_that_holds_and_one_that_does_not() -> None:
     good = flat(replay_report(result_of(HEALTHY, backtest(RIGHT, "ok"))))
-    assert "every quantity within 10.0 %, worst +1.6 %." in good
+    assert "every quantity within 10.0 %, worst: fleet tok/s +1.6 %." in good
     assert "read what-ifs as directions" not in good
     wrong = flat(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
     assert "one quantity is off by more than 10.0 %" in wrong
@@ -243,3 +242,9 @@ def test_json_has_everything_and_no_number_that_json_lacks() -> None:
     empty = json.loads(dumps(replay_document(result_of(RUN_LOG_ONLY), Answers())))
     assert empty["observed"]["fleet"] is None
     assert empty["what_if"] is None
+
+
+def test_an_error_of_nothing_is_not_named_the_worst() -> None:
+    text = flat(replay_report(result_of(HEALTHY, backtest((row("queue", 3.0, 3.0, "batches", 0.001),), "ok"))))
+    assert "every quantity within 10.0 %." in text
+    assert "worst" not in text

@@ -46,6 +46,16 @@ def test_what_cannot_be_seen_is_said() -> None:
     assert 'Detection: "every instance a quarter slower"' in rules_text()
 
 
+def test_a_wait_within_the_plan_s_own_target_is_no_alarm() -> None:
+    made = rehearsed()
+    for target in (made.scenario.targets.trainer_idle_fraction, 0.2):
+        scenario = with_changes(made.scenario, {"targets.trainer_idle_fraction": target})
+        rule = next(
+            (r for r in choose(replace(made, scenario=scenario)).rules if r.signal.name == "trainer_idle"), None
+        )
+        assert rule is None or rule.threshold >= target
+
+
 def rules_text() -> str:
     return str(rules_document(chosen(), Writing(MetricNames(), "small")))
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from fleetsim.errors import InputError, OutsideError
+from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.history.prometheus import Prometheus
 from fleetsim.standing.hysteresis import Damping
+from fleetsim.standing.look import Looker, LookOptions, of_now
 from fleetsim.standing.watch import Look, Status, WallClock, Watch, WatchOptions
+from tests.history.fake_prometheus import Series, serving
 
 OPTIONS = WatchOptions(every_s=60.0, stale_s=300.0, damping=Damping(up_after=2, down_after=4, cool_down_s=0.0))
 LOOK = Look(data_s=0.0, current=8, wanted=8, observed_idle=0.1, predicted_idle=0.12, model_error=0.03)
@@ -197,3 +202,28 @@ def test_the_wall_clock_can_be_stopped_from_elsewhere() -> None:
 def test_senseless_times_are_refused(every: float, stale: float) -> None:
     with pytest.raises(InputError):
         WatchOptions(every_s=every, stale_s=stale)
+
+
+def test_an_empty_window_is_told_in_the_watcher_s_own_flags() -> None:
+    now = time.time()
+    times = now - 7200 + 15.0 * np.arange(200)
+    series = Series({"__name__": "vllm:num_requests_running", "job": "r", "instance": "a"}, times, times * 0 + 3)
+    with serving([series]) as fake:
+        prometheus = Prometheus(fake.url)
+        prometheus.query("vllm:num_requests_running", now)  # its clock is known from any answer
+        look = Looker(prometheus, LookOptions(window_s=1800.0), lambda text: None)
+        with pytest.raises(InputError) as caught:
+            look(now)
+    text = str(caught.value)
+    assert text.startswith("--window: ")
+    assert "--start" not in text
+
+
+@pytest.mark.parametrize(
+    "remedy", ["give a window inside that", "let --end come after --start", "give a longer window"]
+)
+def test_a_remedy_names_the_watcher_s_window(remedy: str) -> None:
+    mended = of_now(Problem("--start", "x", "is wrong", remedy))
+    assert mended.path == "--window"
+    assert mended.remedy.endswith("give a longer --window")
+    assert of_now(Problem("--selector", "x", "is wrong", remedy)).remedy == remedy

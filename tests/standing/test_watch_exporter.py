@@ -95,7 +95,9 @@ def test_it_is_read_only() -> None:
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             connection = http.client.HTTPConnection(host, int(port), timeout=5)
             connection.request(method, "/metrics", body=b"x")
-            assert connection.getresponse().status == 501
+            answer = connection.getresponse()
+            assert answer.status == 405
+            assert answer.headers["Allow"] == "GET"
             connection.close()
         with urllib.request.urlopen(f"http://{exporter.address}/healthz", timeout=5) as answer:
             assert answer.read() == b"ok\n"

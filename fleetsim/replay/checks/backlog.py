@@ -77,7 +77,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if q.depth is None and idle is None:
         return Draft(
             "backlog", "unknown", "queue depth is not exported", tuple(evidence),
-            "fleetsim replay ... --map queue.samples=YOUR_METRIC",
+            "name your own metric with --map queue.samples=METRIC",
         )  # fmt: skip
     return Draft("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
 

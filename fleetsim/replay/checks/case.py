@@ -120,6 +120,12 @@ def faults(earlier: Earlier, *checks: Check) -> list[Draft]:
     return [d for d in earlier if d.state == "fault" and d.check in checks]
 
 
+def round_count(count: float) -> int:
+    """A count that is recommended: down to what people set, multiples of 32, of 8 below 128, any below 16."""
+    unit = 32 if count >= 128 else 8 if count >= 16 else 1
+    return int(count // unit) * unit
+
+
 def told(quantity: Quantity, text: str) -> str:
     """A number in words, with the word "inferred" where it was."""
     return f"{text} (inferred)" if quantity.source == "inferred" else text

@@ -14,10 +14,11 @@ FEW_STEPS, MANY_STEPS = 10, 200
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: too many gaps. unknown: nothing of the engines or of the trainer was read, or too few steps."""
     o = case.observed
+    n, span = len(o.instances), units.seconds(o.span_s)
     evidence = [
-        f"{len(o.instances)} instances over {units.seconds(o.span_s)}, a value every {units.seconds(o.step_s)}"
-        if o.instances
-        else f"no engine metrics over {units.seconds(o.span_s)}: what the instances do is unknown"
+        f"{n} instance{'' if n == 1 else 's'} over {span}, a value every {units.seconds(o.step_s)}"
+        if n
+        else f"no engine metrics over {span}: what the instances do is unknown"
     ]
     if o.gap_share > 0:
         evidence.append(f"{units.share(o.gap_share)} of the instances' time has no values")
@@ -41,12 +42,20 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if not o.instances and steps is None:
         return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES)
     if steps is not None and steps.value < FEW_STEPS:
-        return Draft("data", "unknown", f"only {steps.value:.0f} optimizer steps", tuple(evidence), _LONGER)
+        return Draft("data", "unknown", f"only {steps.value:.0f} optimizer steps", tuple(evidence), _longer(case))
     if not o.instances:
         return Draft("data", "unknown", "a run log alone: the trainer's side only", tuple(evidence), _NAMES)
     return Draft("data", "ok", "enough was read to judge", tuple(evidence))
 
 
 _SCRAPES = "look at Prometheus's targets page: which scrapes fail; or choose a window without the gap"
-_LONGER = "fleetsim replay ... --start -24h"
-_NAMES = "fleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
+_NAMES = (
+    "read the engines' own metrics: --prometheus URL, with --selector 'job=\"rollout\"' where others are scraped too"
+)
+
+
+def _longer(case: Case) -> str:
+    """A longer window: of a server there is one, of a file perhaps not."""
+    if "://" in case.observed.source:
+        return "a longer window:\nfleetsim replay ... --start -24h"
+    return "replay a longer window: these are too few steps to judge by"

@@ -53,7 +53,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     idle = case.idle.value
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
-        tuple(evidence), f"fleetsim replay ... --set {_cap(case, more)} (and a staleness bound for it)",
+        tuple(evidence), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, more)}",
         {"wait": idle}, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from fleetsim import units
-from fleetsim.replay.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier
+from fleetsim.replay.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, round_count
 
 # The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
 SAME = 0.05
@@ -49,7 +49,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return Draft(
         "max_num_seqs", "fault", f"engines run {limit} requests, others wait, and the KV cache has room",
         tuple(evidence),
-        f"engine flag --max-num-seqs {more}; fleetsim replay ... --set engine.max_num_seqs={more}",
+        f"give the engines --max-num-seqs {more}; simulated:\nfleetsim replay ... --set engine.max_num_seqs={more}",
         {"wait": share} if share else {}, f"max_num_seqs of about {limit} holds requests back",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ def _limit(mean: float) -> int:
 
 
 def _raised(limit: int, kv_peak: float) -> int:
-    """Twice the limit, or what fills the KV cache up to KV_ROOM if that is less."""
+    """Twice the limit, or what fills the KV cache up to KV_ROOM if that is less, in a round number."""
     room = KV_ROOM / kv_peak if kv_peak > 0 else 2.0
-    return max(limit + 1, int(limit * min(2.0, room)))
+    more = limit * min(2.0, room)
+    return round_count(more) if round_count(more) > limit else max(limit + 1, int(more))

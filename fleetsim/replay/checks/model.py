@@ -25,7 +25,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if back is None and case.unsimulated is not None:
         return Draft("model", "unknown", "cannot be back-tested" + _why(case), (case.unsimulated,), _instead(case))
     if back is None:
-        return Draft("model", "unknown", "not back-tested", (), "fleetsim replay ... (without --no-backtest)")
+        return Draft("model", "unknown", "not back-tested", (), "without --no-backtest:\nfleetsim replay ...")
     worst = back.worst
     if back.verdict == "unknown" or worst is None:
         return Draft("model", "unknown", "nothing of what was observed is predicted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier
+from fleetsim.replay.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, round_count
 from fleetsim.replay.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.money import Claims
 
@@ -46,17 +46,14 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if few:
         return Draft("preemptions", "ok", "a symptom: too few instances for the load", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances
-    fewer = max(1, int(running * KV_ROOM))
-    change = (
-        f"fleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
-        if running
-        else "fleetsim replay ... --set fleet.max_in_flight_samples_per_instance=N"
-    )
+    fewer = max(1, round_count(running * KV_ROOM))
+    change = "give the engines more --gpu-memory-utilization, or the client a lower cap on what is in flight"
+    if running:
+        change += f":\nfleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
     claims: Claims = {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share})
     return Draft(
         "preemptions", "fault", "engines throw running requests out", tuple(evidence),
-        f"{change}, or engine flag --gpu-memory-utilization up",
-        claims, "engines preempt requests for want of KV blocks",
+        change, claims, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if hit is None or group is None or lengths is None or lengths.prompt_mean is None:
         seen = () if hit is None or off else (f"hit ratio {units.share(hit)}",)
         caching = ("prefix caching is off",) if off else ()
-        needs = "fleetsim replay ... --given workload.group_size=G" if group is None else None
+        needs = "say it with --given workload.group_size=N" if group is None else None
         return Draft("prefix_cache", "unknown", missing[0], (*caching, *seen, *missing), needs)
     prompt, block = lengths.prompt_mean, o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
     expected = expected_hits(group.value, prompt, block)
@@ -83,9 +83,13 @@ def _wasted(case: Case, prompt: float, missed: float, evidence: list[str]) -> fl
 def _next(case: Case, group: float, prompt: float, block: int, hit: float, off: bool) -> str:
     """The flag to change: caching itself, or where the siblings go."""
     if off:
-        return "engine flag --enable-prefix-caching; fleetsim replay ... --set engine.prefix_caching=true"
+        return (
+            "give the engines --enable-prefix-caching; simulated:\nfleetsim replay ... --set engine.prefix_caching=true"
+        )
     n = case.observed.fleet.instances if case.observed.fleet is not None else 1.0
     places = n * (1.0 - (1.0 - 1.0 / n) ** group) if n > 1 else 1.0
     if n > 1 and hit <= 1.25 * expected_hits(group, prompt, block, places) + 0.02:
-        return "send a group's samples to one instance: fleetsim replay ... --set fleet.group_placement=together"
-    return "fleetsim replay ... --set sync.reset_prefix_cache=false, and look at what resets or evicts the cache"
+        send = "send a group's samples to one instance; simulated:"
+        return f"{send}\nfleetsim replay ... --set fleet.group_placement=together"
+    look = "look at what resets or evicts the cache; without the reset at every sync:"
+    return f"{look}\nfleetsim replay ... --set sync.reset_prefix_cache=false"

@@ -45,7 +45,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if case.idle is None:
         return Draft(
             "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
-            "fleetsim replay ... --map trainer.wait_s=YOUR_METRIC, or --from the trainer's run log",
+            "name your own metric with --map trainer.wait_s=METRIC, or give the trainer's run log with --from",
         )  # fmt: skip
     if not case.starving:
         return Draft("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
@@ -150,7 +150,7 @@ def _ahead(case: Case) -> str:
             "cumulative_ratio": f"--set admission.async_ratio={a.async_ratio + 1:g}{aged}",
         }
         change = own.get(a.law, change)
-    return f"fleetsim replay ... {change} (if the recipe tolerates it), and --recommend"
+    return f"if the recipe tolerates it:\nfleetsim replay ... {change} --recommend"
 
 
 def _matched(case: Case) -> int | None:

@@ -27,7 +27,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
             ("the trainer exports no sync seconds, and the engines' own pattern shows no pauses",)
             if not case.colocated
             else ("colocated: engines are silent while the trainer works, which hides the sync",),
-            "fleetsim replay ... --step 1s, or --map trainer.sync_s=YOUR_METRIC",
+            "on a finer grid, or with --map trainer.sync_s=METRIC of your own:\nfleetsim replay ... --step 1s",
         )  # fmt: skip
     evidence = []
     if paused is not None and o.pauses is not None:
@@ -53,8 +53,10 @@ def _next(case: Case) -> str:
     """Cadence or transport; where old samples are dropped, a slower cadence drops more of them."""
     transport = "--set sync.transport=rdma_p2p"
     if case.says("admission.max_age") and case.scenario.admission.max_age is not None:
-        return f"fleetsim replay ... {transport} (transport; a slower cadence would drop more samples for their age)"
-    return f"fleetsim replay ... --set sync.every_steps={2 * _cadence(case)} (cadence), or {transport} (transport)"
+        why = "transport (a slower cadence would drop more samples for their age):"
+        return f"{why}\nfleetsim replay ... {transport}"
+    cadence = f"cadence:\nfleetsim replay ... --set sync.every_steps={2 * _cadence(case)}"
+    return f"{cadence}\nor transport:\nfleetsim replay ... {transport}"
 
 
 def _cadence(case: Case) -> int:

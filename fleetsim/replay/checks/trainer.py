@@ -54,7 +54,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft(
             "trainer", "unknown", "its compute time is not known",
             (*evidence, "neither exported nor in a run log; engines alone do not tell computing from other work"),
-            "fleetsim replay ... --map trainer.train_s=YOUR_METRIC, or --from the trainer's run log",
+            "name your own metric with --map trainer.train_s=METRIC, or give the trainer's run log with --from",
         )  # fmt: skip
     steady = "steady" if drift is not None else "no sign of trouble"
     return Draft("trainer", "ok", steady, tuple(evidence))

@@ -1,0 +1,83 @@
+"""Next commands: what is shown can be pasted, whatever the width and whatever the call's words."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import fleetsim.replay.checks
+from fleetsim.replay.finding import Finding, Verdict
+from fleetsim.report.next_lines import CALL, NextLines, addressed, broken, is_command, resolved
+
+WORDS = st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=30), max_size=8)
+
+
+@given(WORDS, st.integers(20, 120))
+def test_a_broken_command_is_still_the_same_command(words: list[str], width: int) -> None:
+    command = shlex.join(["fleetsim", "replay", *words])
+    lines = broken(command, width)
+    assert shlex.split("".join(line.removesuffix("\\") for line in lines)) == ["fleetsim", "replay", *words]
+    for line in lines:
+        longest = max(map(len, map(shlex.quote, words)), default=0)
+        assert len(line) <= max(width, 2 * longest + 4)
+
+
+def test_a_shell_reads_what_is_shown() -> None:
+    call = ("--prometheus", "http://prometheus.monitoring.svc.cluster.local:9090/prometheus", "--selector", 'job="a b"')
+    text = resolved(f"if it may be:\n{CALL} --set a.b=1 --recommend", call)
+    file = io.StringIO()
+    Console(file=file, width=60).print(NextLines("next: ", text, indent=9), crop=False)
+    first, *command = file.getvalue().splitlines()
+    assert first.strip() == "next: if it may be:"
+    assert len(command) > 2
+    script = 'fleetsim() { printf "%s\\n" "$@"; }\n' + "\n".join(command)
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said == ["replay", *call, "--set", "a.b=1", "--recommend"]
+
+
+def test_a_word_wider_than_the_view_is_left_whole() -> None:
+    path = "/data/" + "x" * 200 + ".om"
+    file = io.StringIO()
+    Console(file=file, width=80).print(NextLines("next: ", resolved(CALL, ("--from", path)), indent=9), crop=False)
+    assert path in file.getvalue()
+
+
+def test_the_window_of_a_next_command_is_its_own() -> None:
+    call = ("--prometheus", "http://p", "--start", "-1h", "--step", "30s")
+    assert resolved(f"{CALL} --step 1s", call) == "fleetsim replay --prometheus http://p --start -1h --step 1s"
+    assert resolved(f"{CALL} --start -24h", call) == "fleetsim replay --prometheus http://p --step 30s --start -24h"
+
+
+def test_every_finding_is_addressed_and_words_stay() -> None:
+    texts = (f"words:\n{CALL} --recommend", "drain rollout-5 ... soon", None)
+    verdict = Verdict("trainer", "", tuple(Finding("rollout", "fault", "", (), next=t) for t in texts), None)
+    assert [f.next for f in addressed(verdict, ("--from", "a b.om")).findings] == [
+        "words:\nfleetsim replay --from 'a b.om' --recommend", "drain rollout-5 ... soon", None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "file", sorted(Path(fleetsim.replay.checks.__file__).parent.glob("*.py")), ids=lambda p: p.stem
+)
+def test_checks_name_commands_on_lines_of_their_own(file: Path) -> None:
+    """A command begins its line and has nothing behind it that a shell would not take."""
+    for line in file.read_text().splitlines():
+        for part in line.split(CALL)[:-1]:
+            assert part.endswith(('"', "\\n")), line
+        if CALL in line:
+            rest = re.sub(r"\{.*?\}(?=[ \"])", "", line.rpartition(CALL)[2]).partition('"')[0]
+            assert not any(c in rest for c in "(),;"), line
+
+
+def test_what_is_a_command() -> None:
+    assert is_command("fleetsim split --gpus 8")
+    assert is_command("kubectl scale deployment rollout --replicas 8")
+    assert not is_command("drain rollout-5")
