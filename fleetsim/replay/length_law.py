@@ -55,7 +55,8 @@ def length_law(lengths: Lengths, cap: float | None = None, length_share: float |
 
 
 def _finite(lengths: Lengths) -> tuple[Floats, Floats]:
-    """Finite upper bounds and the share of responses in each bucket; empty ends are cut off."""
+    """Finite upper bounds and the share of responses in each bucket. Empty ends are cut off, unless longer responses
+    lie beyond them."""
     le, count = np.asarray(lengths.le, float), np.asarray(lengths.count, float)
     total = max(float(count.sum()), 1e-300)
     keep = np.isfinite(le)
@@ -63,7 +64,8 @@ def _finite(lengths: Lengths) -> tuple[Floats, Floats]:
     used = np.flatnonzero(count > 0)
     if not len(used):
         return np.array([max(1.0, lengths.mean)]), np.array([1e-9])
-    last = int(used[-1]) + 1
+    beyond = float(np.asarray(lengths.count, float)[~keep].sum()) > 0
+    last = len(le) if beyond else int(used[-1]) + 1
     return le[:last], count[:last] / total
 
 
