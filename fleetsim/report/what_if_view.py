@@ -182,6 +182,7 @@ def verification_view(found: Verification) -> Group:
     lines: list[RenderableType] = [Text(held, style="bold"), table]
     if unknown:
         lines.append(Text(f"{unknown} not known: what nobody exports cannot be verified", style="dim"))
+    lines += [Text(f"the plan itself misses the target: {miss}") for miss in found.missed]
     lines += [Text(f"but: {warning}") for warning in found.warnings]
     if found.next is not None:
         lines.append(Text.assemble("next: ", (found.next, "bold")))
