@@ -25,7 +25,7 @@ from fleetsim.history.history import History
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.draft import Draft
 from fleetsim.replay.length_law import length_law
-from fleetsim.replay.load_seen import SAME_PACE
+from fleetsim.replay.load_seen import own_paces
 from fleetsim.replay.observed import Observed, Quantity
 from fleetsim.replay.policies import admission_like
 from fleetsim.replay.speed import Speed, speed_of
@@ -144,7 +144,7 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
     if draft.set_by_user("fleet.instances"):
         now, levels = draft.start.fleet.instances, ((observed.start_s, draft.start.fleet.instances),)
     half = [v for v in observed.instances if v.present_s >= 0.5 * observed.span_s] or list(observed.instances)
-    slow = [1.0 / v.pace if v.pace > 0 and abs(v.pace - 1.0) > SAME_PACE else 1.0 for v in half][:now]
+    slow = [1.0 / pace for pace in own_paces(half).values()][:now]
     if any(f != 1.0 for f in slow) or draft.start.fleet.speed_factors:
         draft.take("fleet.speed_factors", slow, f"{sum(f != 1.0 for f in slow)} instances off the median's pace")
         if draft.start.fleet.straggler_share and not draft.set_by_user("fleet.straggler_share"):
@@ -279,6 +279,8 @@ def _engine(
     known_kv = float(limits.kv_tokens) if own is not None or observed.kv_blocks is not None else None
     pause = sync_times(scenario).pause_s if scenario.fleet.placement == "disaggregated" else None
     likely = _likely(scenario, observed) if own is None else None
+    if likely is not None and observed.model != scenario.engine.model:
+        draft.take("engine.model", observed.model, "by its metrics")
     speed = speed_of(history, observed, roofline, known_kv, pause, likely)
     if speed is None:
         if own is not None:

@@ -55,7 +55,8 @@ def length_law(lengths: Lengths, cap: float | None = None, length_share: float |
 
 
 def _finite(lengths: Lengths) -> tuple[Floats, Floats]:
-    """Finite upper bounds and the share of responses in each bucket; empty ones at the end are cut off."""
+    """Finite upper bounds and the share of responses in each bucket. Empty ends are cut off, unless longer responses
+    lie beyond them."""
     le, count = np.asarray(lengths.le, float), np.asarray(lengths.count, float)
     total = max(float(count.sum()), 1e-300)
     keep = np.isfinite(le)

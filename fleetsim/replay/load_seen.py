@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Buckets, History
-from fleetsim.replay.observed import Observed, Pause
+from fleetsim.replay.observed import InstanceView, Observed, Pause
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Iteration = Callable[[Floats, Floats], Floats]
 
-# Within this of the median an instance is as fast as the others; the difference is noise.
-SAME_PACE = 0.03
+# Within this of the median an instance is as fast as the others; the difference is noise. So it is within three robust
+# standard deviations of all instances' paces, as of fleets with a handful of requests each, up to the second number.
+SAME_PACE, OFF_PACE = 0.03, 0.15
+_SCATTER = 3.0 * 1.4826
 # Relative doubt in the iterations of an interval: at least this, and more by how far its load moved.
 _LEAST_DOUBT, _MOVED = 0.01, 0.6
 # An interval counts while the load moved by less than this share of its mean.
@@ -309,6 +311,18 @@ def _shared_prompt(observed: Observed) -> float:
 
 def _paces(history: History, observed: Observed) -> Floats:
     """Pace of each instance: a slow one's seconds are shortened by it, so that all are of one kind."""
-    known: Mapping[str, float] = {str(view.id): view.pace for view in observed.instances}
-    paces = np.array([known.get(str(i), 1.0) for i in history.instances])
-    return np.where(np.isfinite(paces) & (paces > 0) & (np.abs(paces - 1.0) > SAME_PACE), paces, 1.0)
+    known = own_paces(observed.instances)
+    return np.array([known.get(str(i), 1.0) for i in history.instances])
+
+
+def own_paces(views: Sequence[InstanceView]) -> dict[str, float]:
+    """Each instance's pace by its name, 1 where it differs by no more than chance."""
+    paces = np.array([v.pace for v in views], np.float64)
+    known = np.isfinite(paces) & (paces > 0)
+    scatter = 0.0
+    if known.any():
+        scatter = _SCATTER * float(np.median(np.abs(paces[known] - np.median(paces[known]))))
+    limit = min(OFF_PACE, max(SAME_PACE, scatter))
+    flagged = np.array([v.straggler for v in views], np.bool_)
+    off = known & ((np.abs(paces - 1.0) > limit) | flagged)
+    return {str(v.id): float(pace) for v, pace in zip(views, np.where(off, paces, 1.0), strict=True)}

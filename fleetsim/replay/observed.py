@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,6 +100,10 @@ class Lengths:
     prompt_mean: float | None
     group_size: Quantity | None
     drift_per_h: float | None
+
+    def unbounded(self, q: float) -> bool:
+        """Whether the quantile q lies beyond the last finite bound: what stands for it is that bound."""
+        return math.isinf(self.le[-1]) and self.count[-1] > (1.0 - q) * sum(self.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def plan_of(
     date = datetime.datetime.fromtimestamp(now_s, datetime.UTC).isoformat(timespec="seconds")
     scenario = implied.scenario
     baseline = baseline_of(observed, scenario)
+    beyond = recommendation.extrapolated
     return Plan(
         date=date,
         window=WindowFields(start_s=observed.start_s, end_s=observed.end_s, source=observed.source),
@@ -68,7 +69,7 @@ def plan_of(
         engine=profile_of_window(implied, "replayed window", observed.source, date),
         back_test=None if backtest is None else _back_test(backtest),
         taken=implied.taken,
-        assumed=implied.assumed,
+        assumed=(*implied.assumed, *([] if beyond is None else [f"the prediction is {beyond.text}"])),
     )
 
 

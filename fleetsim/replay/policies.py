@@ -8,7 +8,7 @@ law, not the proven one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ from fleetsim.sim.run import simulate
 Engine = tuple[StepTime, EngineLimits]
 # Steps of a trial, and points of time at which its requests in flight are counted.
 _STEPS, _POINTS = 16, 400
+# So many of the nearest laws, and the variants of the best, are tried over more steps: a queue that is thrown away as
+# it ages takes a few dozen steps to become what it stays, and what is left of its start tells variants apart wrongly.
+_FINALISTS, _LONG_STEPS = 4, 40
 # Tried on top of the nearest law, one after the other, and taken where they are nearer by more than a trial's chance.
 _VARIANTS: tuple[tuple[Mapping[str, Any], ...], ...] = (
     ({"fleet.group_placement": "spread"},),
@@ -54,23 +57,29 @@ def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed
         return Chosen({"admission.law": "barrier"}, None, "admission: barrier, as colocated pools take turns")
     fleet = observed.fleet
     if fleet is None or not fleet.in_flight_mean or not fleet.in_flight_peak:
-        law = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
-        return Chosen(law, None, "admission: one batch ahead; no requests in flight were read")
+        one = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
+        return Chosen(one, None, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None:
         pool = max(1, round(fleet.in_flight_mean / group)) * group
-        law = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
-        return Chosen(law, None, f"admission: {pool:,} samples always in flight, as observed; no trainer was read")
+        always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
+        return Chosen(always, None, f"admission: {pool:,} samples always in flight, as observed; no trainer was read")
     tried = list(_candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue))
     found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
-    best = min(range(len(tried)), key=lambda i: (found[i], i))
-    law, off, count = tried[best], found[best], len(tried)
+    order = sorted(range(len(tried)), key=lambda i: (found[i], i))
+    steps = max(_STEPS, min(_LONG_STEPS, scenario.run.steps))
+
+    def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
+        each = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws))
+        near = min(range(len(laws)), key=lambda i: (each[i], i))
+        return laws[near], each[near]
+
+    law, off = nearest([tried[i] for i in order[:_FINALISTS]])
+    count = len(tried)
     for choices in _VARIANTS:
-        variants = [{**law, **more} for more in choices]
-        nearer = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), variants))
-        near = min(range(len(variants)), key=lambda i: (nearer[i], i))
-        if nearer[near] < off * _CLEARLY:
-            law, off = variants[near], nearer[near]
+        variant, nearer = nearest([{**law, **more} for more in choices])
+        if nearer < off * _CLEARLY:
+            law, off = variant, nearer
     text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
     return Chosen(law, off, f"{text} ({100 * off:.0f} % off)")
 
@@ -131,9 +140,11 @@ def _droppers(cap: int, most: float | None, batch: int, group: int) -> Iterator[
             }
 
 
-def _distance(scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any]) -> float:
+def _distance(
+    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int = _STEPS
+) -> float:
     try:
-        trial = with_changes(scenario, {**changes, "run.steps": _STEPS})
+        trial = with_changes(scenario, {**changes, "run.steps": steps})
         records = simulate(trial, engine=engine)
     except FleetsimError:
         return float("inf")

@@ -15,9 +15,10 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.size import SizeResult, size
-from fleetsim.plan.trials import Trial, trial_of
+from fleetsim.plan.trials import Trial, trial_of, with_instances
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.profile import profile_of_window
+from fleetsim.replay.reach import Extrapolated, extrapolated, running_per_instance
 from fleetsim.sim.run import simulate
 
 
@@ -26,6 +27,7 @@ class Recommendation:
     """What to deploy. instances: the fleet; was: now. queue_cap_samples: buffer capacity that costs next to no step
     time. changes: dotted paths to set, empty where the fleet is right as it is. predicted: metrics with that fleet,
     now: with the fleet as it is (same draws). size: everything that sizing found.
+    extrapolated: the recommended fleet's load, where the window never saw it.
     """
 
     instances: int
@@ -35,6 +37,7 @@ class Recommendation:
     predicted: Mapping[str, Estimate]
     now: Mapping[str, Estimate]
     size: SizeResult
+    extrapolated: Extrapolated | None = None
 
     @property
     def resized(self) -> bool:
@@ -63,7 +66,17 @@ def recommend(
         result.recommended.estimates,
         now.estimates,
         replace(result, scenario=implied.scenario),
+        _beyond(implied, result),
     )
+
+
+def _beyond(implied: Implied, result: SizeResult) -> Extrapolated | None:
+    """Whether the recommended fleet runs at a load that the window never saw: by one run of it."""
+    if implied.engine is None or implied.speed is None:
+        return None
+    scenario = with_instances(implied.scenario, result.instances)
+    step_s = result.recommended.mean("step_s")
+    return extrapolated(implied.speed, running_per_instance(scenario, implied.engine, step_s))
 
 
 def _with_profile(implied: Implied, folder: str) -> Scenario:

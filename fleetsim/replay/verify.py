@@ -1,4 +1,8 @@
-"""The runbook's verification list, held against the window after a change."""
+"""The runbook's verification list, held against the window after a change.
+
+Where the plan's own prediction misses a target, the window is held against the prediction: that it came true is what
+there is to verify, and that the plan misses its target is said beside it.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,13 @@ from fleetsim.config.plan import Plan
 from fleetsim.replay.backtest import RECHECK_PAUSES, REMEASURE
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.plan_file import cost_of
+from fleetsim.replay.promises import COST_SLACK, Miss, misses_of
 
 State = Literal["ok", "failed", "unknown"]
 Name = Literal["instances", "window", "trainer_idle", "queue", "oldest_age", "cost_per_step", "waiting", "prefix_hit"]
 
 # Optimizer steps of a representative window ("several hundred" in the runbook); fewer are warned of.
 STEPS = 300
-# Cost per step may lie this far above the baseline: two windows of one fleet differ by as much.
-COST_SLACK = 0.02
 # Requests waiting are bounded while they are at most this many per instance, or this many times the baseline.
 WAITING_PER_INSTANCE, WAITING_TIMES = 1.0, 1.5
 # Hit ratio may fall by so many points.
@@ -38,11 +41,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """checks: in the runbook's order. warnings: what weakens the answer. next: what to do, None while all hold."""
+    """checks: in the runbook's order. warnings: what weakens the answer. next: what to do, None while all hold.
+    missed: targets that the plan itself misses, whatever the window shows: no failures of the change."""
 
     checks: tuple[Check, ...]
     warnings: tuple[str, ...]
     next: str | None
+    missed: tuple[str, ...] = ()
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -57,18 +62,19 @@ class Verification:
 
 def verify(plan: Plan, observed: Observed) -> Verification:
     """Holds a window after the change against its plan."""
+    misses = misses_of(plan)
     checks = (
         _instances(plan, observed),
-        _idle(plan, observed),
-        _queue(plan, observed),
-        _age(plan, observed),
-        _cost(plan, observed),
+        _idle(plan, observed, misses.get("trainer_idle")),
+        _queue(plan, observed, misses.get("queue")),
+        _age(plan, observed, misses.get("oldest_age")),
+        _cost(plan, observed, misses.get("cost_per_step")),
         _waiting(plan, observed),
         _prefix(plan, observed),
     )
     warnings = _warnings(plan, observed)
     failed = {c.name for c in checks if c.state == "failed"}
-    return Verification(checks, warnings, _next(plan, failed))
+    return Verification(checks, warnings, _next(plan, failed), tuple(miss.text for miss in misses.values()))
 
 
 def _check(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> Check:
@@ -85,19 +91,20 @@ def _instances(plan: Plan, observed: Observed) -> Check:
     return _check("instances", now, planned, now == planned, text)
 
 
-def _idle(plan: Plan, observed: Observed) -> Check:
-    limit = plan.targets.trainer_idle_fraction
+def _idle(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+    target = plan.targets.trainer_idle_fraction
+    limit = target if miss is None else miss.bound
     seen = observed.trainer.idle_fraction
     if seen is None:
         return _check("trainer_idle", None, limit, None, "the trainer's sample-wait is not exported")
     promised = plan.recommended.predicted.get("trainer_idle_fraction")
-    text = f"trainer idle {seen.value:.1%} of a step ({seen.source}), at most {limit:.1%}"
+    text = f"trainer idle {seen.value:.1%} of a step ({seen.source}), at most {target:.1%}"
     if promised is not None:
         text += f"; {promised.mean:.1%} was predicted"
     return _check("trainer_idle", seen.value, limit, seen.value <= limit, text)
 
 
-def _queue(plan: Plan, observed: Observed) -> Check:
+def _queue(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     queue, cap = observed.queue, plan.targets.queue_samples
     batch = plan.scenario.trainer.batch_samples
     high = queue.depth_p95 if queue.depth_p95 is not None else queue.depth
@@ -108,12 +115,16 @@ def _queue(plan: Plan, observed: Observed) -> Check:
     within = cap is None or high <= cap
     text = f"queue at {high:,.0f} samples (95th percentile)"
     text += f", cap {cap:,}" if cap is not None else ", no cap"
+    if miss is not None and not within:  # the prediction is of the mean
+        mean = queue.depth if queue.depth is not None else high
+        within = mean <= miss.bound
+        text += f"; {mean:,.0f} on average, {miss.predicted:,.0f} was predicted"
     if growing and growth is not None:
         text += f"; it grows by {growth:,.0f} samples an hour"
     return _check("queue", high, cap, within and not growing, text)
 
 
-def _age(plan: Plan, observed: Observed) -> Check:
+def _age(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     queue, budget = observed.queue, plan.targets.staleness_steps
     oldest = queue.oldest_age_max_steps if queue.oldest_age_max_steps is not None else queue.oldest_age_steps
     if oldest is None:
@@ -121,17 +132,23 @@ def _age(plan: Plan, observed: Observed) -> Check:
     if budget is None:
         text = f"oldest queued sample {oldest:g} steps; no staleness budget is known"
         return _check("oldest_age", oldest, None, None, text)
+    limit = budget if miss is None else max(budget, miss.bound)
     text = f"oldest queued sample {oldest:g} steps, budget {budget:g}"
-    return _check("oldest_age", oldest, budget, oldest <= budget, text)
+    if miss is not None:
+        text += f"; {miss.predicted:.3g} was predicted"
+    return _check("oldest_age", oldest, limit, oldest <= limit, text)
 
 
-def _cost(plan: Plan, observed: Observed) -> Check:
+def _cost(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     limit, step = plan.targets.cost_per_step, observed.trainer.step_s
     if limit is None or step is None or observed.fleet is None:
         what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
         return _check("cost_per_step", None, limit, None, f"cost per step: {what}")
     cost = cost_of(plan.scenario, observed.fleet.instances, step.value)
     text = f"${cost:,.4g} per optimizer step, ${limit:,.4g} before the change"
+    if miss is not None:
+        text += f"; ${miss.predicted:,.4g} was predicted"
+        return _check("cost_per_step", cost, miss.bound, cost <= miss.bound, text)
     return _check("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
 
 

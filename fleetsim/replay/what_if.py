@@ -15,12 +15,12 @@ from fleetsim.analysis.metrics import metrics_of
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.plan.paired import differs, ratio_of
 from fleetsim.plan.trials import Trial, flat, trial_of
 from fleetsim.replay.implied import Implied
+from fleetsim.replay.reach import Engine, Extrapolated, extrapolated, running_per_instance
+from fleetsim.replay.transports import with_transport
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
 
@@ -59,13 +59,15 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The effects of some changes. binding: what binds, before and after. notes: what the answer leaves out."""
+    """The effects of some changes. binding: what binds, before and after. notes: what the answer leaves out.
+    extrapolated: the load after the change, where the window never saw it."""
 
     changes: Mapping[str, Any]
     effects: tuple[Effect, ...]
     binding: tuple[str, str]
     replications: int
     notes: tuple[str, ...]
+    extrapolated: Extrapolated | None = None
 
     def effect(self, metric: str) -> Effect:
         """The effect on one metric of METRICS."""
@@ -74,12 +76,15 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a swept key. estimates: flat metrics; None where the run got stuck, and stuck says why."""
+    """One value of a swept key. estimates: flat metrics; None where the run got stuck, and stuck says why. notes,
+    extrapolated: as of a WhatIf."""
 
     value: Any
     estimates: Mapping[str, Estimate] | None
     binding: str | None
     stuck: str | None
+    notes: tuple[str, ...] = ()
+    extrapolated: Extrapolated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,8 @@ def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int |
     for metric in METRICS:
         ratio = ratio_of(flat_after, flat_before, metric)
         effects.append(Effect(metric, a.estimates[metric], b.estimates[metric], ratio, differs(ratio, n)))
-    return WhatIf(dict(changes), tuple(effects), (a.binding, b.binding), n, notes)
+    beyond = _beyond(implied, scenario, engine, b)
+    return WhatIf(dict(changes), tuple(effects), (a.binding, b.binding), n, notes, beyond)
 
 
 def sweep(
@@ -132,25 +138,24 @@ def sweep(
         now = getattr(now, part, None)
     cases = [changed(implied, {key: value}) for value in values]
     points = []
-    for value, (scenario, engine, _) in zip(values, cases, strict=True):
+    for value, (scenario, engine, notes) in zip(values, cases, strict=True):
         try:
-            trial: Trial | None = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
-            stuck = None
+            trial = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
+            beyond = _beyond(implied, scenario, engine, trial)
+            points.append(Point(value, trial.estimates, trial.binding, None, notes, beyond))
         except StuckError as error:
-            trial, stuck = None, error.what
-        points.append(Point(value, trial.estimates if trial else None, trial.binding if trial else None, stuck))
+            points.append(Point(value, None, None, error.what, notes))
         if progress is not None:
             progress(len(points), len(values))
     return Sweep(key, now, tuple(points), n)
 
 
-def changed(
-    implied: Implied, changes: Mapping[str, Any]
-) -> tuple[Scenario, tuple[StepTime, EngineLimits] | None, tuple[str, ...]]:
+def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Engine | None, tuple[str, ...]]:
     """The changed scenario, the engine that goes with it, and what has to be said about it.
 
-    The observed engine keeps its speed under other limits. Another GPU, model or profile has its own: the scenario's
-    engine section then says it, and nothing of the window's speed is left.
+    Another transport gives the sync's times anew: the window's would win over it. The observed engine keeps its speed
+    under other limits. Another GPU, model or profile has its own: the scenario's engine section then says it, and
+    nothing of the window's speed is left.
     """
     changes = dict(changes)
     notes: list[str] = []
@@ -159,6 +164,9 @@ def changed(
     if isinstance(count, int) and "fleet.speed_factors" not in changes and len(factors) > count:
         changes["fleet.speed_factors"] = factors[:count]
         notes.append("the instances with the highest numbers go, slow ones or not")
+    changes, transport = with_transport(implied.scenario, changes)
+    if transport is not None:
+        notes.append(transport)
     scenario = with_changes(implied.scenario, changes)
     if implied.engine is None:
         return scenario, None, tuple(notes)
@@ -173,9 +181,16 @@ def changed(
         more = {name: getattr(default, name) if value is None else value for name, value in more.items()}
     if more:
         limits = replace(limits, **more)
-        notes.append("the engine keeps the speed of the window; loads beyond those seen are extrapolated")
+        notes.append("the engine keeps the speed of the window")
     return scenario, (step_time, limits), tuple(notes)
 
 
-def _runs(scenario: Scenario, engine: tuple[StepTime, EngineLimits] | None, n: int) -> list[dict[str, Any]]:
+def _beyond(implied: Implied, scenario: Scenario, engine: Engine | None, trial: Trial) -> Extrapolated | None:
+    """Whether the changed fleet runs at a load that the window never saw."""
+    if engine is None or implied.speed is None:
+        return None
+    return extrapolated(implied.speed, running_per_instance(scenario, engine, trial.mean("step_s")))
+
+
+def _runs(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:
     return list(side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n)))

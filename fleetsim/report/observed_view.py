@@ -166,7 +166,8 @@ def lengths(observed: Observed) -> Table:
     ls = observed.lengths
     if ls is None:
         return table
-    quantiles = ", ".join(f"{name} {number(x)}" for name, x in (("p50", ls.p50), ("p90", ls.p90), ("p99", ls.p99)))
+    each = (("p50", 0.5, ls.p50), ("p90", 0.9, ls.p90), ("p99", 0.99, ls.p99))
+    quantiles = ", ".join(f"{name} {'above ' if ls.unbounded(q) else ''}{number(x)}" for name, q, x in each)
     table.add_row("output tokens", f"mean {number(ls.mean)}, {quantiles}")
     finite = [f"{units.tokens(b)}" for b in ls.le if b != float("inf")]
     if finite:

@@ -51,6 +51,7 @@ def _recommendation(found: Recommendation) -> dict[str, Any]:
         "now": dict(found.now),
         "missed_targets": [t.name for t in found.size.missed],
         "explanation": found.size.explanation,
+        "extrapolated": found.extrapolated,
     }
 
 

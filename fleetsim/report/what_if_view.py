@@ -13,6 +13,7 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.replay.answers import Answers
+from fleetsim.replay.reach import Extrapolated
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.what_if import Sweep, WhatIf
@@ -59,8 +60,13 @@ def what_if_view(answer: WhatIf) -> Group:
     lines: list[RenderableType] = [Text(changes_words(answer.changes), style="bold"), table]
     before, after = answer.binding
     lines.append(Text(f"What binds: {before}" + (f", then {after}" if after != before else ", then as before")))
-    lines += [Text(note, style="dim") for note in answer.notes]
+    lines += _beyond(answer.extrapolated)
+    lines += [Text(f"note: {note}") for note in answer.notes]
     return Group(*lines)
+
+
+def _beyond(found: Extrapolated | None) -> list[RenderableType]:
+    return [] if found is None else [Text(f"note: {found.text}")]
 
 
 def changes_words(changes: Mapping[str, Any]) -> str:
@@ -81,7 +87,7 @@ def _ratio(ratio: Estimate) -> str:
 
 
 def sweep_view(answer: Sweep) -> Group:
-    """A row a value, the present one marked."""
+    """A row a value, the present one marked, and with a star those at loads that the window never saw."""
     # The key is in the section's title; its last word as a heading would be cut where it is long.
     table = grid("", "value", *(name for _, name in _SWEPT), "binds")
     stuck: list[RenderableType] = []
@@ -92,11 +98,29 @@ def sweep_view(answer: Sweep) -> Group:
             stuck.append(Text(f"{answer.key} = {point.value}: {point.stuck}", style="dim"))
             continue
         cells = [_cell(metric, point.estimates[metric]) for metric, _ in _SWEPT]
-        table.add_row(mark, str(point.value), *cells, point.binding or "", style="bold" if mark else "")
+        value = f"{point.value}{'*' if point.extrapolated is not None else ''}"
+        table.add_row(mark, value, *cells, point.binding or "", style="bold" if mark else "")
     lines: list[RenderableType] = [table, *stuck]
+    lines += _said(answer)
     if all(point.value != answer.now for point in answer.points):
         lines.append(Text(f"now {answer.key} = {answer.now}", style="dim"))
     return Group(*lines)
+
+
+def _said(answer: Sweep) -> list[RenderableType]:
+    """The notes of the points: each once, with the values that it is of."""
+    lines: list[RenderableType] = []
+    beyond = [(p.value, p.extrapolated) for p in answer.points if p.extrapolated is not None]
+    if beyond:
+        (low, high), speed = beyond[0][1].seen, beyond[0][1].speed
+        loads = ", ".join(f"{found.running:,.0f} at {value}" for value, found in beyond)
+        text = f"* extrapolated: the window saw {low:,.0f} to {high:,.0f} requests running per instance, not {loads}"
+        lines.append(Text(f"{text}; {speed}"))
+    notes: dict[str, list[str]] = {}
+    for point in answer.points:
+        for note in point.notes:
+            notes.setdefault(note, []).append(str(point.value))
+    return [*lines, *(Text(f"note: at {', '.join(values)} {note}") for note, values in notes.items())]
 
 
 def _cell(metric: str, estimate: Estimate) -> Text:
@@ -125,6 +149,7 @@ def recommendation_view(answers: Answers) -> Group:
         lines.append(Text(f"No fleet holds {names}; beyond this count, more instances cost more than they save."))
     if found.size.explanation:
         lines.append(Text(found.size.explanation))
+    lines += _beyond(found.extrapolated)
     if answers.patch is not None and found.resized:
         lines.append(Text("patch:", style="dim"))
         lines.append(Padding(Text(answers.patch.yaml.rstrip()), (0, 0, 0, 2)))
@@ -158,6 +183,7 @@ def verification_view(found: Verification) -> Group:
     lines: list[RenderableType] = [Text(held, style="bold"), table]
     if unknown:
         lines.append(Text(f"{unknown} not known: what nobody exports cannot be verified", style="dim"))
+    lines += [Text(f"the plan itself misses the target: {miss}") for miss in found.missed]
     lines += [Text(f"but: {warning}") for warning in found.warnings]
     if found.next is not None:
         lines.append(Text.assemble("next: ", (found.next, "bold")))

@@ -20,9 +20,9 @@ from fleetsim.sim.run import simulate
 END_S = 1.7e9
 
 
-def exported(name: str, folder: Path, steps: int = 120) -> History:
+def exported(name: str, folder: Path, steps: int = 120, seed: int = 77) -> History:
     """The window after warm-up of a run, as its OpenMetrics text says it."""
-    records = simulate(with_changes(load_scenario(name), {"run.steps": steps, "run.seed": 77}), scrape_every_s=15.0)
+    records = simulate(with_changes(load_scenario(name), {"run.steps": steps, "run.seed": seed}), scrape_every_s=15.0)
     path = folder / "run.om"
     with path.open("w", encoding="utf-8") as file:
         write_openmetrics(records, file, end_s=END_S)
@@ -53,5 +53,19 @@ def test_without_a_scenario_throughput_and_step_hold(name: str, tmp_path: Path) 
     back = backtest(observed, implied(observed, history))
     for quantity in ("tok_s", "step_s"):
         row = back.row(quantity)
+        assert row is not None
+        assert abs(row.error) <= 0.03, row
+
+
+def test_a_queue_that_ages_slowly_is_told_from_aborted_work(tmp_path: Path) -> None:
+    """A client that drops what is too old: its queue needs dozens of steps to become what it stays, and a law tried
+    over fewer of them looks like one that aborts its requests, which would cost a quarter of the throughput."""
+    history = exported("presets/trl-async-grpo", tmp_path, seed=78)
+    observed = observe(history)
+    model = implied(observed, history)
+    assert model.scenario.sync.in_flight == "keep"
+    assert model.scenario.admission.age_action == "drop_on_dequeue"
+    for quantity in ("tok_s", "step_s"):
+        row = backtest(observed, model).row(quantity)
         assert row is not None
         assert abs(row.error) <= 0.03, row

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config.lengths import Lognormal
@@ -61,6 +61,7 @@ def test_an_unknown_cap_is_found_from_the_mean() -> None:
     share=st.floats(0.05, 0.95),
     cap=st.none() | st.floats(1, 200_000),
 )
+@example(counts=[1, 0, 1], share=0.5, cap=None)  # nothing between a bucket and what lies beyond the last bound
 def test_any_histogram_gives_a_law_with_its_buckets_and_mean(
     counts: list[int], share: float, cap: float | None
 ) -> None:

@@ -108,6 +108,58 @@ def test_what_is_not_exported_is_unknown_and_no_failure(name: Name) -> None:
     assert verify(PLAN, UNREAD[name]).ok
 
 
+def interval(mean: float, half: float = 0.0) -> IntervalFields:
+    return IntervalFields(mean=mean, ci_low=mean - half, ci_high=mean + half)
+
+
+SHORT = PLAN.model_copy(
+    update={
+        "recommended": PLAN.recommended.model_copy(
+            update={
+                "predicted": {
+                    "trainer_idle_fraction": interval(0.20, 0.01),
+                    "queue_depth": interval(1000.0, 20.0),
+                    "oldest_sample_age_steps": interval(3.0, 0.1),
+                    "staleness_steps.p99": interval(4.0),
+                    "cost_per_step": interval(0.70, 0.01),
+                }
+            }
+        )
+    }
+)
+"""A plan that cannot hold its targets: no fleet does, and this one costs least."""
+# 55 s x 14 GPUs x $3 / 3600 = $0.64, 62 s: $0.72.
+CAME_TRUE = replace(
+    GOOD,
+    trainer=replace(TRAINER, step_s=Quantity(60.0, "exported"), idle_fraction=Quantity(0.20, "exported")),
+    queue=replace(QUEUE, depth=1000.0, depth_p95=1300.0, oldest_age_max_steps=4.0),
+)
+
+
+def test_a_plan_that_came_true_is_no_failure_though_it_misses_its_targets() -> None:
+    result = verify(SHORT, CAME_TRUE)
+    assert result.ok
+    assert result.next is None
+    assert len(result.missed) == 4
+    assert result.missed[0] == "trainer idle at most 5.0%, 20.0% predicted"
+    assert verify(PLAN, CAME_TRUE).missed == ()
+    assert [c.name for c in verify(PLAN, CAME_TRUE).failed] == ["trainer_idle", "queue", "oldest_age", "cost_per_step"]
+
+
+@pytest.mark.parametrize(
+    ("name", "worse"),
+    [
+        ("trainer_idle", replace(CAME_TRUE, trainer=replace(TRAINER, idle_fraction=Quantity(0.25, "exported")))),
+        ("queue", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, depth=1200.0))),
+        ("queue", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, growth_per_h=500.0))),
+        ("oldest_age", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, oldest_age_max_steps=6.0))),
+        ("cost_per_step", replace(CAME_TRUE, trainer=replace(TRAINER, step_s=Quantity(66.0, "exported")))),
+    ],
+)
+def test_worse_than_the_prediction_still_fails(name: Name, worse: Observed) -> None:
+    assert [c.name for c in verify(SHORT, worse).failed] == [name]
+
+
 def test_a_growing_queue_is_not_bounded() -> None:
     assert state_of(replace(GOOD, queue=replace(QUEUE, growth_per_h=200.0)), "queue") == "failed"
     assert state_of(replace(GOOD, queue=replace(QUEUE, growth_per_h=50.0)), "queue") == "ok"

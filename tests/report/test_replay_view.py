@@ -22,6 +22,7 @@ from fleetsim.replay.verify import Check, Verification
 from fleetsim.replay.what_if import Effect, Point, Sweep, WhatIf
 from fleetsim.report.backtest_view import error_words
 from fleetsim.report.json import dumps
+from fleetsim.report.observed_view import lengths
 from fleetsim.report.replay_json import replay_document
 from fleetsim.report.replay_view import replay_report
 from tests.replay.windows import (
@@ -149,6 +150,13 @@ def test_notes_on_the_data_are_told() -> None:
     assert "gap rollout-3 has no values from 14:00 to 14:10 (1.0 %)" in flat(replay_report(result_of(noted)))
 
 
+def test_a_quantile_beyond_the_last_bound_is_said_to_be_above_it() -> None:
+    inf = float("inf")
+    changes = {"lengths.le": (1000.0, 5000.0, inf), "lengths.count": (900.0, 80.0, 20.0), "lengths.p99": 5000.0}
+    assert "p99 above 5,000" in flat(lengths(window(**changes)))
+    assert "above" not in flat(lengths(window(**{**changes, "lengths.count": (900.0, 99.0, 1.0)})))
+
+
 def test_a_back_test_that_holds_and_one_that_does_not() -> None:
     good = flat(replay_report(result_of(HEALTHY, backtest(RIGHT, "ok"))))
     assert "every quantity within 10.0 %, worst: fleet tok/s +1.6 %." in good
@@ -208,6 +216,7 @@ FAILED = Verification(
     ),
     ("the window holds 30 optimizer steps",),
     "re-measure",
+    ("trainer idle at most 5.0%, 12.0% predicted",),
 )
 
 
@@ -222,6 +231,7 @@ def test_what_if_sweep_and_verification() -> None:
     assert "fleet.instances = 1: nothing fits" in text
     assert "1 of 3 items do not hold. ok instances" in text
     assert "FAILED trainer idle trainer idle 20.0%" in text
+    assert "the plan itself misses the target: trainer idle at most 5.0%, 12.0% predicted" in text
     assert "next: re-measure" in text
     assert text.index("verification") < text.index("findings")
 
