@@ -47,7 +47,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft(
             "in_flight_cap", "fault",
             f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", tuple(evidence),
-            f"fleetsim replay ... --set {_cap(case, more)}, or --map trainer.wait_s=YOUR_METRIC first",
+            "whether the trainer waits would make it sure, with --map trainer.wait_s=METRIC of your own; until then:\n"
+            f"fleetsim replay ... --set {_cap(case, more)}",
             {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
         )  # fmt: skip
     idle = case.idle.value
