@@ -7,9 +7,11 @@ python docs/make_verdicts.py --check    the same without writing; exit 1 if the 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
+from fleetsim.replay.finding import Verdict
 from fleetsim.report.pages import same
 from tests.replay.truth import JOBS, WAYS, Job, gain_of, history_of, judged
 
@@ -18,17 +20,22 @@ HEAD = "| job | its cause | removing it saves | verdict without a scenario | wit
 NOTHING = "nothing"
 
 
-def row(job: Job) -> tuple[str, int]:
-    """A line of the table, and how many of its verdicts hit."""
-    history = history_of(job)
+def judgements(job: Job, verdicts: Sequence[Verdict]) -> tuple[list[str], int]:
+    """The cells of a job's verdicts, and how many of them hit."""
     cells, hits = [], 0
-    for way in WAYS:
-        verdict = judged(job, history, way).verdict
+    for verdict in verdicts:
         found = next((f for f in verdict.findings if f.check == verdict.binding), None)
         hit = verdict.binding == job.cause and verdict.starves == job.starves
         size = "" if found is None or found.gpu_h_per_day is None else f", {found.gpu_h_per_day:.0f} GPU-h/day"
         cells.append(f"{verdict.binding or NOTHING}{size}" if hit else f"**{verdict.binding or NOTHING}**{size}")
         hits += hit
+    return cells, hits
+
+
+def row(job: Job) -> tuple[str, int]:
+    """A line of the table, and how many of its verdicts hit."""
+    history = history_of(job)
+    cells, hits = judgements(job, [judged(job, history, way).verdict for way in WAYS])
     gain = "-"
     if job.removal is not None:
         share, hours = gain_of(job, job.removal)
