@@ -14,6 +14,7 @@ WINDOW = 21  # intervals over which the usual rate is taken
 LONGEST = 4  # intervals that one dip may spread over: a stop of up to 3 and the scrapes' different times
 SURE = 5.0  # standard deviations of the fleet's usual scatter
 LEAST = 0.04  # of an interval's tokens
+SMALL = 0.3  # of the typical dip: less beside it is noise
 DEEP = 0.8  # of an interval
 FEWEST, CHANCE = 4, 0.01  # dips make a rhythm; of as many without one that look like it
 
@@ -49,7 +50,10 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
     found = [dip for run in runs_of(low) if (dip := _dip(intervals, quality, run, sigma)) is not None]
     step = intervals.step_s
     deep = [dip for dip in found if dip.everybody and dip.seconds >= DEEP * step]
-    return found if _have_rhythm(found, step) else deep
+    if not _have_rhythm(found, step):
+        return deep
+    least = SMALL * float(np.median([dip.seconds for dip in found]))
+    return [dip for dip in found if dip.seconds >= least]
 
 
 def _quality(intervals: Intervals, expected: Floats, usable: Mask) -> Floats:
