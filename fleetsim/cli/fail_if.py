@@ -8,40 +8,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fleetsim.analysis.catalogue import METRICS
 from fleetsim.errors import InputError, Problem
 
-EXIT_CODE = 10
+__all__ = ["EXIT_CODE", "METRICS", "Condition", "parse_conditions", "tripped"]
 
-# Dotted names of all metrics of a run that are numbers.
-METRICS = (
-    "step_s",
-    "trainer_idle_fraction",
-    "rollout_idle_fraction",
-    "sync_fraction",
-    "switch_fraction",
-    "lent_fraction",
-    "queue_depth",
-    "oldest_sample_age_steps",
-    "staleness_steps.mean",
-    "staleness_steps.p50",
-    "staleness_steps.p99",
-    "staleness_steps.max",
-    "tokens_per_trained_token",
-    "waste.stale",
-    "waste.filtered",
-    "waste.aborted",
-    "waste.recomputed",
-    "waste.lost",
-    "generated_tok_s",
-    "goodput",
-    "cost_per_step",
-    "preemptions",
-    "trained_length_bias",
-    "samples_lost.all",
-    "samples_lost.longest_tenth",
-    "kv_use",
-    "instance_tok_s",
-)
+EXIT_CODE = 10
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,

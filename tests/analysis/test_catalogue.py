@@ -1,0 +1,23 @@
+"""The catalogue of metrics against what a run has."""
+
+from __future__ import annotations
+
+from fleetsim.analysis.catalogue import BY_NAME, CATALOGUE, METRICS
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.config import load_scenario
+from fleetsim.plan.trials import flat
+from fleetsim.sim.run import simulate
+
+
+def test_the_catalogue_names_what_a_run_has() -> None:
+    records = simulate(load_scenario("async-one-step", ["run.steps=4", "run.warmup_steps=1"]))
+    found = flat(metrics_of(records))
+    assert set(METRICS) == set(found) - {"binding"}
+    assert len(METRICS) == len(set(METRICS)) == len(BY_NAME)
+
+
+def test_every_metric_says_what_it_is() -> None:
+    for metric in CATALOGUE:
+        assert metric.title
+        assert metric.formula
+        assert not metric.formula.endswith(".")
