@@ -26,11 +26,11 @@
     }
     return layout;
   };
-  const draw = () => {
-    for (const [id, figure] of Object.entries(figures)) {
-      const place = document.getElementById(id + "-chart");
-      Plotly.react(place, figure.data.map(coloured), dressed(figure.layout), { displayModeBar: false, responsive: true });
-    }
+  const settings = { displayModeBar: false, responsive: true };
+  const draw = async () => {
+    await Promise.all(Object.entries(figures).map(([id, figure]) =>
+      Plotly.react(document.getElementById(id + "-chart"), figure.data.map(coloured), dressed(figure.layout), settings)));
+    document.documentElement.dataset.drawn = "yes";
   };
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
