@@ -44,16 +44,18 @@ def replicate(
     progress: Callable[[int, int], None] | None = None,
     engine: tuple[StepTime, EngineLimits] | None = None,
     scrape_every_s: float | None = None,
+    activity: bool = False,
 ) -> Replicated:
     """Runs replications 0..n-1 (default `run.replications`); progress(done, of) is called after each.
 
-    engine: as for `simulate`, whose errors it raises. scrape_every_s: likewise, of the first replication.
+    engine: as for `simulate`, whose errors it raises. scrape_every_s, activity: likewise, of the first replication.
     """
     n = scenario.run.replications if replications is None else replications
     runs = []
 
     def one(r: int) -> Records:
-        return simulate(scenario, replication=r, engine=engine, scrape_every_s=None if r else scrape_every_s)
+        every_s = None if r else scrape_every_s
+        return simulate(scenario, replication=r, engine=engine, scrape_every_s=every_s, activity=activity and r == 0)
 
     for run in side_by_side(one, range(n)):
         runs.append(run)
