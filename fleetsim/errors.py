@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +69,12 @@ class InfeasibleError(FleetsimError):
     """No fleet in the searched range holds the targets that the user asked for."""
 
     exit_code = 11
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of long work. known: its result so far, None if there is none. missing: what is not in it,
+    in words."""
+
+    def __init__(self, known: Any = None, missing: str = "") -> None:
+        self.known, self.missing = known, missing
+        super().__init__(*([missing] if missing else []))
