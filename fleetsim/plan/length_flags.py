@@ -1,0 +1,142 @@
+"""--len, --len-cv and --max-len: how long responses are, as one knows it from a log.
+
+`--len` is the mean of what is generated, cap included; a scenario's `mean` is that of the law before its cap. The law
+is therefore solved for: its own mean is raised until the capped mean is --len.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fleetsim.config.base import MAX_TOKENS
+from fleetsim.config.lengths import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
+from fleetsim.errors import InputError, Problem
+
+# Parameter name -> key of the law.
+LENGTH_FLAGS: Mapping[str, str] = {"len": "mean", "len_cv": "cv", "max_len": "max"}
+# An assumed cap leaves room for the tail: the next power of two at or above this many means, and at least 8,192.
+_ROOM = 4.0
+_LEAST_CAP = 8192.0
+
+
+def law_from_flags(
+    law: LengthSpec, cap_is_given: bool, mean: float | None, cv: float | None, cap: float | None
+) -> tuple[list[Problem], dict[str, Any] | None]:
+    """The law that the flags make of `law`: its problems, or its mapping. Flags that are None leave `law` as it is."""
+    problems = [
+        Problem(flag, value, f"must be between {low:g} and {high:,.0f}", f"for example {flag} {example}")
+        for flag, value, low, high, example in (
+            ("--len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
+            ("--len-cv", cv or None, LEAST_CV, MOST_CV, "1.0, or 0 for lengths that are all equal"),
+            ("--max-len", cap, 1.0, MAX_TOKENS, "8192"),
+        )
+        if value is not None and not low <= value <= high
+    ]
+    if problems:
+        return problems, None
+    if not isinstance(law, (ConstantTokens, Lognormal, Gamma)):
+        if mean is None and cv is None:
+            return [], {**law.model_dump(exclude_none=True), "max": cap}
+        flag, value = ("--len", mean) if mean is not None else ("--len-cv", cv)
+        remedy = "drop the flag, or describe the lengths by --set workload.output_tokens='{mean: 1536, cv: 1.0}'"
+        return [
+            Problem(flag, value, f"the scenario's lengths are {law.kind}, they have no such parameter", remedy)
+        ], None
+    if cv == 0 or (isinstance(law, ConstantTokens) and cv is None):
+        return _constant(law, mean, cap)
+    spread = cv if cv is not None else _cv_of(law)
+    own_mean = _mean_of(law)
+    if cap is None:
+        cap = None if isinstance(law, ConstantTokens) else law.max
+        if mean is not None and not cap_is_given:
+            cap = max(_LEAST_CAP, 2.0 ** math.ceil(math.log2(_ROOM * mean)))
+    kind = "gamma" if isinstance(law, Gamma) else "lognormal"
+    if mean is None:
+        return [], _mapping(kind, own_mean, spread, cap)
+    if cap is not None and mean >= cap:
+        return [
+            Problem(
+                "--len",
+                mean,
+                f"the mean must be below the longest response ({cap:g})",
+                "raise --max-len, or lower --len",
+            )
+        ], None
+    return _solved(kind, mean, spread, cap)
+
+
+def _constant(law: LengthSpec, mean: float | None, cap: float | None) -> tuple[list[Problem], dict[str, Any] | None]:
+    value = mean if mean is not None else _mean_of(law)
+    if value != int(value):
+        return [Problem("--len", value, "constant lengths must be whole tokens", f"use {round(value)}")], None
+    if cap is not None and value > cap:
+        return [Problem("--max-len", cap, f"every response has {value:g} tokens", "raise --max-len")], None
+    return [], {"kind": "constant", "value": int(value)}
+
+
+def _mean_of(law: LengthSpec) -> float:
+    """Mean of the law before its cap."""
+    if isinstance(law, ConstantTokens):
+        return float(law.value)
+    if isinstance(law, Lognormal):
+        from fleetsim.workload.lengths import lognormal_parameters
+
+        mu, sigma = lognormal_parameters(law)
+        return law.mean if law.mean is not None else math.exp(mu + sigma**2 / 2.0)
+    assert isinstance(law, Gamma)  # the two laws without a mean are refused before
+    return law.mean
+
+
+def _cv_of(law: LengthSpec) -> float:
+    if isinstance(law, Lognormal) and law.cv is None:
+        from fleetsim.workload.lengths import lognormal_parameters
+
+        return max(LEAST_CV, math.sqrt(math.expm1(lognormal_parameters(law)[1] ** 2)))
+    cv = getattr(law, "cv", None)
+    return 1.0 if cv is None else float(cv)
+
+
+def _mapping(kind: str, mean: float, cv: float, cap: float | None) -> dict[str, Any]:
+    return {"kind": kind, "mean": mean, "cv": cv} | ({} if cap is None else {"max": cap})
+
+
+def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[Problem], dict[str, Any] | None]:
+    """The law whose capped mean is `mean`, by bisection on the mean before the cap."""
+    if cap is None:
+        return [], _mapping(kind, mean, cv, None)
+    from fleetsim.workload.lengths import mean_length
+
+    build = Gamma if kind == "gamma" else Lognormal
+
+    def capped_mean(own: float) -> float:
+        return mean_length(build(mean=own, cv=cv, max=cap), at_least=1.0)
+
+    low, high = mean / 2.0, mean
+    while capped_mean(low) > mean:
+        low /= 2.0
+        if low < 1e-3:
+            rule = f"responses of at least one token with cv {cv:g} are longer on average"
+            return [Problem("--len", mean, rule, "raise --len, or give --len-cv 0")], None
+    while capped_mean(high) < mean:
+        low, high = high, high * 2.0
+        if high > 1e6 * cap or high > 1e9:
+            return [
+                Problem(
+                    "--len",
+                    mean,
+                    f"cannot be the mean of responses cut at {cap:g} tokens with cv {cv:g}",
+                    "raise --max-len, or lower --len or --len-cv",
+                )
+            ], None
+    for _ in range(200):
+        middle = (low + high) / 2.0
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if capped_mean(middle) < mean else (low, middle)
+    try:
+        build(mean=high, cv=cv, max=cap)
+    except (InputError, ValueError):
+        return [Problem("--len", mean, "makes no law with this cap and cv", "check --len-cv and --max-len")], None
+    return [], _mapping(kind, high, cv, cap)

@@ -1,0 +1,43 @@
+"""Settings that a command line gives and the scenario's other policies never read: told, not ignored in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fleetsim.config.scenario import Scenario
+
+
+def _law(*laws: str) -> tuple[Callable[[Scenario], bool], str]:
+    return (lambda s: s.admission.law in laws), f"admission.law {' or '.join(laws)}"
+
+
+# Path -> (whether the scenario reads it, what would).
+_READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
+    "admission.max_staleness": _law("version_window", "target_step"),
+    "admission.batches_ahead": _law("batches_ahead"),
+    "admission.staleness_threshold": _law("per_sync_window"),
+    "admission.async_ratio": _law("cumulative_ratio"),
+    "admission.extra_groups": _law("cumulative_ratio"),
+    "admission.pool_samples": _law("fixed_pool"),
+    "admission.adaptive": _law("adaptive"),
+    "admission.max_age": (
+        lambda s: s.admission.age_action != "train_anyway",
+        "an admission.age_action other than train_anyway",
+    ),
+    "sync.every_steps": (lambda s: s.sync.trigger == "steps", "sync.trigger steps"),
+    "sync.at_once": (lambda s: s.sync.scope == "rolling", "sync.scope rolling"),
+    "fleet.lending": (lambda s: s.fleet.placement == "colocated_lending", "fleet.placement colocated_lending"),
+    "fleet.switch_s": (lambda s: s.fleet.placement != "disaggregated", "a colocated or lending fleet.placement"),
+    "buffer.leftover": (lambda s: s.buffer.batch_rule == "first_finished", "buffer.batch_rule first_finished"),
+    "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
+}
+
+
+def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
+    """A sentence for each path among the `--set` texts that nothing in this scenario reads."""
+    notes = []
+    for path in dict.fromkeys(text.partition("=")[0].strip() for text in sets):
+        for place, (reads, reader) in _READERS.items():
+            if (path == place or path.startswith(f"{place}.")) and not reads(scenario):
+                notes.append(f"{path} changes nothing here: only {reader} reads it")
+    return tuple(notes)
