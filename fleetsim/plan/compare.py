@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fleetsim.analysis.contrast import Mean
 from fleetsim.analysis.intervals import Estimate
 
 Verdict = Literal["better", "worse", "changed", "no significant change", "not comparable"]
@@ -16,9 +18,10 @@ class Change:
     """One metric of A and of B.
 
     metric: dotted name, of `analysis/catalogue.py`. a, b: each side's own mean and 95 % interval, None where that side
-    has no such metric. ratio: b / a, paired where the draws are shared; None where a is 0 or nearly so. difference:
-    b - a, in the metric's unit. verdict: "changed" where neither way is good as such. why: of "not comparable", the
-    reason; else what the verdict rests on where that is not the ratio.
+    has no such metric. ratio: b / a, paired where the draws are shared; None where the mean of a is not told from 0.
+    difference: b - a, in the metric's unit. verdict: "changed" where neither way is good as such. why: what the verdict
+    means, or of "not comparable" the reason. p_value: of no change beyond the smallest one of interest, Holm's
+    correction for the number of metrics included; None where both sides are equal in every run, or cannot be compared.
     """
 
     metric: str
@@ -28,6 +31,7 @@ class Change:
     difference: Estimate | None
     verdict: Verdict
     why: str = ""
+    p_value: float | None = None
 
     @property
     def significant(self) -> bool:
@@ -47,6 +51,25 @@ class InputDifference:
     b: Any
     a_assumed: bool = False
     b_assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is known of A, or of B.
+
+    runs: (seed, replication) -> flat metrics of that run. means: where there are no single runs. replications: runs
+    behind the means; of a window, its blocks. missing: metric -> why there is none. inputs: nested, as a scenario's
+    JSON has them. assumed: dotted paths of inputs that nobody gave. binds: what limits the step, "" where nobody knows.
+    """
+
+    label: str
+    runs: Mapping[tuple[int, int], Mapping[str, float]] = field(default_factory=dict)
+    means: Mapping[str, Mean] = field(default_factory=dict)
+    replications: int = 0
+    missing: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    assumed: Collection[str] = ()
+    binds: str = ""
 
 
 @dataclass(frozen=True, slots=True)
