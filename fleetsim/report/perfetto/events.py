@@ -1,7 +1,9 @@
 """Chrome's trace event format: slices, counters and flows on named tracks, as both viewers read them.
 
 Times are whole microseconds. Both ends of a slice are rounded, never its length, so slices that touch still touch and
-one inside another stays inside: on one track of this format slices must nest.
+one inside another stays inside: on one track of this format slices must nest. A flow binds to whatever slice is there
+at its moment; where one slice ends and another begins the viewers do not agree which of them that is, so a
+flow goes through a point just behind the begin.
 """
 
 from __future__ import annotations
@@ -30,6 +32,14 @@ class Track:
     thread: int
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A moment on a track, in microseconds, where a slice is."""
+
+    track: Track
+    ts: int
+
+
 @dataclass(slots=True)
 class Events:
     """The events of a trace in the making. names: of processes and threads, in the order in which they are shown."""
@@ -54,30 +64,33 @@ class Events:
         self._name("thread_sort_index", process, thread, {"sort_index": self.threads[process]})
         return Track(process, thread)
 
-    def slice(self, track: Track, name: str, start_s: float, end_s: float, args: Args) -> bool:
-        """Something that lasted from start to end; False, and nothing, where that is no microsecond."""
+    def slice(self, track: Track, name: str, start_s: float, end_s: float, args: Args) -> Point | None:
+        """Something that lasted from start to end; None, and nothing, where that is no microsecond.
+
+        Returns the point through which a flow goes to bind to it.
+        """
         start, length = microseconds(start_s), microseconds(end_s) - microseconds(start_s)
         if length <= 0:
-            return False
+            return None
         self._add(start, _SLICE, -length, {"ph": "X", "name": name, "dur": length, **_at(track), "args": dict(args)})
-        return True
+        return Point(track, start + (length > 1))
 
     def counter(self, process: int, name: str, at_s: float, values: Args) -> None:
         """From this moment on the counter has these values, one line each."""
         at = microseconds(at_s)
         self._add(at, _COUNTER, 0, {"ph": "C", "name": name, "pid": process, "tid": 0, "args": dict(values)})
 
-    def flow(self, category: str, name: str, number: int, points: Iterable[tuple[Track, float]]) -> bool:
-        """An arrow through the slices that begin at these points; False, and nothing, for fewer than two of them."""
+    def flow(self, category: str, name: str, number: int, points: Iterable[Point]) -> bool:
+        """An arrow through the slices at these points; False, and nothing, for fewer than two of them."""
         through = list(points)
         if len(through) < 2:
             return False
-        for k, (track, at_s) in enumerate(through):
+        for k, point in enumerate(through):
             phase = "s" if k == 0 else "f" if k == len(through) - 1 else "t"
-            event = {"ph": phase, "cat": category, "name": name, "id": number, **_at(track)}
+            event = {"ph": phase, "cat": category, "name": name, "id": number, **_at(point.track)}
             if phase == "f":
                 event["bp"] = "e"  # it ends in the slice around this moment, not in the next one
-            self._add(microseconds(at_s), _FLOW, k, event)
+            self._add(point.ts, _FLOW, k, event)
         return True
 
     def lines(self) -> Iterator[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
-from fleetsim.report.perfetto.events import Events, Track, lanes
+from fleetsim.report.perfetto.events import Events, Point, Track, lanes
 from fleetsim.report.perfetto.instances import Stay
 from fleetsim.report.perfetto.job import Trainer
 from fleetsim.sim.records import Records
@@ -97,7 +97,7 @@ def draw_groups(
     process: int,
     picked: Ids,
     stays: Sequence[Stay],
-    on: Mapping[int, Track],
+    on: Mapping[int, Point],
     trainer: Trainer,
 ) -> int:
     """A slice a group, from its submission until it is trained or thrown away, and its flow; returns how many flows.
@@ -117,23 +117,21 @@ def draw_groups(
         events.slice(track, f"group {g}", start, end, _args(records, g))
         finished = [stay for stay in mine.get(g, ()) if stay.sample in on]
         done = _generated(group, finished, end)
-        begun = (track, start) if events.slice(track, "generate", start, done, {"group": g}) else None
+        begun = events.slice(track, "generate", start, done, {"group": g})
         last = max(finished, key=lambda stay: (stay.end == "finished", stay.end_s, -stay.sample), default=None)
         ready, buffered = float(group["ready_s"]), None
         if 0 <= ready < end:
             events.slice(track, "reward", done, min(ready, end), {"group": g})
-            if events.slice(track, "in the buffer", ready, end, {"group": g}):
-                buffered = (track, ready)
+            buffered = events.slice(track, "in the buffer", ready, end, {"group": g})
         trained = None
         if group["status"] == G_TRAINED and group["left_s"] <= window[1]:
-            begin = trainer.trains(int(group["trained_step"]), float(group["left_s"]))
-            trained = None if begin is None else (trainer.track, begin)
-        sample = None if last is None else (on[last.sample], last.sent_s)
+            trained = trainer.trains(int(group["trained_step"]), float(group["left_s"]))
+        sample = None if last is None else on[last.sample]
         trunk = [point for point in (begun, sample, buffered, trained) if point is not None]
         flows += events.flow("group", f"group {g}", g + 1, trunk)
         for stay in finished:
             if stay is not last and begun is not None:
-                branch = [begun, (on[stay.sample], stay.sent_s)]
+                branch = [begun, on[stay.sample]]
                 branch += [buffered] if buffered is not None and stay.end == "finished" else []
                 events.flow("sample", f"group {g}", len(records.groups) + stay.sample + 1, branch)
     return flows

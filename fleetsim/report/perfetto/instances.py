@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleetsim.analysis import timeline
 from fleetsim.engine.kernel.tables import ACC_OFF
-from fleetsim.report.perfetto.events import Events, Track, lanes
+from fleetsim.report.perfetto.events import Events, Point, Track, lanes
 from fleetsim.report.perfetto.window import looks_in
 from fleetsim.sim.fleet import most_instances
 from fleetsim.sim.records import Records
@@ -34,14 +34,14 @@ class Stay:
 
 def draw_instances(
     events: Events, records: Records, window: tuple[float, float], stays: Sequence[Stay]
-) -> dict[int, Track]:
-    """Draws all instances; returns the track of each sample (row of `records.samples`) that was drawn."""
+) -> dict[int, Point]:
+    """Draws all instances; returns the point of each sample (row of `records.samples`) that was drawn."""
     spans = timeline.instance_spans(records, *window)
     own, looks = most_instances(records.scenario), looks_in(records, window)
     by_instance: dict[int, list[Stay]] = {}
     for stay in stays:
         by_instance.setdefault(stay.instance, []).append(stay)
-    drawn: dict[int, Track] = {}
+    drawn: dict[int, Point] = {}
     for i in range(int(records.activity["instance"].max()) + 1):
         process = events.process(f"instance {i}" + (" (on the trainer's GPUs)" if i >= own else ""))
         track = events.track(process, "does")
@@ -57,18 +57,19 @@ def draw_instances(
     return drawn
 
 
-def _draw_stays(events: Events, process: int, stays: list[Stay], turns: int) -> dict[int, Track]:
+def _draw_stays(events: Events, process: int, stays: list[Stay], turns: int) -> dict[int, Point]:
     """A slice a sample with its waiting, prefill and decode inside; samples that overlap lie in lanes."""
     stays = sorted(stays, key=lambda stay: (stay.sent_s, stay.sample))
     tracks: list[Track] = []
-    drawn: dict[int, Track] = {}
+    drawn: dict[int, Point] = {}
     for stay, lane in zip(stays, lanes((stay.sent_s, stay.end_s) for stay in stays), strict=True):
         if lane == len(tracks):
             tracks.append(events.track(process, f"samples {lane + 1}"))
         track = tracks[lane]
-        if not events.slice(track, f"group {stay.group}", stay.sent_s, stay.end_s, stay.args):
+        point = events.slice(track, f"group {stay.group}", stay.sent_s, stay.end_s, stay.args)
+        if point is None:
             continue
-        drawn[stay.sample] = track
+        drawn[stay.sample] = point
         args = {"group": stay.group, "sample": stay.sample}
         if stay.start_s is not None:
             first = stay.end_s if stay.first_token_s is None else stay.first_token_s

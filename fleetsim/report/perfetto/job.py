@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.analysis import timeline
-from fleetsim.report.perfetto.events import Events, Track, lanes, microseconds
+from fleetsim.report.perfetto.events import Events, Point, Track, lanes, microseconds
 from fleetsim.report.perfetto.window import looks_in
 from fleetsim.sim.records import TRAIN, TRAINER_DOES, Records
 
@@ -26,14 +26,13 @@ DOES = {
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """Where the trainer was drawn, and when each step's training begins, part by part."""
+    """Where each step's training begins, part by part: seconds, and the point for flows."""
 
-    track: Track
-    begins: Mapping[int, Sequence[float]]
+    begins: Mapping[int, Sequence[tuple[float, Point]]]
 
-    def trains(self, step: int, taken_s: float) -> float | None:
-        """When the part of a batch that was taken at this moment is trained; None where that is not shown."""
-        at = (begin for begin in self.begins.get(step, ()) if microseconds(begin) >= microseconds(taken_s))
+    def trains(self, step: int, taken_s: float) -> Point | None:
+        """Where the part of a batch that was taken at this moment is trained; None where that is not shown."""
+        at = (point for begin, point in self.begins.get(step, ()) if microseconds(begin) >= microseconds(taken_s))
         return next(at, None)
 
 
@@ -52,13 +51,13 @@ def draw_trainer(events: Events, records: Records, window: tuple[float, float]) 
         }
         start, end = max(row["start_s"], window[0]), min(row["end_s"], window[1])
         events.slice(track, f"step {row['step']}", start, end, args)
-    trains: dict[int, list[float]] = {}
+    trains: dict[int, list[tuple[float, Point]]] = {}
     for span in timeline.trainer_spans(records, *window):
         args = {"step": int(span["step"])}
         drawn = events.slice(track, DOES[TRAINER_DOES[span["does"]]], span["start_s"], span["end_s"], args)
-        if drawn and span["does"] == TRAIN:
-            trains.setdefault(int(span["step"]), []).append(float(span["start_s"]))
-    return Trainer(track, trains)
+        if drawn is not None and span["does"] == TRAIN:
+            trains.setdefault(int(span["step"]), []).append((float(span["start_s"]), drawn))
+    return Trainer(trains)
 
 
 def draw_syncs(events: Events, records: Records, window: tuple[float, float]) -> None:
@@ -91,7 +90,7 @@ def draw_queue(events: Events, records: Records, window: tuple[float, float]) ->
         events.counter(process, "queue depth", row["time_s"], {"samples": int(row["samples"])})
     for row in timeline.staleness(records, *window):
         for name in ("mean", "most"):  # counters of their own: a viewer stacks the values of one
-            events.counter(process, f"staleness of the batch, {name}", row["time_s"], {"steps": float(row[name])})
+            events.counter(process, f"staleness ({name})", row["time_s"], {"steps": float(row[name])})
     looks = looks_in(records, window)
     times, where = np.unique(looks["time_s"], return_inverse=True)
     held = np.bincount(where, looks["running"] + looks["waiting"], len(times))

@@ -57,7 +57,14 @@ def record(
     n = int(plain.steps["instances"].max())
     looks = min(MOST_LOOKS, max(LEAST_LOOKS, MOST_LOOKED // n))
     every = max((end - start) / looks, 1e-6)
-    return simulate(scenario, replication=plain.replication, engine=engine, activity=True, scrape_every_s=every)
+    return simulate(
+        scenario,
+        replication=plain.replication,
+        engine=engine,
+        activity=True,
+        scrape_every_s=every,
+        scrape_between_s=(start, end),
+    )
 
 
 def trace_of(records: Records, steps: Steps, most_groups: int = MOST_GROUPS) -> Trace:
