@@ -111,7 +111,7 @@ def check_content(records: Records, drawn: Trace, events: list[Event]) -> None:
         wanted = spans(
             own[(own["instance"] == i) & (own["account"] != t.ACC_OFF)], lambda r: timeline.ACCOUNTS[r["account"]]
         )
-        assert [(e["name"], e["ts"], e["dur"]) for e in on(process, "does")] == wanted
+        assert [(e["name"], e["ts"], e["dur"]) for e in on(process, "state")] == wanted
     depth = [(e["ts"], e["args"]["samples"]) for e in events if e["name"] == "queue depth"]
     assert depth == [(microseconds(r["time_s"]), r["samples"]) for r in timeline.queue_depth(records, *window)]
     check_groups(records, drawn, events)

@@ -89,12 +89,12 @@ def check_instances(drawn: Drawn, slices: Rows) -> None:
     for i in np.unique(rows["instance"]):
         own = rows[(rows["instance"] == i) & (rows["account"] != t.ACC_OFF)]
         process = {f"instance {i}", f"instance {i} (on the trainer's GPUs)"}
-        found = [row for row in slices if row["process"] in process and row["thread"] == "does"]
+        found = [row for row in slices if row["process"] in process and row["thread"] == "state"]
         assert spans(found) == expected([timeline.ACCOUNTS[row["account"]] for row in own], own)
         assert {row["depth"] for row in found} <= {0}
     end = drawn.records.steps[-1]
     for account in ("busy", "paused", "idle", "down"):
-        seconds = sum(row["dur"] for row in slices if row["name"] == account and row["thread"] == "does") / 1e9
+        seconds = sum(row["dur"] for row in slices if row["name"] == account and row["thread"] == "state") / 1e9
         assert seconds == pytest.approx(end[f"{account}_s"], abs=1e-6 * (len(rows) + 1))
 
 

@@ -44,7 +44,7 @@ def draw_instances(
     drawn: dict[int, Point] = {}
     for i in range(int(records.activity["instance"].max()) + 1):
         process = events.process(f"instance {i}" + (" (on the trainer's GPUs)" if i >= own else ""))
-        track = events.track(process, "does")
+        track = events.track(process, "state")
         for span in spans[spans["instance"] == i]:
             if span["account"] != ACC_OFF:
                 name = timeline.ACCOUNTS[span["account"]]
