@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from fleetsim.cli.options import (
     Batch,
     FailIf,
     GroupSize,
+    Html,
     InstanceRate,
     Json,
     LengthSpread,
@@ -31,6 +32,11 @@ from fleetsim.cli.options import (
     SyncPause,
     TensorParallel,
 )
+
+if TYPE_CHECKING:
+    from fleetsim.cli.progress import Tell
+    from fleetsim.plan.size import SizeResult
+    from fleetsim.plan.trials import Measure
 
 TARGETS = "Targets and prices"
 
@@ -76,6 +82,7 @@ def size(
         str | None,
         typer.Option(metavar="FILE", help="Write the job, sized, as a scenario file.", rich_help_panel=RUN),
     ] = None,
+    html: Html = None,
     fail_if: FailIf = None,
     strict: Strict = False,
 ) -> None:
@@ -93,28 +100,48 @@ def size(
 
     [bold]fleetsim size --preset trl-async-grpo --len 3000 --batch 1024[/bold]
 
+    [bold]fleetsim size --batch 512 --len 1536 --html size.html[/bold]
+
     Whatever is not given is assumed, and the answer lists it.
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.cli.files import new_file, new_page, write_page, write_text
     from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import spinner
     from fleetsim.cli.start import scenario_or_preset
 
     place = None if save is None else new_file("--save", save)
+    page = new_page("--html", html)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
     with spinner("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size
-        from fleetsim.plan.trials import with_instances
+        from fleetsim.plan.trials import remembered, simulated, with_instances
 
-        result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes)
+        measure = remembered(simulated)
+        result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes, measure=measure)
+        text = None if page is None else _page(result, measure, tell)
     if place is not None:
         write_text(place, dump_scenario(with_instances(job.scenario, result.instances)))
     show_size(result, json_)
+    if page is not None and text is not None:
+        write_page(page, text)
     end(result, conditions, strict)
+
+
+def _page(result: SizeResult, measure: Measure, tell: Tell) -> str:
+    """The page of a plan; fleets around the answer, and one run of it, are simulated for it."""
+    from fleetsim.plan.around import around
+    from fleetsim.plan.trials import with_instances
+    from fleetsim.report.size_page import size_page
+    from fleetsim.sim.run import simulate
+
+    also = [c.instances for c in result.candidates]
+    near = around(result.scenario, result.instances, measure, also=also, tell=tell)
+    tell("for the page: the recommended fleet step by step")
+    return size_page(result, near, simulate(with_instances(result.scenario, result.instances), activity=True))
