@@ -58,8 +58,8 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
         warnings=warnings,
         sections=(
             over_time(run, view.metrics, "The run"),
-            Section("Every metric", present(metrics_sheet(view), published_sheet(view))),
-            rests_on(view.profile, assumed, "The scenario says of no value that it is assumed and not measured."),
+            Section("Every metric", present(metrics_sheet(view), formulas_sheet(view), published_sheet(view))),
+            rests_on(view.profile, assumed, "The scenario marks no value as assumed and not measured."),
         ),
     )
 
@@ -70,12 +70,22 @@ def _tile(view: RunView, name: str, label: str) -> Tile:
 
 
 def metrics_sheet(view: RunView) -> Sheet:
-    """All metrics with their intervals, and how each is computed."""
-    known = view.metrics
-    found = [m for m in CATALOGUE if m.name in known and not (m.name in RARE and known[m.name].mean == 0.0)]
-    rows = tuple((_capital(m), m.formula, *_mean_and_ends(view.metrics[m.name], m.how)) for m in found)
+    """All metrics with their intervals."""
+    rows = tuple((_capital(m), *_mean_and_ends(view.metrics[m.name], m.how)) for m in _shown(view))
     note = f"Means over {words.plural(view.replications, 'replication')}, of the steps after warm-up."
-    return Sheet("metrics", ("metric", "computed as", "mean", "95 % interval"), rows, left=2, note=note)
+    return Sheet("metrics", ("metric", "mean", "95 % interval"), rows, note=note)
+
+
+def formulas_sheet(view: RunView) -> Sheet:
+    """How each of them is computed."""
+    rows = tuple((_capital(m), m.formula) for m in _shown(view))
+    return Sheet("how each metric is computed", ("metric", "computed as"), rows, left=2, open=False)
+
+
+def _shown(view: RunView) -> list[Metric]:
+    """All metrics but those that are of use to some placements only, and nothing here."""
+    known = view.metrics
+    return [m for m in CATALOGUE if m.name in known and not (m.name in RARE and known[m.name].mean == 0.0)]
 
 
 def _capital(m: Metric) -> str:

@@ -146,7 +146,7 @@ def lengths_chart(records: Records) -> Chart | None:
         return None
     cap = longest_length(records.scenario.workload.output_tokens)
     words = (
-        f"Output tokens of the samples sent and of those trained while counting. Sent: mean {sent.mean():,.0f}, median "
+        f"Output tokens of the samples sent and of those trained after warm-up. Sent: mean {sent.mean():,.0f}, median "
         f"{np.median(sent):,.0f}, 99th percentile {np.quantile(sent, 0.99):,.0f}; trained: mean {trained.mean():,.0f}."
     )
     if cap is not None:

@@ -230,7 +230,15 @@ def test_a_page_is_one_small_file_that_asks_nobody(name: str) -> None:
 def test_the_answer_comes_before_the_pictures() -> None:
     order = {
         "size": ("rollout instances", "What binds", "More or fewer instances", "Where the headroom goes", "Next"),
-        "simulate": ("What binds", "optimizer step", "one <warning>", "The run", "Every metric", "What this rests on"),
+        "simulate": (
+            "What binds",
+            "optimizer step",
+            "one <warning>",
+            "The run",
+            "Every metric",
+            "computed as",
+            "What this rests on",
+        ),
         "split": ("GPUs", "A step takes", "What binds", "Every way to use these GPUs", "The trainer's seconds"),
     }
     for name, told in order.items():
