@@ -24,7 +24,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 SHADES = 6
 
 
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))")
+_UNIT = re.compile(
+    r"(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)|(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
+)
 
 # Above the plot, in a row that breaks where the page is narrow.
 LEGEND: Mapping[str, Any] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
@@ -83,7 +85,7 @@ def _installed(module: str) -> Any:
 
 
 def unbroken(text: str) -> str:
-    """The same with every figure and its unit on one line: "33.6 s", "5.0 %", "2 min 41 s"."""
+    """The same with every figure and its unit on one line: "33.6 s", "5.0 %", "4 + 4"."""
     return _UNIT.sub("\u00a0", text)
 
 

@@ -104,10 +104,13 @@ def way_chart(result: SplitResult, measure: By) -> Chart | None:
     if not splits:
         return None
     shared = [o for o in result.outcomes if o.arrangement.kind != "split"]
-    lines = [Mark(o.mean(measure), f"{o.arrangement.label}: {written(o.mean(measure), how)}") for o in shared]
+    lines = [
+        Mark(o.mean(measure), f"{o.arrangement.label}: {written(o.mean(measure), how)}" + _if_advised(result, o))
+        for o in shared
+    ]
     best = result.best_split
     told = [
-        f"{o.arrangement.label} {with_interval(o.estimates[measure], how)}" for o in (best, *shared) if o is not None
+        f"{o.arrangement.label}: {with_interval(o.estimates[measure], how)}" for o in (best, *shared) if o is not None
     ]
     chosen = result.chosen.arrangement
     curve = Curve("splits", [float(o.arrangement.rollout_gpus) for o in splits], [o.estimates[measure] for o in splits])
@@ -124,6 +127,10 @@ def way_chart(result: SplitResult, measure: By) -> Chart | None:
         star=f"advised: {chosen.label}",
         levels=lines,
     )  # fmt: skip
+
+
+def _if_advised(result: SplitResult, outcome: Outcome) -> str:
+    return ", advised" if outcome is result.chosen else ""
 
 
 def ratio_chart(result: SplitResult) -> Chart:
