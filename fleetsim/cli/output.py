@@ -85,9 +85,11 @@ def show_run(result: Replicated, profile: EngineSource, notes: Sequence[str], as
     """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name."""
     view, warnings = _viewed(result, profile, notes)
     if as_json:
+        from fleetsim.plan.trials import flat
         from fleetsim.report.json import simulate_document
 
-        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings))
+        values = [flat(run) for run in result.values]
+        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings, values))
     else:
         from fleetsim.report.run_view import run_report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,9 +35,9 @@ from fleetsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fleetsim.cli.progress import Tell
+    from fleetsim.config.scenario import Scenario
     from fleetsim.plan.size import SizeResult
-    from fleetsim.plan.trials import Measure
+    from fleetsim.plan.trials import Measure, Trial
 
 TARGETS = "Targets and prices"
 
@@ -108,40 +109,69 @@ def size(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, new_page, write_page, write_text
-    from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.errors import Interrupted
+    from fleetsim.plan.job import job_from_flags
 
     place = None if save is None else new_file("--save", save)
     page = new_page("--html", html)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
-    with spinner("loading the simulator") as tell:
+    with if_interrupted(_tried_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size
-        from fleetsim.plan.trials import remembered, simulated, with_instances
+        from fleetsim.plan.trials import remembered, with_instances
+        from fleetsim.plan.tried import Tried
 
-        measure = remembered(simulated)
-        result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes, measure=measure)
-        text = None if page is None else _page(result, measure, tell)
+        tried = Tried()
+        measure = remembered(tried)
+        try:
+            result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes, measure=measure)
+        except KeyboardInterrupt:
+            missing = "these fleets were tried, none is recommended yet"
+            raise Interrupted((job.scenario, tried.trials()), missing) from None
     if place is not None:
         write_text(place, dump_scenario(with_instances(job.scenario, result.instances)))
     show_size(result, json_)
-    if page is not None and text is not None:
-        write_page(page, text)
+    if page is not None:
+        write_page(page, _page(result, measure))
     end(result, conditions, strict)
 
 
-def _page(result: SizeResult, measure: Measure, tell: Tell) -> str:
+def _page(result: SizeResult, measure: Measure) -> str:
     """The page of a plan; fleets around the answer, and one run of it, are simulated for it."""
+    from fleetsim.cli.progress import progress
     from fleetsim.plan.around import around
     from fleetsim.plan.trials import with_instances
     from fleetsim.report.size_page import size_page
     from fleetsim.sim.run import simulate
 
-    also = [c.instances for c in result.candidates]
-    near = around(result.scenario, result.instances, measure, also=also, tell=tell)
-    tell("for the page: the recommended fleet step by step")
-    return size_page(result, near, simulate(with_instances(result.scenario, result.instances), activity=True))
+    with progress("for the page") as tell:
+        also = [c.instances for c in result.candidates]
+        near = around(result.scenario, result.instances, measure, also=also, tell=tell)
+        tell("for the page: the recommended fleet step by step")
+        return size_page(result, near, simulate(with_instances(result.scenario, result.instances), activity=True))
+
+
+def _tried_so_far(as_json: bool) -> Callable[[tuple[Scenario, tuple[Trial, ...]], str], None]:
+    """Shows the fleets that were tried, after Ctrl-C."""
+
+    def show(known: tuple[Scenario, tuple[Trial, ...]], missing: str) -> None:
+        from fleetsim.cli import output
+
+        scenario, tried = known
+        if as_json:
+            from fleetsim.report.json import tried_document
+
+            output.show_json(tried_document(scenario, tried, missing))
+        elif tried:
+            from fleetsim.report.blocks import section
+            from fleetsim.report.terminal import trials_table
+
+            output.show(section("fleets that were tried (mean ± half of the 95 % interval)", trials_table(tried)))
+
+    return show

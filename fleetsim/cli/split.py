@@ -36,10 +36,9 @@ from fleetsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fleetsim.cli.flags import Job
-    from fleetsim.cli.progress import Tell
     from fleetsim.errors import Problem
     from fleetsim.plan.arrangements import Rules
+    from fleetsim.plan.job import Job
     from fleetsim.plan.split import SplitResult
 
 RULES = "Ranking and prices"
@@ -130,7 +129,7 @@ def split(
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, new_page, write_page, write_text
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
 
     place = None if save is None else new_file("--save", save)
@@ -138,7 +137,7 @@ def split(
     conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
-    with spinner("loading the simulator") as tell:
+    with progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.split import split as plan_split
 
@@ -151,12 +150,11 @@ def split(
             notes=job.notes,
             tell=tell,
         )
-        text = None if page is None else _page(result, tell)
     if place is not None:
         write_text(place, dump_scenario(result.chosen.arrangement.scenario))
     show_split(result, json_)
-    if page is not None and text is not None:
-        write_page(page, text)
+    if page is not None:
+        write_page(page, _page(result))
     stop_if_unmeasured(result.profile, strict)
     way = result.chosen.arrangement
     values = {name: e.mean for name, e in result.chosen.estimates.items()}
@@ -164,22 +162,23 @@ def split(
     stop_if_tripped(conditions, {**values, **counts})
 
 
-def _page(result: SplitResult, tell: Tell) -> str:
-    """The page of an advice; the best split and the best shared way are simulated once more for it."""
+def _page(result: SplitResult) -> str:
+    """The page of an advice; the best split and the best colocated way are simulated once more for it."""
+    from fleetsim.cli.progress import progress
     from fleetsim.report.split_page import split_page
     from fleetsim.sim.run import simulate
 
-    tell("for the page: the best ways step by step")
     ways = [o.arrangement for o in (result.best_split, result.best_colocated) if o is not None]
-    return split_page(result, {way.label: simulate(way.scenario, activity=True) for way in ways})
+    with progress("for the page: the best ways step by step"):
+        return split_page(result, {way.label: simulate(way.scenario, activity=True) for way in ways})
 
 
 def _asked(scenario: str | None, sets: Sequence[str], flags: dict[str, Any]) -> tuple[Job, Rules]:
     """The job and the trainer's rules of a command line. Raises InputError with the problems of all flags."""
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.config.tree import did_you_mean
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.arrangements import MOST_GPUS, Rules
+    from fleetsim.plan.job import job_from_flags
 
     problems: list[Problem] = []
     if flags["by"] not in MEASURES:

@@ -24,9 +24,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 SHADES = 6
 
 
-_UNIT = re.compile(
-    r"(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)|(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
-)
+# Blanks that no line is broken at: before a unit, and in "5 + 11" and "H100 x 1".
+_UNITS = r"(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
+_UNIT = re.compile(_UNITS + r"|(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)")
 
 # Above the plot, in a row that breaks where the page is narrow.
 LEGEND: Mapping[str, Any] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}

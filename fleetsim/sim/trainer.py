@@ -21,7 +21,7 @@ from fleetsim.sim.sync import hand_over
 
 
 def train(job: Job) -> Process:
-    """All optimizer steps of the run."""
+    """All optimizer steps of the run, or as many as its watch wants."""
     scenario, env = job.scenario, job.env
     colocated = scenario.fleet.placement == "colocated"
     parts, want = scenario.trainer.minibatches, scenario.groups_per_step // scenario.trainer.minibatches
@@ -83,6 +83,8 @@ def train(job: Job) -> Process:
         times = (start, ready, train_start, train_end, job.now, wait, compute, switch, checkpoint, sync_block)
         trained = (prompt + output, output, scenario.trainer.batch_samples)
         job.steps.append((step, *times, *trained, *state, *totals(job)))
+        if job.watch is not None and job.watch(step + 1, job.now):
+            break
     job.done = True
 
 
