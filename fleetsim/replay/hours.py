@@ -48,7 +48,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
     part = None if steps is None else steps.part(start_s, end_s)
     instances = tok_s = each = None
     if intervals is not None:
-        instances, each = _rates(intervals, start_s, end_s)
+        instances, each = rates_between(intervals, start_s, end_s)
         tok_s = None if each is None else each * instances
     elif part is not None:
         tok_s = part.per_second("tokens")
@@ -62,12 +62,12 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
         instance_tok_s=each,
         step_s=None if part is None else part.step_s(),
         idle_fraction=None if idle is None else min(idle, 1.0),
-        queue=_queue(history, start_s, end_s),
+        queue=queue_between(history, start_s, end_s),
         sync_fraction=None if sync is None else min(sync, 1.0),
     )
 
 
-def _rates(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, float | None]:
+def rates_between(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, float | None]:
     """Mean instances present, and output tokens per known instance-second; intervals count by their overlap."""
     left, right = intervals.times[:-1], intervals.times[1:]
     overlap = np.clip(np.minimum(right, end_s) - np.maximum(left, start_s), 0.0, None)
@@ -78,7 +78,7 @@ def _rates(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, f
     return instances, tokens / seconds if seconds > 0 else None
 
 
-def _queue(history: History, start_s: float, end_s: float) -> float | None:
+def queue_between(history: History, start_s: float, end_s: float) -> float | None:
     if (depth := history.fleet.get("queue.samples")) is not None:
         return number(mean(depth[(history.times >= start_s) & (history.times <= end_s)]))
     if history.steps is not None and (depth := history.steps.columns.get("queue_samples")) is not None:
