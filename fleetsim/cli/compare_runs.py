@@ -32,8 +32,8 @@ def jobs_of(call: Call, question: Question) -> dict[str, Job]:
             problems[where] = list(error.problems)
     if problems:
         both = [p for p in problems.get("A", ()) if p in problems.get("B", ())]
-        own = [(where, p) for where, found in problems.items() for p in found if p not in both]
-        raise InputError([*both, *(replace(p, path=f"{where}: {p.path}") for where, p in own)])
+        single = [(where, p) for where, wrong in problems.items() for p in wrong if p not in both]
+        raise InputError([*both, *(replace(p, path=f"{where}: {p.path}") for where, p in single)])
     return jobs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -28,11 +28,11 @@ def compare_report(found: Comparison) -> Group:
     without = [c for c in found.changes if c.verdict == "not comparable"]
     blocks: list[RenderableType] = [opening(found)]
     if changed:
-        blocks.append(section(f"changed ({RATIO}; of shares B - A)", table(changed)))
+        blocks.append(section(f"changed ({RATIO})", table(changed)))
     if same:
-        blocks.append(section(f"no significant change ({RATIO}; of shares B - A)", table(same)))
+        blocks.append(section(f"no significant change ({RATIO})", table(same)))
     if equal:
-        names = ", ".join(described(c.metric).title for c in equal)
+        names = "; ".join(described(c.metric).title for c in equal)
         blocks.append(section("equal on both sides", Text(names)))
     if without:
         blocks.append(section("not comparable", *(Text(line) for line in _reasons(without))))
@@ -42,7 +42,7 @@ def compare_report(found: Comparison) -> Group:
     return Group(*blocks)
 
 
-RATIO = "B / A with its 95 % interval"
+RATIO = "B / A, of shares B - A"
 
 
 def opening(found: Comparison) -> Group:
@@ -66,7 +66,7 @@ def opening(found: Comparison) -> Group:
 
 def table(changes: Sequence[Change]) -> Table:
     """A line for each metric."""
-    rows = grid("", "A", "B", "change", "", align=("left", "right", "right", "right", "left"))
+    rows = grid("", "A", "B", "change", "95 % interval", "", align=("left", "right", "right", "right", "right", "left"))
     for change in changes:
         word = change.verdict if change.significant else change.why
         how = described(change.metric).how
@@ -74,14 +74,14 @@ def table(changes: Sequence[Change]) -> Table:
             described(change.metric).title,
             "" if change.a is None else written(change.a.mean, how),
             "" if change.b is None else written(change.b.mean, how),
-            change_of(change),
+            *change_of(change),
             Text(word, style=_STYLE.get(change.verdict, "dim")),
         )
     return rows
 
 
-def change_of(change: Change) -> Text:
-    """ "0.968 (0.964 to 0.971)"; of a share "-1.1 points (-1.2 to -1.0)"; from nothing, the difference."""
+def change_of(change: Change) -> tuple[str, str]:
+    """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
     how = described(change.metric).how
     if how == "share" and change.difference is not None:
         return _interval(change.difference, lambda x: f"{100.0 * x:+.1f}", " points")
@@ -89,14 +89,12 @@ def change_of(change: Change) -> Text:
         return _interval(change.ratio, lambda x: f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}", "")
     if change.difference is not None:
         return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{written(x, how)}", "")
-    return Text("")
+    return "", ""
 
 
-def _interval(value: Estimate, write: Any, unit: str) -> Text:
-    text = Text(f"{write(value.mean)}{unit}")
-    if value.ci_low != value.ci_high:
-        text.append(f" ({write(value.ci_low)} to {write(value.ci_high)})", style="dim")
-    return text
+def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tuple[str, str]:
+    low, high = write(value.ci_low), write(value.ci_high)
+    return f"{write(value.mean)}{unit}", "" if value.ci_low == value.ci_high else f"{low} to {high}"
 
 
 def written(x: float, how: str) -> str:
@@ -109,7 +107,7 @@ def _reasons(changes: Sequence[Change]) -> list[str]:
     by_why: dict[str, list[str]] = {}
     for change in changes:
         by_why.setdefault(change.why, []).append(described(change.metric).title)
-    return [f"{', '.join(titles)}: {why}" for why, titles in by_why.items()]
+    return [f"{why}: {'; '.join(titles)}" for why, titles in by_why.items()]
 
 
 def inputs(found: Comparison) -> RenderableType:
