@@ -121,11 +121,10 @@ def compare(
     )  # fmt: skip
     question = question_of(call)
     if question.what == {"history"}:
-        from fleetsim.cli.compare_windows import compare_windows, spans_of
+        from fleetsim.cli.compare_windows import compare_windows
 
-        spans = spans_of(call)
         with narration() as tell:
-            found = compare_windows(call, question, spans, tell)
+            found = compare_windows(call, question, tell)
     else:
         from fleetsim.cli.compare_runs import compare_runs, jobs_of, results_of
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
 from fleetsim.cli.compare_gate import Gate, parse_gate
 from fleetsim.cli.compare_input import Given, What, given_of
+from fleetsim.cli.compare_spans import Span, spans_of
 from fleetsim.cli.history_options import AccessFlags
 from fleetsim.errors import InputError, Problem
 
@@ -44,13 +45,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked. a, b: None for a Prometheus. metrics: those to compare."""
+    """What is asked. a, b: None for a Prometheus. metrics: those to compare. spans: of A and of B (`spans_of`)."""
 
     what: frozenset[What]
     a: Given | None
     b: Given | None
     metrics: tuple[str, ...]
     gate: Gate
+    spans: Mapping[str, Span | None] = field(default_factory=dict)
 
 
 def question_of(call: Call) -> Question:
@@ -80,6 +82,12 @@ def question_of(call: Call) -> Question:
     there = WINDOW_METRICS if kinds == {"history"} else METRICS
     metrics, wrong = _metrics(call.metrics, there)
     problems += wrong
+    spans: dict[str, Span | None] = {}
+    if kinds == {"history"}:
+        try:
+            spans = spans_of(call)
+        except InputError as error:
+            problems += error.problems
     gate = Gate((), ())
     try:
         gate = parse_gate(call.fail_if, metrics)
@@ -88,8 +96,8 @@ def question_of(call: Call) -> Question:
     if problems:
         raise InputError(problems)
     if call.prometheus is not None:
-        return Question(kinds, None, None, metrics, gate)
-    return Question(kinds, given[0], given[-1], metrics, gate)
+        return Question(kinds, None, None, metrics, gate, spans)
+    return Question(kinds, given[0], given[-1], metrics, gate, spans)
 
 
 def _numbers(call: Call) -> list[Problem]:

@@ -1,17 +1,18 @@
-"""Windows of history of `fleetsim compare`: their ends checked, then read and compared."""
+"""Windows of history of `fleetsim compare`: their read and compared."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetsim.cli.compare_call import Call, Question
 from fleetsim.cli.compare_input import Given
-from fleetsim.cli.history_options import connect, step_of
+from fleetsim.cli.compare_spans import Span
+from fleetsim.cli.history_options import step_of
 from fleetsim.cli.replay_source import Source, mapping_of, read
 from fleetsim.errors import InputError, Problem
 
@@ -20,73 +21,11 @@ if TYPE_CHECKING:
     from fleetsim.plan.compare import Comparison
 
 Tell = Callable[[str], None]
-Span = tuple[str, str]
-FORM = "write START..END, for example -6h..-3h"
 
 
-def spans_of(call: Call) -> dict[str, Span | None]:
-    """Start and end of A and of B as they were written, "" for an open end; None where all of a file is meant.
-
-    Raises InputError for what is no span, no step and no --map, all problems at once.
-    """
-    problems: list[Problem] = []
-    spans: dict[str, Span | None] = {}
-    for where, flag, text in (("A", "--a", call.window_a), ("B", "--b", call.window_b)):
-        try:
-            spans[where] = None if text is None else _span(flag, text)
-        except InputError as error:
-            problems += error.problems
-    if call.prometheus is not None and spans.get("B") is None:
-        spans["B"] = spans.get("A")  # the same time, other instances
-    for check in (
-        lambda: step_of(call.step),
-        lambda: mapping_of(call.mapping, None if call.prometheus is not None else "file"),
-        lambda: None if call.prometheus is None else connect(call.prometheus, call.access).close(),
-    ):
-        try:
-            check()
-        except InputError as error:
-            problems += error.problems
-    if call.prometheus is not None and call.framework:
-        problems.append(Problem("--framework", call.framework, "means something for run logs only", "drop it"))
-    if call.prometheus is None:
-        for name, value in (("", call.selector), ("-a", call.selector_a), ("-b", call.selector_b)):
-            if value:
-                problems.append(
-                    Problem(f"--selector{name}", value, "means something with --prometheus only", "drop it")
-                )
-    if problems:
-        raise InputError(problems)
-    return spans
-
-
-def _span(flag: str, text: str) -> Span:
-    from fleetsim.history.window import parse_time
-
-    start, dots, end = (part.strip() for part in text.partition(".."))
-    if not dots or not (start or end):
-        raise InputError([Problem(flag, text, "is no window", FORM)])
-    problems: list[Problem] = []
-    at: list[float] = []
-    for part in (start, end):
-        try:
-            at += [parse_time(part, 0.0, flag)] if part else []
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    # Relative ends count from the same now; a relative end beside an absolute one is judged when there is a now.
-    if len(at) == 2 and at[0] >= at[1] and _relative(start) == _relative(end):
-        raise InputError([Problem(flag, text, "ends before it starts", "swap the two")])
-    return start, end
-
-
-def _relative(text: str) -> bool:
-    return text.startswith(("-", "now"))
-
-
-def compare_windows(call: Call, question: Question, spans: dict[str, Span | None], tell: Tell) -> Comparison:
+def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
     """Raises InputError (nothing there), OutsideError (the server did not do its part)."""
+    spans = question.spans
     if call.prometheus is not None:
         a, b = _of_prometheus(call, spans, tell)
         same = call.selector_a == call.selector_b
@@ -103,7 +42,7 @@ def compare_windows(call: Call, question: Question, spans: dict[str, Span | None
 
 
 def _of_prometheus(
-    call: Call, spans: dict[str, Span | None], tell: Tell
+    call: Call, spans: Mapping[str, Span | None], tell: Tell
 ) -> tuple[tuple[str, History], tuple[str, History]]:
     from fleetsim.history.window import parse_time
 
@@ -113,8 +52,6 @@ def _of_prometheus(
         span = spans[where]
         assert span is not None
         start, end = (parse_time(text or "now", now) for text in span)
-        if not span[0]:
-            raise InputError([Problem(f"--{where.lower()}", "..".join(span), "begins when?", FORM)])
         selector = ",".join(part.strip("{} ") for part in (call.selector, own) if part)
         source = Source(
             call.prometheus, None, repr(start), repr(end), call.step, selector, mapping_of(call.mapping, None), None,
@@ -129,7 +66,7 @@ def _of_prometheus(
 
 
 def _of_files(
-    call: Call, a: Given, b: Given, spans: dict[str, Span | None], tell: Tell
+    call: Call, a: Given, b: Given, spans: Mapping[str, Span | None], tell: Tell
 ) -> tuple[tuple[str, History], tuple[str, History]]:
     """A file's times are its own: "-2h" is two hours before its last value. The same file is read once."""
     from fleetsim.history.window import parse_time, window
