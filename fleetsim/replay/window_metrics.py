@@ -65,7 +65,9 @@ def window_means(window: Window) -> tuple[dict[str, Mean], dict[str, str]]:
     missing = {name: why for name, why in _MISSING.items() if name not in means}
     if isinstance(tail, str):
         missing["response_tokens.p99"] = tail
-    return means, missing
+    few = [name for name, found in means.items() if found.freedom <= 0]
+    missing |= dict.fromkeys(few, f"read in fewer than {FEWEST} blocks of the window: too short for an interval")
+    return {name: found for name, found in means.items() if name not in few}, missing
 
 
 _STEPS, _ENGINES = "no optimizer steps are exported", "no engine exports it"
@@ -86,7 +88,7 @@ _MISSING = {
     "oldest_sample_age_steps": "the age of queued samples is not exported",
     "kv_use": _ENGINES,
     "preemptions_per_s": _ENGINES,
-    "prefix_hit": _ENGINES,
+    "prefix_hit": "nothing is looked up in a prefix cache, or no engine counts it",
     "finished_s": _ENGINES,
     "aborted_share": _ENGINES,
     "length_share": _ENGINES,
