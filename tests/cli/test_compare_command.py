@@ -210,7 +210,7 @@ def test_what_nobody_knows_is_not_passed(folder: Path) -> None:
         (("{job}", "{job}", "--replications", "1", "--min-change", "-1"), ["no interval", "--min-change"]),
         (("{job}", "{job}", "--metric", "step", "--fail-if", "ratio.stp_s>1"), ['mean "step_s"?', "ratio.stp_s"]),
         (("{job}", "{job}", "--fail-if", "regression.stp"), ["unknown metric"]),
-        (("{a.om}", "{b.om}", "--set", "x=1", "--a", "-6h..-8h", "--b", "x"), ["no scenario", "ends before", "no window"]),
+        (("{a.om}", "{b.om}", "--set", "x=1", "--a", "-6h..-8h", "--b", "x"), ["ends before", "no window"]),
         (("{a.om}", "{b.om}", "--selector-a", "x='1'"), ["means something with --prometheus only"]),
         (("{a.om}",), ["which two windows?"]),
         (("{a.om}", "--a", "-6h..-5h", "--b", "-5h.."), ["A: window"]),
