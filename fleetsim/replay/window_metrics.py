@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fleetsim.analysis.contrast import Mean
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Floats, History
-from fleetsim.replay.blocks import FEWEST, edges_of, ratio_mean, section_mean
+from fleetsim.replay.blocks import FEWEST, MOST, edges_of, ratio_mean, section_mean
 from fleetsim.replay.hours import rates_between
 from fleetsim.replay.intervals import Intervals, fleet_total, intervals_of
 from fleetsim.replay.lengths import growth_of, quantile
@@ -237,16 +237,17 @@ def _of_lengths(w: Window) -> Iterator[_Series]:
 
 
 def _ended(w: Window) -> tuple[Floats, Floats] | None:
-    """Per block: requests that ended, cumulative over the bounds (m, E), and their tokens (m,)."""
+    """Requests that ended, cumulative over the bounds (m, E), and their tokens (m,), in blocks of the histogram's own
+    readings: it is read every few minutes."""
     buckets = w.history.histograms.get("output_tokens")
     if buckets is None or len(buckets.times) < 2:
         return None
     counts, sums = growth_of(buckets)
-    at = np.searchsorted(w.edges, buckets.times[1:], side="left") - 1
-    inside = (at >= 0) & (at < w.blocks)
-    by_block, tokens = np.zeros((w.blocks, counts.shape[1])), np.zeros(w.blocks)
-    np.add.at(by_block, at[inside], counts[inside])
-    np.add.at(tokens, at[inside], sums[inside])
+    blocks = min(MOST, len(sums))
+    at = np.arange(len(sums)) * blocks // len(sums)
+    by_block, tokens = np.zeros((blocks, counts.shape[1])), np.zeros(blocks)
+    np.add.at(by_block, at, counts)
+    np.add.at(tokens, at, sums)
     return (by_block, tokens) if by_block[:, -1].sum() > 0 else None
 
 

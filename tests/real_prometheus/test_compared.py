@@ -13,8 +13,8 @@ from fleetsim.cli.main import app
 from tests.real_prometheus.runs import Backfilled, backfilled
 
 HOURS = 2.0
-# From step 70 of a step a minute the trainer computes for half as long again.
-SLOWER = "run.events=[{step: 70, trainer_slowdown: 1.5}]"
+# From step 42, half way, the trainer computes for half as long again.
+SLOWER = "run.events=[{step: 42, trainer_slowdown: 1.5}]"
 JOB = ("admission.law=barrier", "trainer.batch_samples=128", "trainer.fixed_s=30", SLOWER)
 
 
@@ -38,7 +38,7 @@ def at(job: Backfilled, second: float) -> str:
 
 def test_a_trainer_that_slowed_down_between_two_windows(job: Backfilled) -> None:
     steps = job.records.steps
-    changed_s = float(steps["start_s"][70])
+    changed_s = float(steps["start_s"][42])
     found = compared(
         job, "--a", f"{at(job, 300)}..{at(job, changed_s)}", "--b", f"{at(job, changed_s + 60)}..{at(job, job.span_s)}"
     )
