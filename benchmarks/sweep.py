@@ -1,6 +1,6 @@
 """What a sweep costs: `python benchmarks/sweep.py [--most CELLS]` prints one JSON object.
 
-cost: seconds per cell in this process, without a worker, by number of cells, journal, front and table included; and the
+cost: milliseconds of a core per cell in this process, by number of cells, journal, front and table included; and the
 peak memory of the process after each. speed_up: the same cells on one worker and on two, in turn, whole calls with the
 start of the processes; the median of the ratios. Anything else that runs on the machine lowers the ratio; core_seconds
 is robust to that: seconds of a core that two workers need, over those that one needs.
@@ -48,10 +48,10 @@ def grid(cells: int) -> Grid:
 
 
 def cost_per_cell(cells: int) -> float:
-    """Seconds per cell of a whole sweep with a journal and a table, without processes."""
+    """Seconds of a core per cell of a whole sweep with a journal and a table, in this process."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "t.parquet"
-        start = time.perf_counter()
+        start = time.process_time()
         result = sweep(
             scenario(3, 1),
             grid(cells),
@@ -59,7 +59,7 @@ def cost_per_cell(cells: int) -> float:
             journal=lambda design: open_journal(output, digest_of(design), cells),
         )
         write_table(result, output)
-        return (time.perf_counter() - start) / cells
+        return (time.process_time() - start) / cells
 
 
 def cpu_s() -> float:
