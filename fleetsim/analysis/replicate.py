@@ -46,12 +46,13 @@ def replicate(
     progress: Callable[[int, int], None] | None = None,
     engine: tuple[StepTime, EngineLimits] | None = None,
     scrape_every_s: float | None = None,
+    activity: bool = False,
     on_step: Callable[[Mapping[int, tuple[int, float]]], None] | None = None,
 ) -> Replicated:
     """Runs replications 0..n-1 (default `run.replications`); progress(done, of) is called after each.
 
-    engine: as for `simulate`, whose errors it raises. scrape_every_s: likewise, of the first replication. on_step: told
-    after each step, on the thread that ran it, replication -> (steps done, simulated seconds).
+    engine: as for `simulate`, whose errors it raises. scrape_every_s, activity: likewise, of the first replication.
+    on_step: told after each step, on the thread that ran it, replication -> (steps done, simulated seconds).
 
     Raises Interrupted on Ctrl-C: with the Replicated of the finished replications or, before there is one, of the steps
     so far; with None before the first step.
@@ -69,7 +70,12 @@ def replicate(
 
         every_s = None if r else scrape_every_s
         ended[r] = simulate(
-            scenario, replication=r, engine=engine, scrape_every_s=every_s, on_step=None if on_step is None else told
+            scenario,
+            replication=r,
+            engine=engine,
+            scrape_every_s=every_s,
+            activity=activity and r == 0,
+            on_step=None if on_step is None else told,
         )
         return ended[r]
 

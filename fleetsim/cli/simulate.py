@@ -66,7 +66,6 @@ def simulate(
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
@@ -75,6 +74,7 @@ def simulate(
     from fleetsim.cli.step_so_far import StepSoFar
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
     from fleetsim.errors import InputError, Problem
+    from fleetsim.plan.job import job_from_flags
 
     conditions = parse_conditions(fail_if or (), METRICS)
     start = scenario_or_preset(scenario, preset)

@@ -104,12 +104,12 @@ def size(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, write_text
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.errors import Interrupted
+    from fleetsim.plan.job import job_from_flags
 
     place = None if save is None else new_file("--save", save)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))

@@ -35,9 +35,9 @@ from fleetsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fleetsim.cli.flags import Job
     from fleetsim.errors import Problem
     from fleetsim.plan.arrangements import Rules
+    from fleetsim.plan.job import Job
 
 RULES = "Ranking and prices"
 MEASURES = ("step_s", "goodput", "cost_per_step")
@@ -158,10 +158,10 @@ def split(
 
 def _asked(scenario: str | None, sets: Sequence[str], flags: dict[str, Any]) -> tuple[Job, Rules]:
     """The job and the trainer's rules of a command line. Raises InputError with the problems of all flags."""
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.config.tree import did_you_mean
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.arrangements import MOST_GPUS, Rules
+    from fleetsim.plan.job import job_from_flags
 
     problems: list[Problem] = []
     if flags["by"] not in MEASURES:

@@ -174,12 +174,14 @@ def simulate_document(
     replications: int,
     profile: EngineSource,
     warnings: Sequence[str],
+    values: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves."""
+    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves, `values` flat, per run."""
     return {
         **head("simulate", scenario),
         "replications": replications,
         "metrics": metrics,
+        "values": [dict(run) for run in values],
         "sync_times": asdict(sync_times(scenario)),
         "profile": asdict(profile),
         "warnings": list(warnings),

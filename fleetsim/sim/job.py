@@ -68,6 +68,7 @@ class Job:
     lent_s: float = 0.0
     done: bool = False
     scraper: Scraper | None = None
+    trainer: list[tuple[float, int, int]] = field(default_factory=list)
     watch: Watch | None = None
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
@@ -80,6 +81,10 @@ class Job:
     def now(self) -> float:
         """Seconds since the start of the run."""
         return float(self.env.now)
+
+    def trainer_does(self, what: int, step: int) -> None:
+        """The trainer does `what` (an index into TRAINER_DOES of `records.py`) from now on."""
+        self.trainer.append((self.now, step, what))
 
     def top_up(self) -> None:
         """Lets the admission law grant what it grants now."""
