@@ -143,6 +143,8 @@ def _so_far(notes: Sequence[str], as_json: bool) -> Callable[[Replicated, str], 
         from fleetsim.plan.engine_source import engine_source
 
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
-        show_run(result, source, (*notes, f"interrupted: {missing}; no files are written"), as_json)
+        if not as_json:
+            typer.echo(f"Interrupted: {missing}.")
+        show_run(result, source, (*notes, *([f"interrupted: {missing}"] if as_json else [])), as_json)
 
     return show
