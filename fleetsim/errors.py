@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 # The one list of exit codes, for the reference and for whoever writes a script around fleetsim.
 EXIT_CODES: Mapping[int, str] = {
@@ -76,3 +77,12 @@ class InfeasibleError(FleetsimError):
     """No fleet in the searched range holds the targets that the user asked for."""
 
     exit_code = 11
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of long work. known: its result so far, None if there is none. missing: what is not in it,
+    in words."""
+
+    def __init__(self, known: Any = None, missing: str = "") -> None:
+        self.known, self.missing = known, missing
+        super().__init__(*([missing] if missing else []))
