@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from fleetsim.cli.flags import Job
     from fleetsim.cli.sweep_files import Output
+    from fleetsim.plan.job import Job
     from fleetsim.sweep.grid import Grid
     from fleetsim.sweep.objective import Objective
     from fleetsim.sweep.run import Sweep
@@ -151,10 +151,10 @@ def _asked(
     flags: dict[str, object],
 ) -> tuple[Job, Grid, tuple[Objective, ...]]:
     """The job, the grid and the objectives of a command line. Raises InputError with the problems of all flags."""
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.sweep_values import parse_sweep
     from fleetsim.errors import InputError, Problem
+    from fleetsim.plan.job import job_from_flags
     from fleetsim.sweep.grid import MOST_VALUES, Axis, grid_of
     from fleetsim.sweep.objective import objectives_of
 
