@@ -41,8 +41,8 @@ def picture() -> str:
     if result.warnings:
         console.print()
         console.print(warning_lines(result.warnings))
-    # A fixed id: the same answer gives the same file. Without the fonts that rich would fetch from another host: whoever
-    # looks at it has a monospaced one.
+    # A fixed id: the same answer gives the same file. Without the fonts that rich would fetch from another host:
+    # whoever looks at it has a monospaced one.
     drawn = console.export_svg(title="fleetsim", theme=THEME, unique_id="fleetsim-size")
     return re.sub(r"\s*@font-face \{[^}]*\}", "", drawn)
 
