@@ -18,6 +18,7 @@ from fleetsim.cli import (
     alerts,
     calibrate,
     dashboard,
+    doctor,
     profile,
     replay,
     scenario,
@@ -100,6 +101,7 @@ app.command("dashboard")(dashboard.dashboard)
 app.command("watch")(watch.watch)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
+app.command("doctor")(doctor.doctor)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
 
@@ -129,6 +131,7 @@ def fleetsim_command(
     fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers
+    fleetsim doctor                         what is installed here, and does it work
 
     Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 
