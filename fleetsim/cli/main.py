@@ -31,6 +31,8 @@ from fleetsim.cli import (
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
+# A shell that asks for completions sets it.
+COMPLETING = "_FLEETSIM_COMPLETE"
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -87,7 +89,6 @@ app = typer.Typer(
     cls=ErrorsToExitCodes,
     name="fleetsim",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -149,6 +150,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     # Importing makes many objects and no garbage; collecting after every 700 of them is a tenth of a short command.
     gc.set_threshold(100_000, 20, 100)
+    if COMPLETING in os.environ:
+        from fleetsim.cli.complete import attach
+
+        attach(app)
     try:
         app(prog_name="fleetsim")
     finally:

@@ -102,10 +102,9 @@ class Prometheus:
 
     def about(self) -> dict[str, str]:
         """What the server says of itself, where it does: `version` and `retention`. Never raises."""
-        build, flags = self._status("buildinfo"), self._status("flags")
         said = {
-            "version": build.get("version"),
-            "retention": flags.get("storage.tsdb.retention.time") or flags.get("retentionPeriod"),
+            "version": self._status("buildinfo").get("version"),
+            "retention": self._status("runtimeinfo").get("storageRetention"),
         }
         return {key: value for key, value in said.items() if isinstance(value, str) and value}
 

@@ -159,7 +159,7 @@ def test_a_prometheus_that_is_useful() -> None:
         "count(up)": "5",
         f"count({ENGINE})": "4",
         "buildinfo": {"version": "3.5.0"},
-        "flags": {"storage.tsdb.retention.time": "15d"},
+        "runtimeinfo": {"storageRetention": "15d"},
     }
     with server(answers) as url:
         code, checks = doctor("--prometheus", url)
