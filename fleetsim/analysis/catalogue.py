@@ -136,3 +136,61 @@ CATALOGUE: tuple[Metric, ...] = (
 )
 METRICS: tuple[str, ...] = tuple(m.name for m in CATALOGUE)
 BY_NAME: dict[str, Metric] = {m.name: m for m in CATALOGUE}
+
+# What only a window of history shows, of engines and trainers as they export it (`replay/window_metrics.py`).
+OBSERVED: tuple[Metric, ...] = (
+    Metric("train_s", "trainer computes per step", "seconds", "seconds of compute / optimizer steps", "less"),
+    Metric(
+        "instance_s_per_step",
+        "instance-seconds per step",
+        "number",
+        "seconds in which instances were there / optimizer steps",
+        "less",
+    ),
+    Metric("trained_samples", "samples trained per step", "number", "samples trained on / optimizer steps"),
+    Metric("pause_share", "engines paused", "share", "seconds in which the whole fleet stood still / window"),
+    Metric("running", "requests running", "number", "mean over time, whole fleet"),
+    Metric("waiting", "requests waiting in the engines", "number", "mean over time, whole fleet", "less"),
+    Metric("preemptions_per_s", "preemptions per second", "number", "preempted requests / window", "less"),
+    Metric("prefix_hit", "prefix cache hits", "share", "prompt tokens found in the cache / looked up", "more"),
+    Metric("finished_s", "requests finished per second", "number", "requests that ended / window"),
+    Metric("aborted_share", "requests aborted", "share", "requests that the client aborted / ended", "less"),
+    Metric("length_share", "requests cut by the length cap", "share", "requests that reached max_tokens / ended"),
+    Metric("dropped_share", "samples dropped", "share", "thrown away / (thrown away + trained)", "less"),
+    Metric("response_tokens.mean", "response tokens, mean", "number", "output tokens / requests that ended"),
+    Metric("response_tokens.p99", "response tokens, 99th percentile", "number", "interpolated inside its bucket"),
+    Metric("mfu", "trainer's model FLOPs utilization", "share", "mean over time", "more"),
+)
+# The order in which a window's metrics are shown.
+WINDOW_METRICS: tuple[str, ...] = (
+    "step_s",
+    "trainer_idle_fraction",
+    "sync_fraction",
+    "train_s",
+    "instance_s_per_step",
+    "trained_samples",
+    "generated_tok_s",
+    "instance_tok_s",
+    "tokens_per_trained_token",
+    "pause_share",
+    "running",
+    "waiting",
+    "queue_depth",
+    "oldest_sample_age_steps",
+    "kv_use",
+    "preemptions_per_s",
+    "prefix_hit",
+    "finished_s",
+    "aborted_share",
+    "length_share",
+    "dropped_share",
+    "response_tokens.mean",
+    "response_tokens.p99",
+    "mfu",
+)
+_ALL: dict[str, Metric] = {m.name: m for m in (*CATALOGUE, *OBSERVED)}
+
+
+def described(name: str) -> Metric:
+    """The metric of a name, of a run or of a window."""
+    return _ALL[name]

@@ -115,10 +115,12 @@ class SimulateResult(Result):
         return run_report(view)
 
     def _document(self) -> dict[str, Any]:
+        from fleetsim.plan.trials import flat
         from fleetsim.report.json import simulate_document
 
         nested: Mapping[str, Any] = self._replicated.metrics
-        return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings)
+        values = [flat(run) for run in self._replicated.values]
+        return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings, values)
 
 
 def simulated(

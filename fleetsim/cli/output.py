@@ -91,7 +91,8 @@ def show_run(result: Replicated, profile: EngineSource, notes: Sequence[str], as
     if as_json:
         from fleetsim.report.json import simulate_document
 
-        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings))
+        values = [flat(run) for run in result.values]
+        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings, values))
     else:
         from fleetsim.report.run_view import RunView, run_report, trained_staleness
 

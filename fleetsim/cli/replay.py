@@ -124,7 +124,7 @@ def replay(
 
     from fleetsim.cli.fail_if import parse_conditions
     from fleetsim.cli.output import show, show_json, warn
-    from fleetsim.cli.progress import narration
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
     from fleetsim.cli.replay_changes import (
         ChangeFlags,
@@ -147,7 +147,7 @@ def replay(
     changes = ChangeFlags(set_ or (), one_sweep(sweep or ()), recommend, plan_out, patch, deployment, verify)
     questions = questions_of(changes)
     dump = new_dump(save)
-    with narration() as tell:
+    with progress("starting", aloud=True) as tell:
         history = read(source, tell)
         if dump is not None:
             from fleetsim.history.dump import save_history

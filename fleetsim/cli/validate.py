@@ -27,11 +27,11 @@ def validate(
     [bold]fleetsim validate --write docs[/bold]
     """
     from fleetsim.cli.output import show, show_json
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.validation_files import checked_folder, drifted, write_page
 
     folder = checked_folder(case or (), write, check)
-    with spinner("loading the simulator") as tell:
+    with progress("loading the simulator") as tell:
         from fleetsim.validate.case import load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary

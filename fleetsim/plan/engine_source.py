@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetsim.config.profile import Profile
+from fleetsim.config.profile_files import seal_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import data_path
 from fleetsim.engine.gpus import gpu_spec
@@ -26,7 +27,7 @@ class EngineSource:
     modelled, empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit,
     None where none were published; error_what says of which quantity. extrapolations: where the answer leaves the
     measured range, in words; None where nothing was measured that it could leave. unmeasured: what the error says
-    nothing about, in words.
+    nothing about, in words. hash: of the profile's content, empty where there is none.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class EngineSource:
     gpu: str = ""
     model: str = ""
     unmeasured: str = ""
+    hash: str = ""
 
     @property
     def strict_problem(self) -> str | None:
@@ -86,6 +88,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
         extrapolations,
         profile.provenance.gpu,
         profile.provenance.model,
+        hash=seal_of(profile),
     )
 
 

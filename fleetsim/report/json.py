@@ -100,6 +100,16 @@ def size_document(result: SizeResult) -> dict[str, Any]:
     }
 
 
+def tried_document(scenario: Scenario, tried: Sequence[Trial], missing: str) -> dict[str, Any]:
+    """The document of a `fleetsim size --json` that was interrupted: the fleets that were tried."""
+    return {
+        **head("size", scenario),
+        "recommendation": None,
+        "candidates": [_candidate(trial) for trial in tried],
+        "warnings": [f"interrupted: {missing}"],
+    }
+
+
 def _candidate(trial: Trial) -> dict[str, Any]:
     return {
         "instances": trial.instances,
@@ -164,12 +174,14 @@ def simulate_document(
     replications: int,
     profile: EngineSource,
     warnings: Sequence[str],
+    values: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves."""
+    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves, `values` flat, per run."""
     return {
         **head("simulate", scenario),
         "replications": replications,
         "metrics": metrics,
+        "values": [dict(run) for run in values],
         "sync_times": asdict(sync_times(scenario)),
         "profile": asdict(profile),
         "warnings": list(warnings),

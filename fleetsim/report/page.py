@@ -91,7 +91,8 @@ def plain_text(text: str) -> str:
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis in the house's style; colours come from the style sheet when it is drawn."""
     return {
-        "title": {"text": title, "standoff": 8},
+        "title": {"text": title, "standoff": 8, "font": {"size": 12}},
+        "separatethousands": True,
         "automargin": True,
         "zeroline": False,
         "ticks": "outside",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetsim.cli.doctor_checks.check import Check
+from fleetsim.cli.environment import VARIABLES
 from fleetsim.errors import FleetsimError, InputError
 
 if TYPE_CHECKING:
@@ -21,16 +22,7 @@ _ENGINES = {"vLLM": "vllm:num_requests_running", "SGLang": "sglang:num_running_r
 PATIENCE_S = 10.0
 
 # Variables of the program itself; those of a scenario's fields have a double underscore.
-KNOWN = frozenset(
-    {
-        "FLEETSIM_API_KEY",
-        "FLEETSIM_CACHE_DIR",
-        "FLEETSIM_DEBUG",
-        "FLEETSIM_PROMETHEUS_PASSWORD",
-        "FLEETSIM_PROMETHEUS_TOKEN",
-        "FLEETSIM_PROMETHEUS_USER",
-    }
-)
+KNOWN = frozenset(name for name in VARIABLES if name.startswith("FLEETSIM_") and "<" not in name)
 # Of the tests and the tools in the repository.
 _OF_TESTS = ("FLEETSIM_REQUIRE_", "FLEETSIM_SCREENSHOTS", "_FLEETSIM_COMPLETE")
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|KEY", re.IGNORECASE)

@@ -22,6 +22,7 @@ ENABLES: Mapping[str, str] = {
     "parquet": "simulate --parquet, .parquet histories",
     "pandas": "to_pandas() in Python",
     "notebook": "docs/notebook.ipynb",
+    "ray": "sweep --ray",
 }
 FOR_DEVELOPERS = frozenset({"test", "dev", "docs"})
 _NEED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?")

@@ -2,8 +2,15 @@
 (function () {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  // Wherever a figure says var(--name), the style sheet's colour of that name.
+  const resolved = (value) => {
+    if (typeof value === "string") return value.replace(/^var\(--([a-z0-9-]+)\)$/, (_, name) => colour(name));
+    if (Array.isArray(value)) return value.map(resolved);
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([key, below]) => [key, resolved(below)]));
+  };
   const coloured = (trace) => {
-    const t = structuredClone(trace), own = colour((t.meta && t.meta.colour) || "accent");
+    const t = resolved(trace), own = colour((t.meta && t.meta.colour) || "accent");
     if (t.line) t.line.color = own;
     if (t.marker) {
       t.marker.color = own;
@@ -13,24 +20,25 @@
     return t;
   };
   const dressed = (given) => {
-    const layout = structuredClone(given);
+    const layout = resolved(given);
     layout.font = { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("ink") };
     layout.hoverlabel = { bgcolor: colour("paper"), bordercolor: colour("line"), font: { color: colour("ink") } };
     for (const name of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
       Object.assign(layout[name], {
         gridcolor: colour("grid"), linecolor: colour("line"), tickcolor: colour("line"), zerolinecolor: colour("quiet"),
       });
+      if (layout[name].title) layout[name].title.font = { ...layout[name].title.font, color: colour("quiet") };
     }
     for (const shape of layout.shapes || []) {
-      if (shape.type === "rect") shape.fillcolor = colour("grid");
+      if (shape.type === "rect" && !shape.fillcolor) shape.fillcolor = colour("grid");
     }
     return layout;
   };
-  const draw = () => {
-    for (const [id, figure] of Object.entries(figures)) {
-      const place = document.getElementById(id + "-chart");
-      Plotly.react(place, figure.data.map(coloured), dressed(figure.layout), { displayModeBar: false, responsive: true });
-    }
+  const settings = { displayModeBar: false, responsive: true };
+  const draw = async () => {
+    await Promise.all(Object.entries(figures).map(([id, figure]) =>
+      Plotly.react(document.getElementById(id + "-chart"), figure.data.map(coloured), dressed(figure.layout), settings)));
+    document.documentElement.dataset.drawn = "yes";
   };
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

@@ -1,0 +1,141 @@
+"""Two scenarios, simulated under the same draws where that can be, as the two sides of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from fleetsim.analysis.catalogue import METRICS
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.plan.compare import Comparison, Side
+from fleetsim.plan.input_diff import PROFILE_HASH, assumed_of, inputs_of
+from fleetsim.plan.judge import compare
+from fleetsim.plan.trials import Measure, flat, simulated
+from fleetsim.units import count
+
+# Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.
+REPLICATIONS = 10
+LEAST_REPLICATIONS = 2
+
+# What makes run r of one scenario draw other groups than run r of the other.
+_DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
+    ("run.seed", lambda s: s.run.seed),
+    ("workload.group_size", lambda s: s.workload.group_size),
+    ("buffer.group_oversampling", lambda s: s.buffer.group_oversampling),
+    ("workload.turns.count", lambda s: s.workload.turns.count),
+    ("trainer.batch_samples", lambda s: s.trainer.batch_samples),
+    ("run.steps", lambda s: s.run.steps),
+)
+
+Tell = Callable[[str], None]
+
+
+def unpaired_because(a: Scenario, b: Scenario) -> str | None:
+    """Why run r of both did not draw the same for the same steps; None where it did.
+
+    A law with other parameters, even of another kind, still takes the same draws: each of its values is a quantile at
+    the same standard-normal number (`workload/lengths.py`), so luck cancels out.
+    """
+    differ = [f"{path} is {of(a):g} and {of(b):g}" for path, of in _DRAWS if of(a) != of(b)]
+    return " and ".join(differ) or None
+
+
+def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[str, ...]]:
+    """Both with as many steps as the longer one: how a run begins weighs on the metrics of a short one. And a note."""
+    steps = max(a.run.steps, b.run.steps)
+    if a.run.steps == b.run.steps:
+        return a, b, ()
+    note = f"A would run {count(a.run.steps)} steps and B {count(b.run.steps)}: both ran {count(steps)} (--steps)"
+    return with_changes(a, {"run.steps": steps}), with_changes(b, {"run.steps": steps}), (note,)
+
+
+def run_side(
+    label: str,
+    scenario: Scenario,
+    given: Collection[str],
+    replications: Sequence[int],
+    done: Callable[[], None] = lambda: None,
+    measure: Measure = simulated,
+) -> Side:
+    """One scenario over some replications. Raises what `simulate` raises, a StuckError with the side's label."""
+    runs = {}
+    try:
+        for r, metrics in zip(replications, side_by_side(lambda r: measure(scenario, r), replications), strict=True):
+            runs[scenario.run.seed, r] = flat(metrics)
+            done()
+    except StuckError as error:
+        raise StuckError(f"{label}: {error.what}", error.limits) from None
+    return scenario_side(label, scenario, given, runs)
+
+
+def scenario_side(
+    label: str,
+    scenario: Scenario,
+    given: Collection[str],
+    runs: dict[tuple[int, int], dict[str, float | str]],
+) -> Side:
+    """A side of simulated runs: flat metrics, `binding` among them."""
+    binding = [str(run["binding"]) for run in runs.values() if "binding" in run]
+    numbers = {key: {m: float(v) for m, v in run.items() if m != "binding"} for key, run in runs.items()}
+    inputs = inputs_of(scenario)
+    if (found := profile_hash(scenario)) is not None:
+        inputs[PROFILE_HASH] = found
+    return Side(
+        label,
+        runs=numbers,
+        replications=len(runs),
+        inputs=inputs,
+        assumed=assumed_of(scenario, given),
+        binds=max(dict.fromkeys(binding), key=binding.count, default=""),
+    )
+
+
+def profile_hash(scenario: Scenario) -> str | None:
+    """Hash of the content of the profile that the scenario's engine is; None where it is none."""
+    from fleetsim.config.profile_files import seal_of
+    from fleetsim.sim.engines import profile_of
+
+    profile = profile_of(scenario)
+    return None if profile is None else seal_of(profile)
+
+
+def compare_scenarios(
+    a: tuple[str, Scenario, Collection[str]],
+    b: tuple[str, Scenario, Collection[str]],
+    replications: int = REPLICATIONS,
+    *,
+    min_change: float = 0.01,
+    metrics: Sequence[str] = METRICS,
+    notes: Sequence[str] = (),
+    tell: Tell = lambda text: None,
+    measure: Measure = simulated,
+) -> Comparison:
+    """Simulates both (label, scenario, given paths) and compares them. Raises what `simulate` raises."""
+    scenario_a, scenario_b, said = equally_long(a[1], b[1])
+    done, of = 0, 2 * replications
+
+    def one() -> None:
+        nonlocal done
+        done += 1
+        tell(f"simulating: {done} of {of} runs")
+
+    rows = range(replications)
+    side_a = run_side(a[0], scenario_a, a[2], rows, one, measure)
+    side_b = run_side(b[0], scenario_b, b[2], rows, one, measure)
+    because = unpaired_because(scenario_a, scenario_b)
+    return compare(
+        side_a,
+        side_b,
+        "scenarios",
+        metrics,
+        pair=because is None,
+        min_change=min_change,
+        notes=(*notes, *said, *(() if because is None else (unpaired_note(because),))),
+    )
+
+
+def unpaired_note(because: str) -> str:
+    """What an unpaired comparison must say."""
+    return f"unpaired: {because}, so luck does not cancel out and the intervals are wider (Welch's t)"

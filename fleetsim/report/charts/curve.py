@@ -1,0 +1,130 @@
+"""A quantity against another, with its 95 % interval: trainer idle against instance count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.report.charts.parts import Mark, across, look, whiskers, with_interval
+from fleetsim.report.page import Chart, axis, plain_text
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Estimates over x, in ascending order. name: in the legend where there are several."""
+
+    name: str
+    x: Sequence[float]
+    estimates: Sequence[Estimate]
+
+
+def curve_chart(
+    id: str,  # noqa: A002  # as the field of Chart
+    title: str,
+    words: str,
+    curves: Sequence[Curve],
+    *,
+    x_title: str,
+    y_title: str,
+    how: str,
+    recommended: float | None = None,
+    targets: Sequence[Mark] = (),
+    from_zero: bool = True,
+    height_px: int = 340,
+) -> Chart:
+    """Lines with symbols, whiskers and bands of the intervals; the recommended x as a star with a line through it.
+
+    how: seconds, share, number or money: how values are written; a share is drawn in per cent. targets: horizontal
+    lines, in the unit of the estimates. from_zero: whether the axis starts there.
+    """
+    scale = 100.0 if how == "share" else 1.0
+    data: list[dict[str, Any]] = []
+    for i, one in enumerate(curves):
+        data += _traces(one, i, scale, how, x_title, len(curves) > 1)
+    shapes, notes = across([Mark(scale * mark.at, mark.text) for mark in targets])
+    if recommended is not None:
+        stars = [(one.x[k], scale * one.estimates[k].mean) for one in curves for k in _at(one, recommended)]
+        data.append(_stars(stars, recommended))
+        shapes.append({**_upright(recommended), "layer": "below"})
+    xs = sorted({x for one in curves for x in one.x})
+    layout: dict[str, Any] = {
+        "shapes": shapes,
+        "annotations": notes,
+        "xaxis": axis(x_title, **_ticks(xs), showgrid=False),
+        "yaxis": axis(y_title, rangemode="tozero" if from_zero else "normal", **_unit(how)),
+        "showlegend": len(curves) > 1 or recommended is not None,
+    }
+    return Chart(id, title, words, tuple(data), layout, height_px)
+
+
+def _traces(one: Curve, i: int, scale: float, how: str, x_title: str, named: bool) -> list[dict[str, Any]]:
+    style = look(i)
+    means = [scale * e.mean for e in one.estimates]
+    x = list(one.x)
+    band = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*x, *reversed(x)],
+        "y": [*(scale * e.ci_high for e in one.estimates), *(scale * e.ci_low for e in reversed(one.estimates))],
+        "fill": "toself",
+        "fillcolor": f"var(--{style.colour}-soft)",
+        "line": {"width": 0},
+        "meta": {"colour": style.colour, "role": "band"},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": str(i),
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain_text(one.name),
+        "x": x,
+        "y": means,
+        "error_y": whiskers(one.estimates, scale),
+        "meta": {"colour": style.colour, "role": "means"},
+        "line": {"width": 2, "dash": style.dash},
+        "marker": {"symbol": style.symbol, "size": 8},
+        "hoverinfo": "text",
+        "text": [
+            f"{plain_text(one.name)}<br>{v:,g} {plain_text(x_title)}: {with_interval(e, how)}"
+            for v, e in zip(one.x, one.estimates, strict=True)
+        ],
+        "legendgroup": str(i),
+        "showlegend": named,
+    }
+    return [band, line]
+
+
+def _at(one: Curve, x: float) -> list[int]:
+    return [k for k, value in enumerate(one.x) if value == x]
+
+
+def _stars(points: Sequence[tuple[float, float]], recommended: float) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"recommended: {recommended:,g}",
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "meta": {"colour": "second", "role": "recommended"},
+        "marker": {"symbol": "star", "size": 17},
+        "hoverinfo": "skip",
+    }
+
+
+def _upright(x: float) -> dict[str, Any]:
+    line = {"color": "var(--second)", "width": 1.5, "dash": "dot"}
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+
+
+def _ticks(xs: Sequence[float]) -> dict[str, Any]:
+    """A tick at every count, as far as a phone has room for them."""
+    every = -(-len(xs) // 9)
+    shown = xs[::every]
+    return {"tickvals": list(shown), "ticktext": [f"{x:,g}" for x in shown], "tickangle": 0}
+
+
+def _unit(how: str) -> dict[str, Any]:
+    return {"share": {"ticksuffix": " %"}, "money": {"tickprefix": "$"}}.get(how, {})

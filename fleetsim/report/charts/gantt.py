@@ -1,0 +1,162 @@
+"""Who does what when: rows of spans over a window of time.
+
+A fleet of a thousand instances stays readable and small: `spread` picks the rows, and spans too short to be seen are
+merged (`merged`), at most PARTS of them in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.report.charts.parts import Look
+from fleetsim.report.page import Chart, axis, plain_text
+
+MOST_ROWS = 24
+# What is shorter than this part of the window is not seen on its own: about a pixel of a phone, two of a screen.
+PARTS = 450
+MERGED = (
+    f"Spans shorter than 1/{PARTS} of the window are drawn together, as what most of their time is spent on; "
+    "no time is left out."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a row does from start_s to end_s; kind: a key of the chart's kinds."""
+
+    kind: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: spans in the order of time that do not overlap."""
+
+    label: str
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a kind of span is called and drawn; thin: a slim bar, for doing nothing."""
+
+    name: str
+    look: Look
+    thin: bool = False
+
+
+def gantt_chart(
+    id: str,  # noqa: A002  # as the field of Chart
+    title: str,
+    words: str,
+    rows: Sequence[Row],
+    kinds: Mapping[str, Kind],
+    window: tuple[float, float],
+    *,
+    lines: Sequence[float] = (),
+    x_title: str = "seconds of the run",
+) -> Chart:
+    """The rows from the top down over the window, in seconds; what lies outside it is cut off.
+
+    lines: vertical hair lines, for example where steps end.
+    """
+    start, end = window
+    shortest = (end - start) / PARTS
+    drawn = [merged(clipped(row.spans, start, end), shortest) for row in rows]
+    data = []
+    for key, kind in kinds.items():
+        found = [(i, span) for i, spans in enumerate(drawn) for span in spans if span.kind == key]
+        if not found:
+            continue
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": plain_text(kind.name),
+                "y": [i for i, _ in found],
+                "base": [round(span.start_s, 3) for _, span in found],
+                "x": [round(span.end_s - span.start_s, 3) for _, span in found],
+                "width": 0.3 if kind.thin else 0.74,
+                "meta": {"colour": kind.look.colour},
+                "marker": {
+                    "line": {"width": 0 if kind.thin else 0.5},
+                    "pattern": {"shape": kind.look.pattern, "solidity": 0.35, "size": 6},
+                },
+                "customdata": [plain_text(rows[i].label) for i, _ in found],
+                "hovertemplate": f"%{{customdata}}: {plain_text(kind.name)}<br>from %{{base:,.1f}} s<extra></extra>",
+            }
+        )
+    layout: dict[str, Any] = {
+        "barmode": "overlay",
+        "bargap": 0,
+        "shapes": [
+            {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1,
+             "line": {"color": "var(--quiet)", "width": 1, "dash": "dot"}}
+            for x in lines
+            if start <= x <= end
+        ],
+        "xaxis": axis(x_title, range=[start, end], showgrid=False),
+        "yaxis": axis(
+            "",
+            tickvals=list(range(len(rows))),
+            ticktext=[plain_text(row.label) for row in rows],
+            range=[len(rows) - 0.4, -0.6],
+            showgrid=False,
+            ticks="",
+        ),
+    }  # fmt: skip
+    return Chart(id, title, words, tuple(data), layout, 150 + 19 * len(rows))
+
+
+def spread(n: int, most: int = MOST_ROWS) -> list[int]:
+    """Which of n things are shown: all of them, or so many spread evenly over them, from the first to the last."""
+    if n <= most:
+        return list(range(n))
+    return [round(i * (n - 1) / (most - 1)) for i in range(most)]
+
+
+def clipped(spans: Sequence[Span], start: float, end: float) -> list[Span]:
+    """The parts of spans inside a window."""
+    inside = (Span(s.kind, max(s.start_s, start), min(s.end_s, end)) for s in spans if s.end_s > start)
+    return [s for s in inside if s.end_s > s.start_s]
+
+
+def merged(spans: Sequence[Span], shortest_s: float) -> list[Span]:
+    """Spans none of which is shorter than so many seconds, unless it stands alone; the time covered stays the same.
+
+    Neighbours that touch and are too short are taken together until they are long enough; together they are what most
+    of their time is. Then touching neighbours of one kind become one.
+    """
+    out: list[Span] = []
+    held: list[Span] = []
+
+    def settle() -> None:
+        if held:
+            spent: dict[str, float] = {}
+            for s in held:
+                spent[s.kind] = spent.get(s.kind, 0.0) + s.end_s - s.start_s
+            _append(out, Span(max(spent, key=lambda kind: spent[kind]), held[0].start_s, held[-1].end_s))
+            held.clear()
+
+    for span in spans:
+        if held and held[-1].end_s != span.start_s:
+            settle()
+        if span.end_s - span.start_s >= shortest_s:
+            settle()
+            _append(out, span)
+        else:
+            held.append(span)
+            if held[-1].end_s - held[0].start_s >= shortest_s:
+                settle()
+    settle()
+    return out
+
+
+def _append(out: list[Span], span: Span) -> None:
+    if out and out[-1].kind == span.kind and out[-1].end_s == span.start_s:
+        out[-1] = Span(span.kind, out[-1].start_s, span.end_s)
+    else:
+        out.append(span)

@@ -1,0 +1,91 @@
+"""Every kind of chart on one page, with made-up numbers and hostile names, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.report.charts.bars import Cause, cause_bars
+from fleetsim.report.charts.curve import Curve, curve_chart
+from fleetsim.report.charts.dots import Change, change_dots
+from fleetsim.report.charts.gantt import Kind, Row, Span, gantt_chart
+from fleetsim.report.charts.histogram import Sampled, histogram_chart
+from fleetsim.report.charts.parts import Look, Mark
+from fleetsim.report.charts.parts import look as style
+from fleetsim.report.charts.stacked import Layer, stacked_bars
+from fleetsim.report.charts.steps import Series, step_chart
+from fleetsim.report.charts.waterfall import Part, waterfall_chart
+from fleetsim.report.page import Chart, render
+from tests.browser.conftest import Look as Eye
+
+BAD = "<b>x</b><script>alert(1)</script>"
+
+
+def around(mean: float, half: float) -> Estimate:
+    return Estimate(mean, mean - half, mean + half)
+
+
+def charts() -> list[Chart]:
+    counts = [2, 3, 4, 5, 6, 8, 10]
+    idle = [around(0.1 + 1 / n, 0.3 / n**2) for n in counts]
+    time = np.arange(2000.0)
+    rows = [
+        Row(
+            f"inst. {i}",
+            [Span(("busy", "idle")[k % 2], 10.0 * k + i / 4, 10.0 * k + 10 + i / 4) for k in range(-1, 12)],
+        )
+        for i in range(12)
+    ]
+    kinds = {"busy": Kind("busy", style(0)), "idle": Kind(f"idle {BAD}", Look("line"), thin=True)}
+    rng = np.random.default_rng(1)
+    return [
+        curve_chart(
+            "curve", "Trainer idle", "Falls.", [Curve("idle", counts, idle)], x_title="instances", y_title="idle",
+            how="share", recommended=5, targets=[Mark(0.25, f"target {BAD}")],
+        ),
+        waterfall_chart(
+            "fall", "Headroom", "Goes.", Part("nameplate", 1.0),
+            [Part(BAD, 0.4), Part("sync", 0.1), Part("overlap", -0.2)], Part("used", 0.7), x_title="share", how="share",
+        ),
+        cause_bars(
+            "causes", "Waste", "By cause.", [Cause(BAD, around(0.3, 0.05), True), Cause("stale", around(0.02, 0.0))],
+            x_title="tokens per trained token", how="number",
+        ),
+        change_dots(
+            "dots", "Levers", "Buy.",
+            [Change(BAD, [around(0.9, 0.02), around(1.1, 0.01)]), Change("cap", [around(0.7, 0.02), None], True)],
+            ["step time", "cost per step"],
+        ),
+        step_chart(
+            "queue", "Queue", "Over time.", [Series(BAD, time, 300 + 200 * np.sin(time / 90)), Series("b", [0], [3])],
+            x_title="seconds", y_title="samples", limits=[Mark(512, "cap")], begins=Mark(300, "counted from here"),
+        ),
+        histogram_chart(
+            "lengths", "Lengths", "Of all.",
+            [Sampled("sent", np.minimum(rng.exponential(900, 4000), 4096)), Sampled(BAD, rng.exponential(700, 900))],
+            x_title="tokens", caps=[Mark(4096, "cap")],
+        ),
+        stacked_bars(
+            "seconds", "Seconds", "Each step.",
+            [Layer("train", np.full(30, 20.0), style(0)), Layer(BAD, rng.uniform(5, 9, 30), style(1))],
+            x_title="step", y_title="seconds", begins=Mark(3.5, "counted from here"),
+        ),
+        gantt_chart("gantt", "Who", "When.", rows, kinds, (0.0, 100.0), lines=[33.0]),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("kinds") / "kinds.html"
+    place.write_text(render("profile.html.j2", charts(), title=f"kinds {BAD}", lede=[], sheets=[]), encoding="utf-8")
+    return place
+
+
+@pytest.mark.parametrize(("dark", "phone"), [(False, False), (True, True)])
+def test_kinds(look: Eye, page: Path, dark: bool, phone: bool) -> None:
+    seen = look(page, "kinds", dark=dark, phone=phone)
+    assert seen.marks.keys() == {f"{chart.id}-chart" for chart in charts()}
+    assert seen.text.startswith(f"kinds {BAD}")
