@@ -84,8 +84,8 @@ def _sentence(change: Change, words: _Said) -> str:
     text = template.format(f"{write(abs(by.mean))}{unit}")
     if by.ci_low == by.ci_high:
         return text
-    near, far = (by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)
-    return f"{text} ({write(near)} to {write(far)}{unit})"
+    near, far = (write(x) for x in ((by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)))
+    return text if near == far else f"{text} ({near} to {far}{unit})"
 
 
 def _unit(change: Change) -> str:
@@ -100,7 +100,10 @@ def _step_range(step: Change) -> str:
     by = size[0]
     if step.p_value is None:
         return f" ({step.why})"
-    return f" ({by.ci_low * 100:+.1f} to {by.ci_high * 100:+.1f} %)" if step.ratio is not None else ""
+    if step.ratio is None:
+        return ""
+    low, high = (f"{100.0 * x:+.1f}" for x in (by.ci_low, by.ci_high))
+    return f" ({low} %)" if low == high else f" ({low} to {high} %)"
 
 
 def _weight(change: Change) -> float:

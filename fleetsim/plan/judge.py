@@ -73,7 +73,9 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
         None if isinstance(right, str) else right.estimate(),
     )
     if isinstance(left, str) or isinstance(right, str):
-        why = "; ".join(f"{side}: {m}" for side, m in (("A", left), ("B", right)) if isinstance(m, str))
+        reasons = {side: m for side, m in (("A", left), ("B", right)) if isinstance(m, str)}
+        same = len(reasons) == 2 and len(set(reasons.values())) == 1
+        why = str(left) if same else "; ".join(f"{side}: {m}" for side, m in reasons.items())
         return _Judged(Change(name, estimates[0], estimates[1], None, None, "not comparable", why))
     if not left.freedom or not right.freedom:
         difference = Mean(right.value - left.value, 0.0, 0.0).estimate()
