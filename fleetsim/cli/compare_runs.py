@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fleetsim.cli.compare_call import Call, Question
 from fleetsim.cli.compare_input import Given
-from fleetsim.cli.flags import Job, job_from_flags
 from fleetsim.errors import InputError, Problem
+from fleetsim.plan.job import Job, job_from_flags
 
 if TYPE_CHECKING:
     from fleetsim.plan.compare import Comparison
