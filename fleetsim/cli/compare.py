@@ -110,7 +110,7 @@ def compare(
     from fleetsim.cli.compare_call import Call, question_of
     from fleetsim.cli.compare_gate import stop_if_tripped
     from fleetsim.cli.output import show, show_json
-    from fleetsim.cli.progress import narration, spinner
+    from fleetsim.cli.progress import progress
 
     access = AccessFlags(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
@@ -123,13 +123,13 @@ def compare(
     if question.what == {"history"}:
         from fleetsim.cli.compare_windows import compare_windows
 
-        with narration() as tell:
+        with progress("reading", aloud=True, simulates=False) as tell:
             found = compare_windows(call, question, tell)
     else:
         from fleetsim.cli.compare_runs import compare_runs, jobs_of, results_of
 
         jobs, results = jobs_of(call, question), results_of(question)
-        with spinner("loading the simulator") as tell:
+        with progress("simulating") as tell:
             found = compare_runs(call, question, jobs, results, tell)
     if json_:
         from fleetsim.report.compare_json import compare_document

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,16 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.plan.job import Job, job_from_flags
 
 if TYPE_CHECKING:
+    from fleetsim.cli.progress import Progress
     from fleetsim.plan.compare import Comparison
+    from fleetsim.plan.job import Job
     from fleetsim.plan.results import Result
-
-Tell = Callable[[str], None]
 
 
 def jobs_of(call: Call, question: Question) -> dict[str, Job]:
     """The scenarios among A and B, by letter, with their --set. Raises InputError with the problems of both."""
+    from fleetsim.plan.job import job_from_flags
+
     problems: dict[str, list[Problem]] = {}
     jobs: dict[str, Job] = {}
     for where, given, own in (("A", question.a, call.set_a), ("B", question.b, call.set_b)):
@@ -61,7 +62,7 @@ def labels_of(call: Call, a: Given, b: Given) -> tuple[str, str]:
 
 
 def compare_runs(
-    call: Call, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Tell
+    call: Call, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Progress
 ) -> Comparison:
     """Two scenarios, two results, or one of each. Raises what `simulate` raises."""
     from fleetsim.plan import compare_runs as plan
@@ -75,18 +76,18 @@ def compare_runs(
         most = max(job.scenario.run.replications for job in jobs.values())
         wanted = call.replications or max(plan.REPLICATIONS, most)
         return plan.compare_scenarios(
-            plan.Job(a, job_a.scenario, job_a.given),
-            plan.Job(b, job_b.scenario, job_b.given),
+            plan.ToRun(a, job_a.scenario, job_a.given),
+            plan.ToRun(b, job_b.scenario, job_b.given),
             wanted,
             min_change=call.min_change,
             metrics=question.metrics,
             notes=notes,
-            tell=tell,
+            progress=tell.at,
         )
     from fleetsim.plan.compare_results import compare_results
 
-    sides: list[plan.Job | Result] = [
-        results[where] if where in results else plan.Job(label, jobs[where].scenario, jobs[where].given)
+    sides: list[plan.ToRun | Result] = [
+        results[where] if where in results else plan.ToRun(label, jobs[where].scenario, jobs[where].given)
         for where, label in (("A", a), ("B", b))
     ]
     return compare_results(

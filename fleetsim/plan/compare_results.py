@@ -10,15 +10,15 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.compare import Comparison, Side
-from fleetsim.plan.compare_runs import Job, run_side, unpaired_because, unpaired_note
+from fleetsim.plan.compare_runs import ToRun, run_side, unpaired_because, unpaired_note
 from fleetsim.plan.judge import compare
 from fleetsim.plan.results import Result
 from fleetsim.plan.trials import Measure, simulated
 
 
 def compare_results(
-    a: Job | Result,
-    b: Job | Result,
+    a: ToRun | Result,
+    b: ToRun | Result,
     *,
     min_change: float = 0.01,
     metrics: Sequence[str] = METRICS,
@@ -54,7 +54,7 @@ def compare_results(
 
 
 def _side(
-    one: Job | Result, other: Job | Result, tell: Callable[[str], None], measure: Measure, said: list[str]
+    one: ToRun | Result, other: ToRun | Result, tell: Callable[[str], None], measure: Measure, said: list[str]
 ) -> tuple[Side, Scenario | None]:
     if isinstance(one, Result):
         return one.side, one.scenario

@@ -31,11 +31,9 @@ _DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
     ("run.steps", lambda s: s.run.steps),
 )
 
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ToRun:
     """A scenario to run. given: dotted paths that somebody wrote."""
 
     label: str
@@ -63,7 +61,7 @@ def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[st
 
 
 def run_side(
-    job: Job,
+    job: ToRun,
     replications: Sequence[int],
     done: Callable[[], None] = lambda: None,
     measure: Measure = simulated,
@@ -81,7 +79,7 @@ def run_side(
     return scenario_side(job, runs)
 
 
-def scenario_side(job: Job, runs: Mapping[tuple[int, int], Mapping[str, Any]]) -> Side:
+def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]]) -> Side:
     """A side of simulated runs: flat metrics, `binding` among them."""
     binding = [str(run["binding"]) for run in runs.values() if "binding" in run]
     numbers = {key: {m: float(v) for m, v in run.items() if m != "binding"} for key, run in runs.items()}
@@ -108,24 +106,24 @@ def profile_hash(scenario: Scenario) -> str | None:
 
 
 def compare_scenarios(
-    a: Job,
-    b: Job,
+    a: ToRun,
+    b: ToRun,
     replications: int = REPLICATIONS,
     *,
     min_change: float = 0.01,
     metrics: Sequence[str] = METRICS,
     notes: Sequence[str] = (),
-    tell: Tell = lambda text: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
     measure: Measure = simulated,
 ) -> Comparison:
-    """Simulates both and compares them. Raises what `simulate` raises."""
+    """Simulates both and compares them; progress(done, of) is told after each run. Raises what `simulate` raises."""
     scenario_a, scenario_b, said = equally_long(a.scenario, b.scenario)
     done, of = 0, 2 * replications
 
     def one() -> None:
         nonlocal done
         done += 1
-        tell(f"simulating: {done} of {of} runs")
+        progress(done, of)
 
     rows = range(replications)
     as_often = {"run.replications": replications}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fleetsim import units
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.plan.compare import Change, Comparison
+from fleetsim.plan.compare import BY_ITSELF, Change, Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,11 @@ def headline_of(found: Comparison) -> str:
         return f"B equals A in {'its only metric' if len(comparable) == 1 else f'all {len(comparable)} metrics'}"
     step = by_name.get("step_s")
     if step is not None and not step.significant and step.verdict != "not comparable":
-        said.insert(0, f"B's step did not change significantly{_step_range(step)}")
+        tested = sum(c.p_value is not None for c in comparable)
+        alone = f"B's step is not told from luck among {tested} metrics, only by itself"
+        said.insert(
+            0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step)
+        )
     if not any(c.significant for c in found.changes if c.metric in _SENTENCES):
         others = sorted((c for c in found.significant), key=lambda c: -_weight(c))
         said += [change_words(c) for c in others[:_MOST_OTHERS]]

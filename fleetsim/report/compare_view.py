@@ -67,6 +67,8 @@ def opening(found: Comparison) -> Group:
 def table(changes: Sequence[Change]) -> Table:
     """A line for each metric."""
     rows = grid("", "A", "B", "change", "95 % interval", "", align=("left", "right", "right", "right", "right", "left"))
+    for column in rows.columns[1:5]:
+        column.no_wrap = True
     for change in changes:
         word = change.verdict if change.significant else change.why
         how = described(change.metric).how
