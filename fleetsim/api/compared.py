@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from fleetsim.plan.compare import Change, Comparison
-    from fleetsim.plan.compare_runs import Job as Side
+    from fleetsim.plan.compare_runs import ToRun
     from fleetsim.plan.results import Result as Written
 
 Comparable = Start | SimulateResult | SizeResult
@@ -99,8 +99,7 @@ def compare(
     """
     from fleetsim.analysis.catalogue import METRICS
     from fleetsim.plan.compare_results import compare_results
-    from fleetsim.plan.compare_runs import LEAST_REPLICATIONS, REPLICATIONS, compare_scenarios
-    from fleetsim.plan.compare_runs import Job as Side
+    from fleetsim.plan.compare_runs import LEAST_REPLICATIONS, REPLICATIONS, ToRun, compare_scenarios
 
     names = _checked(METRICS, metrics, min_change, replications, LEAST_REPLICATIONS)
     tell = tell or (lambda text: None)
@@ -108,24 +107,30 @@ def compare(
         _side(it, label, where) for it, label, where in zip((a, b), labels, "AB", strict=True)
     )
     notes = [*notes_a, *notes_b]
-    if isinstance(side_a, Side) and isinstance(side_b, Side):
+    if isinstance(side_a, ToRun) and isinstance(side_b, ToRun):
         most = max(side.scenario.run.replications for side in (side_a, side_b))
         wanted = replications or max(REPLICATIONS, most)
-        found = compare_scenarios(side_a, side_b, wanted, min_change=min_change, metrics=names, notes=notes, tell=tell)
+
+        def progress(done: int, of: int) -> None:
+            tell(f"simulating: {done} of {of} runs")
+
+        found = compare_scenarios(
+            side_a, side_b, wanted, min_change=min_change, metrics=names, notes=notes, progress=progress
+        )
     else:
         found = compare_results(side_a, side_b, min_change=min_change, metrics=names, notes=notes, tell=tell)
     return CompareResult(found)
 
 
-def _side(it: Comparable, label: str, where: str) -> tuple[Side | Written, list[str]]:
+def _side(it: Comparable, label: str, where: str) -> tuple[ToRun | Written, list[str]]:
     """One side as the comparison takes it, and what is odd about it."""
-    from fleetsim.plan.compare_runs import Job as Side
+    from fleetsim.plan.compare_runs import ToRun
     from fleetsim.plan.results import result_of
 
     if isinstance(it, (SimulateResult, SizeResult)):
         return result_of(it.to_dict(), label, where), []
     job = it if isinstance(it, Job) else load(it)
-    return Side(label, job.scenario, job.given), [f"{where}: {note}" for note in job.notes]
+    return ToRun(label, job.scenario, job.given), [f"{where}: {note}" for note in job.notes]
 
 
 def _checked(

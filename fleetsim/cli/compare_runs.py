@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 def jobs_of(call: Call, question: Question) -> dict[str, Job]:
     """The scenarios among A and B, by letter, with their --set. Raises InputError with the problems of both."""
-    from fleetsim.plan.job import job_from_flags
 
     problems: dict[str, list[Problem]] = {}
     jobs: dict[str, Job] = {}

@@ -21,9 +21,9 @@ def job() -> fs.Job:
 
 
 def test_compare_is_the_commands(job: fs.Job) -> None:
-    found = fs.compare(job, job.with_({"fleet.instances": 6}), replications=3)
-    words = ["compare", "async-one-step", "--set-b", "fleet.instances=6", *FLAGS, "--json"]
-    command = json.loads(CliRunner().invoke(app, words).stdout)
+    found = fs.compare(job, job.with_({"admission.batches_ahead": 2}), replications=5)
+    words = ["compare", "async-one-step", "--set-b", "admission.batches_ahead=2", "--steps", "8", "--replications", "5"]
+    command = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     ours = found.to_dict()
     for key in ("changes", "inputs", "paired", "min_change", "kind"):
         assert ours[key] == command[key], key
