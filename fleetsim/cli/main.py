@@ -20,6 +20,7 @@ from fleetsim.cli import (
     compare,
     dashboard,
     doctor,
+    manual,
     profile,
     replay,
     scenario,
@@ -109,6 +110,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
+manual.attach(app)
 
 
 def _version(asked: bool) -> None:
