@@ -33,6 +33,8 @@ def attach(app: typer.Typer, prefix: str = "") -> None:
 def values_of(command: str, parameter: str) -> Values | None:
     """The completer of one parameter; None = what the shell does by itself."""
     if parameter == "fail_if":
+        if command == "compare":
+            return safe(_comparisons)
         return safe(lambda: _gate_metrics(command))
     if parameter == "name" and command.startswith("profile "):
         return safe(_profiles)
@@ -122,6 +124,15 @@ def _gate_metrics(command: str) -> Iterable[str]:
     return (*METRICS, *more.get(command, ()))
 
 
+def _comparisons() -> Iterator[str]:
+    """What the gate of a comparison knows, without its condition."""
+    from fleetsim.analysis.catalogue import METRICS
+
+    yield "regression"
+    for name in METRICS:
+        yield from (f"regression.{name}", f"ratio.{name}", f"difference.{name}", name)
+
+
 def _paths() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Every dotted key of a scenario that holds a value, with the values it may have, or its default."""
     from fleetsim.config.scenario import Scenario
@@ -172,7 +183,13 @@ _BY_NAME: dict[str, Values] = {
     "files": safe(_scenarios),
     "preset": safe(_presets),
     "profile": safe(_profiles),
+    "a": safe(lambda: (*_scenarios(), *_files("*.json", "*.om"))),
+    "b": safe(lambda: (*_scenarios(), *_files("*.json", "*.om"))),
+    "metric": safe(lambda: _gate_metrics("simulate")),
+    "objective": safe(lambda: _gate_metrics("simulate")),
     "set_": keys,
+    "set_a": keys,
+    "set_b": keys,
     "given": keys,
     "sweep": keys,
     "grid": keys,

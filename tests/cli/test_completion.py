@@ -91,6 +91,12 @@ def test_scenarios_are_names_and_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert profiles("h2") == ["h200.profile.json"]
 
 
+def test_a_gate_of_a_comparison() -> None:
+    values = complete.values_of("compare", "fail_if")
+    assert values is not None
+    assert values("regression.step") == ["regression.step_s"]
+
+
 def test_what_breaks_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> list[str]:
         raise RuntimeError
