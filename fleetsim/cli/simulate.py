@@ -59,6 +59,12 @@ def simulate(
             metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.", rich_help_panel=HISTORY
         ),
     ] = None,
+    perfetto: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the first run there as a trace, for ui.perfetto.dev.")
+    ] = None,
+    perfetto_steps: Annotated[
+        str | None, typer.Option(metavar="STEPS", help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.")
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,12 +91,15 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
 
+    [bold]fleetsim simulate job.yaml --perfetto trace.json.gz[/bold]
+
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.step_so_far import StepSoFar
@@ -109,12 +118,15 @@ def simulate(
     )
     check_hours(hours, steps)
     history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
+    trace = check_trace(perfetto, perfetto_steps)
     folder = None if parquet is None else check_parquet_folder(parquet)
     with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
         simulated = long_enough(job.scenario, hours)
+        if trace is not None:
+            trace.steps.check(simulated.run.steps)
         result = replicate(
             simulated,
             scrape_every_s=None if history is None else history.every_s,
@@ -123,10 +135,14 @@ def simulate(
         if folder is not None:
             write_parquet(folder, result.runs)
         written = None if history is None else write_history(history, result.runs[0])
+        if trace is not None:
+            tell("simulating the trace")
+        traced = None if trace is None else write_trace(trace, result.runs[0])
         source = engine_source(simulated, simulated.fleet.instances, result.runs)
     values = show_run(result, source, job.notes, json_)
-    if written is not None:
-        typer.echo(written, err=True)
+    for told in (written, traced):
+        if told is not None:
+            typer.echo(told, err=True)
     stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)
 
