@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.api.metrics import Metrics
@@ -102,6 +102,28 @@ class SimulateResult(Result):
         try:
             with place.open("w", encoding="utf-8") as file:
                 write_openmetrics(first, file, end_s=end)
+        except OSError as error:
+            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
+        return place
+
+    def to_perfetto(self, path: str | os.PathLike[str], steps: str | None = None) -> Path:
+        """Writes the first run as a trace for ui.perfetto.dev and chrome://tracing; one that ends in .gz is compressed.
+
+        steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
+        existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
+        """
+        from pathlib import Path
+
+        from fleetsim.report.perfetto import parse_steps, record, trace_of
+
+        place, first = Path(path), self.runs[0]
+        try:
+            asked = parse_steps(steps)
+            trace = trace_of(record(self.scenario, first, asked), asked)
+        except InputError as error:
+            raise InputError([replace(p, path="steps") for p in error.problems]) from None
+        try:
+            place.write_bytes(trace.data(compressed=place.suffix == ".gz"))
         except OSError as error:
             raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
         return place

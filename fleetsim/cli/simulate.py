@@ -9,7 +9,7 @@ import typer
 
 from fleetsim.cli.options import JOB, RUN, SIMULATED
 
-HISTORY = "A history of it"
+HISTORY = "Histories and traces of the first run"
 
 if TYPE_CHECKING:
     from fleetsim.analysis.replicate import Replicated
@@ -60,10 +60,20 @@ def simulate(
         ),
     ] = None,
     perfetto: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the first run there as a trace, for ui.perfetto.dev.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the first run there as a trace, for ui.perfetto.dev.",
+            rich_help_panel=HISTORY,
+        ),
     ] = None,
     perfetto_steps: Annotated[
-        str | None, typer.Option(metavar="STEPS", help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.")
+        str | None,
+        typer.Option(
+            metavar="STEPS",
+            help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.",
+            rich_help_panel=HISTORY,
+        ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,

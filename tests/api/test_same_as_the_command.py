@@ -33,6 +33,18 @@ def test_simulate() -> None:
     assert str(result) == command(*words)
 
 
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace(name: str, tmp_path: Path) -> None:
+    run = fs.load("async-one-step").simulate(steps=8, replications=1)
+    ours, theirs = run.to_perfetto(tmp_path / f"ours-{name}", "2:5"), tmp_path / name
+    words = ["simulate", "async-one-step", "--steps", "8", "--replications", "1"]
+    command(*words, "--perfetto", str(theirs), "--perfetto-steps", "2:5")
+    assert ours.read_bytes() == theirs.read_bytes()
+    for wrong in ("9:12", "x"):
+        with pytest.raises(fs.InputError, match=r"^steps: "):
+            run.to_perfetto(tmp_path / "x.json", wrong)
+
+
 @pytest.mark.usefixtures("wide")
 def test_size() -> None:
     result = fs.load(**SMALL).size(target_idle=0.1)
