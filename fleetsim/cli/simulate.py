@@ -44,6 +44,10 @@ def simulate(
     parquet: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.", rich_help_panel=RUN)
     ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.", rich_help_panel=RUN),
+    ] = None,
     openmetrics: Annotated[
         str | None,
         typer.Option(
@@ -97,6 +101,8 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
 
+    [bold]fleetsim simulate job.yaml --html run.html[/bold]
+
     [bold]fleetsim simulate job.yaml --parquet records/[/bold]
 
     [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
@@ -106,9 +112,10 @@ def simulate(
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
-    from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
@@ -129,6 +136,7 @@ def simulate(
     check_hours(hours, steps)
     history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
     trace = check_trace(perfetto, perfetto_steps)
+    page = new_page("--html", html)
     folder = None if parquet is None else check_parquet_folder(parquet)
     with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
@@ -140,6 +148,7 @@ def simulate(
         result = replicate(
             simulated,
             scrape_every_s=None if history is None else history.every_s,
+            activity=page is not None,
             on_step=StepSoFar(simulated.run.steps, simulated.run.replications, tell),
         )
         if folder is not None:
@@ -150,6 +159,8 @@ def simulate(
         traced = None if trace is None else write_trace(trace, result.runs[0])
         source = engine_source(simulated, simulated.fleet.instances, result.runs)
     values = show_run(result, source, job.notes, json_)
+    if page is not None:
+        write_page(page, run_page_of(result, source, job.notes))
     for told in (written, traced):
         if told is not None:
             typer.echo(told, err=True)
