@@ -93,6 +93,9 @@ def replay(
     no_backtest: Annotated[
         bool, typer.Option("--no-backtest", help="Observe and judge; simulate nothing.", rich_help_panel=RUN)
     ] = False,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a page with charts there.", rich_help_panel=RUN)
+    ] = None,
     json_: Json = False,
     fail_if: FailIf = None,
     token_file: TokenFile = None,
@@ -118,11 +121,14 @@ def replay(
 
     [bold]fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json[/bold]
 
-    Reads only. Nothing is written but what --save, --plan-out and --patch name.
+    [bold]fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html[/bold]
+
+    Reads only. Nothing is written but what --save, --html, --plan-out and --patch name.
     """
     from dataclasses import replace
 
     from fleetsim.cli.fail_if import parse_conditions
+    from fleetsim.cli.html import new_page, say_page, write_page
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import narration
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
@@ -147,6 +153,7 @@ def replay(
     changes = ChangeFlags(set_ or (), one_sweep(sweep or ()), recommend, plan_out, patch, deployment, verify)
     questions = questions_of(changes)
     dump = new_dump(save)
+    page = new_page(html)
     with narration() as tell:
         history = read(source, tell)
         if dump is not None:
@@ -166,6 +173,11 @@ def replay(
         answers = applied(answer(questions, result, known.given, tell), patch)
         call = (*source_words(source), *known_words(scenario, preset, given or (), profile))
         result = replace(result, verdict=addressed(result.verdict, call))
+        if page is not None:
+            from fleetsim.report.replay_page import replay_page
+
+            tell("drawing")
+            write_page(page, replay_page(history, result, answers))
     if json_:
         from fleetsim.report.replay_json import replay_document
 
@@ -175,6 +187,7 @@ def replay(
 
         show(replay_report(result, answers))
     warn(known.warnings)
+    say_page(page)
     write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))
     stop_if_unverified(answers)
     stop_if_tripped(conditions, gate_values(result.observed, result.verdict, result.backtest))
