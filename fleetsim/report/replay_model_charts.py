@@ -182,6 +182,8 @@ def _swept(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
     points.sort(key=lambda p: p[0])
     of_fleets = sweep.key == "fleet.instances"
     recommended = float(advised.instances) if advised is not None and of_fleets else None
+    if recommended not in [x for x, _ in points]:
+        recommended = None  # it stands in the charts of the recommendation
     stuck = [str(p.value) for p in sweep.points if p.estimates is None]
     words = f"Every value of {sweep.key} under the same draws, {plural(sweep.replications, 'replication')} each."
     if stuck:

@@ -44,7 +44,7 @@ def trainer_chart(trainer: Trainer, observed: Observed, scene: Scene) -> Chart:
             mean = units.share(t.idle_fraction.value)
             level = (100.0 * t.idle_fraction.value, f"mean {mean}")
             words += f" The trainer waits for samples {mean} of its time."
-        each.append(Panel("trainer idle, share of its time", (idle,), (), " %", level, 110, 100.0))
+        each.append(Panel("trainer idle", (idle,), (), " %", level, 110, 100.0))
     if trainer.merged:
         words += f" Every level is the mean of about {np.median(trainer.steps):,.0f} steps, to keep the page small."
     elif t.step_s is not None and t.step_s.source == "exported":
@@ -62,7 +62,7 @@ def queue_chart(queue: Queue, observed: Observed, scene: Scene) -> Chart:
         level = None
         if batch is not None and 0.2 * batch.value <= most:
             level = (round(batch.value, 1), "one batch")
-        each.append(Panel("finished samples that wait for the trainer", lines, bands, level=level))
+        each.append(Panel("finished samples that wait", lines, bands, level=level))
         if q.depth is not None and q.depth_max is not None:
             words = f"{number(q.depth)} samples wait on average, {number(q.depth_max)} at most."
     if queue.oldest_age_steps is not None:

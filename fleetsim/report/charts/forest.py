@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
+from fleetsim.report.charts.panels import legend_px
 from fleetsim.report.page import Chart, axis, plain_text
 
-_ROW_PX, _HEAD_PX, _FOOT_PX = 36, 34, 62
-_WIDEST = 40  # characters of a row's words on a phone, with its value beside them
+_ROW_PX, _FOOT_PX = 36, 62
+# Characters of a row's words on a phone, with its value beside them, and of a heading in bold.
+_WIDEST, _WIDEST_HEADING = 34, 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def forest(
     for row in rows:
         if isinstance(row, Heading):
             y += 0.5
-            annotations.append(_row_words(f"<b>{plain_text(_cut(row.text, 52))}</b>", y, 0.0))
+            annotations.append(_row_words(f"<b>{plain_text(_cut(row.text, _WIDEST_HEADING))}</b>", y, 0.0))
             y += 0.62
             continue
         annotations.append(_row_words(plain_text(_cut(row.name, _WIDEST)), y, 0.0))
@@ -75,6 +77,8 @@ def forest(
         for key, style in styles.items()
         if (trace := _trace(style, [(at, row) for at, row in places if row.style == key])) is not None
     )
+    above_px = 8 + (legend_px([trace["name"] for trace in data]) if len(data) > 1 else 0)
+    plot_px = round(_ROW_PX * (y + 0.45))
     layout: dict[str, Any] = {
         "annotations": annotations,
         "shapes": [
@@ -85,9 +89,12 @@ def forest(
         ],
         "xaxis": x_axis,
         "yaxis": axis("", showticklabels=False, showgrid=False, ticks="", range=[y + 0.1, -0.35]),
+        "margin": {"l": 8, "r": 8, "t": above_px, "b": 8, "pad": 2},
         "showlegend": len(data) > 1,
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 4 / plot_px, "yanchor": "bottom",
+                   "itemclick": False, "itemdoubleclick": False},
     }  # fmt: skip
-    return Chart(id, title, words, data, layout, round(_HEAD_PX + _FOOT_PX + _ROW_PX * (y + 0.45)))
+    return Chart(id, title, words, data, layout, above_px + plot_px + _FOOT_PX)
 
 
 def ratio_axis(title: str, low: float, high: float) -> dict[str, Any]:
@@ -122,18 +129,23 @@ def _ratio_words(ratio: float) -> str:
 def _trace(style: Style, rows: Sequence[tuple[float, Dot]]) -> dict[str, Any] | None:
     if not rows:
         return None
-    above = [row.high - row.value if row.high is not None else 0.0 for _, row in rows]
-    below = [row.value - row.low if row.low is not None else 0.0 for _, row in rows]
+    ends: dict[str, Any] = {}
+    if any(row.low is not None or row.high is not None for _, row in rows):
+        above = [row.high - row.value if row.high is not None else 0.0 for _, row in rows]
+        below = [row.value - row.low if row.low is not None else 0.0 for _, row in rows]
+        ends = {
+            "error_x": {
+                "type": "data", "symmetric": False, "array": [_short(v) for v in above],
+                "arrayminus": [_short(v) for v in below], "thickness": 1.6, "width": 4, "color": "var(--ink)",
+            }
+        }  # fmt: skip
     return {
         "type": "scatter",
         "mode": "markers",
         "name": plain_text(style.name),
         "x": [_short(row.value) for _, row in rows],
         "y": [round(at, 3) for at, _ in rows],
-        "error_x": {
-            "type": "data", "symmetric": False, "array": [_short(v) for v in above],
-            "arrayminus": [_short(v) for v in below], "thickness": 1.6, "width": 4, "color": "var(--ink)",
-        },
+        **ends,
         "meta": {"colour": style.colour},
         "marker": {"symbol": style.symbol, "size": 10, "line": {"width": 1.5}},
         "text": [plain_text(": ".join(t for t in (row.name, row.told or row.said) if t)) for _, row in rows],

@@ -49,8 +49,8 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel. title: what is drawn, with its unit, above it. suffix: of its numbers. level: a line across, with its
-    words."""
+    """One panel. title: what is drawn, with its unit, above it. suffix: of its numbers. level: a dotted line across,
+    and what it is, which the title says."""
 
     title: str
     lines: tuple[Line, ...] = ()
@@ -106,9 +106,9 @@ def panels(
         )
         if not last:
             layout[f"xaxis{n}"]["title"] = {"text": ""}
-        layout["annotations"].append(_said(panel.title, 0.0, bottom, yanchor="bottom", yshift=3))
+        above = panel.title if panel.level is None else f"{panel.title}; dotted: {panel.level[1]}"
+        layout["annotations"].append(_said(above, 0.0, bottom, yanchor="bottom", yshift=3))
         if panel.level is not None:
-            layout["annotations"].append(_level_words(panel.level, k))
             layout["shapes"].append(_level(panel.level[0], k))
         layout["shapes"] += [_shade(a, b, clock, n) for a, b in wide]
         layout["shapes"] += [_mark(clock.at(at_s), n) for at_s, _ in groups]
@@ -267,11 +267,6 @@ def _level(value: float, k: int) -> dict[str, Any]:
     yref = "y" if k == 0 else f"y{k + 1}"
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": yref, "y0": value, "y1": value,
             "line": {"width": 1.2, "dash": "dot", "color": "var(--quiet)"}}  # fmt: skip
-
-
-def _level_words(level: tuple[float, str], k: int) -> dict[str, Any]:
-    yref = "y" if k == 0 else f"y{k + 1}"
-    return _said(level[1], 1.0, level[0], yref=yref, xanchor="right", yanchor="bottom")
 
 
 def _shade(start_s: float, end_s: float, clock: Clock, n: str) -> dict[str, Any]:
