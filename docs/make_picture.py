@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from fleetsim.cli.flags import job_from_flags
+from fleetsim.plan.job import job_from_flags
 from fleetsim.plan.size import size
 from fleetsim.report.blocks import warning_lines
 from fleetsim.report.terminal import size_report

@@ -1,13 +1,22 @@
-"""Every error a user can meet: value, rule, remedy, and the exit code that goes with it.
-
-0 ok, 1 internal, 2 usage or bad input, 3 outside world, 10 `--fail-if` tripped, 11 no feasible fleet,
-12 outside the calibrated range under `--strict`, 130 interrupted.
-"""
+"""Every error a user can meet: value, rule, remedy, and the exit code that goes with it (all of them: EXIT_CODES)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+# The one list of exit codes, for the reference and for whoever writes a script around fleetsim.
+EXIT_CODES: Mapping[int, str] = {
+    0: "ok",
+    1: "internal error: a bug in fleetsim; FLEETSIM_DEBUG=1 shows where it happened",
+    2: "usage or bad input: all problems at once, each with value, rule and remedy; also a run that can never go on",
+    3: "the outside world did not do its part: a server, a GPU, a file system, an extra that is not installed",
+    10: "a condition that was asked for does not hold: `--fail-if`, `--verify`, or a check that failed",
+    11: "no fleet in the searched range holds the targets that were asked for",
+    12: "under `--strict`: the answer lies outside the range that the profile measured",
+    130: "interrupted (Ctrl-C)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +77,12 @@ class InfeasibleError(FleetsimError):
     """No fleet in the searched range holds the targets that the user asked for."""
 
     exit_code = 11
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of long work. known: its result so far, None if there is none. missing: what is not in it,
+    in words."""
+
+    def __init__(self, known: Any = None, missing: str = "") -> None:
+        self.known, self.missing = known, missing
+        super().__init__(*([missing] if missing else []))

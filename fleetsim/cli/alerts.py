@@ -75,7 +75,7 @@ def alerts(
     """
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import show, show_json, warn
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.config.yaml_text import to_yaml
     from fleetsim.errors import InputError, Problem
@@ -98,7 +98,7 @@ def alerts(
     test_file = None if tests is None else new_file("--tests", tests, force)
     planned = plan_of(scenario, preset, plan, set_ or (), profile, "alerts")
     names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
-    with spinner("loading the simulator") as tell:
+    with progress("loading the simulator") as tell:
         from fleetsim.standing.promtool_tests import tests_document
         from fleetsim.standing.rehearsal import rehearse
         from fleetsim.standing.rules import RUNBOOK, Writing, only, rules_document

@@ -108,10 +108,10 @@ def calibrate(
     with vLLM, a server to reach, or files. Interrupted, it keeps what it measured; --resume goes on.
     """
     from fleetsim.calibrate.request import request_from
-    from fleetsim.cli.progress import narration
+    from fleetsim.cli.progress import progress
 
     request = request_from(context.params)
-    with narration() as tell:
+    with progress("starting", aloud=True, simulates=False) as tell:
         from fleetsim.calibrate.run import run
 
         result = run(request, tell)

@@ -64,7 +64,7 @@ def dashboard(
     """
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import warn
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.errors import InputError, Problem
 
@@ -74,7 +74,7 @@ def dashboard(
     there = None if check_against is None else known_at(check_against)
     planned = plan_of(scenario, preset, plan, set_ or (), profile, "a dashboard")
     names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
-    with spinner("loading the simulator") as tell:
+    with progress("loading the simulator") as tell:
         from fleetsim.report.json import dumps
         from fleetsim.standing.dashboard import dashboard as made_of
         from fleetsim.standing.dashboard_metrics import expressions

@@ -24,6 +24,7 @@ from fleetsim.cli import (
     simulate,
     size,
     split,
+    sweep,
     validate,
     watch,
 )
@@ -94,6 +95,7 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("sweep")(sweep.sweep)
 app.command("replay")(replay.replay)
 app.command("alerts")(alerts.alerts)
 app.command("dashboard")(dashboard.dashboard)
@@ -123,6 +125,7 @@ def fleetsim_command(
     fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim sweep job.yaml --grid KEY=A:B  every combination of some values, and which are worth a look
     fleetsim replay --prometheus URL        diagnose a fleet that runs, from its metrics
     fleetsim alerts job.yaml -o rules.yaml  Prometheus alerts that tell when the plan has gone stale
     fleetsim watch --prometheus URL         export how many instances to run, for KEDA or an HPA

@@ -105,7 +105,7 @@ def check(
     import math
 
     from fleetsim.cli.output import show, show_json, warn
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
     from fleetsim.report.profile_check import check_document, check_report, compared
@@ -114,7 +114,7 @@ def check(
         raise InputError([Problem("--limit", limit, "a share above 0", "0.05 allows errors of 5 %")])
     profile = load_profile(name)
     place = _raw_file(profile, find_profile(name), raw)
-    with spinner("predicting the batches that were kept out of the fit"):
+    with progress("predicting the batches that were kept out of the fit"):
         checks, notes = _predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
     if json_:

@@ -1,56 +1,154 @@
-"""Progress on stderr: a spinner on a terminal, silence anywhere else."""
+"""Progress on stderr: what is being done, how far it is, the best so far and the time left.
+
+On a terminal a line that is drawn again and again and leaves nothing behind; anywhere else silence or, for work of
+minutes, a line now and then.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fleetsim import units
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 COMPILING = "compiling the simulation kernel (first run on this machine, a few seconds)"
 
-Tell = Callable[[str], None]
+# Seconds between two looks at the terminal, and between two lines elsewhere.
+_REDRAW_S, _LINE_S = 0.1, 30.0
 
 
-@contextmanager
-def spinner(first: str) -> Iterator[Tell]:
-    """Shows `first`, then whatever it is told, until the block ends; leaves nothing behind.
+class Progress:
+    """What work tells while it goes on; this one keeps it to itself. Called with a text: what is being done."""
 
-    Where the kernel has not been compiled yet, says so first: that takes seconds.
-    """
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
+    def __call__(self, text: str) -> None:
+        """What is being done now."""
 
-    from fleetsim.engine.compiled import is_compiled
+    def at(self, done: float, of: float, best: Callable[[], str] | None = None) -> None:
+        """So much of so much is done; best: what is known by now, asked for only when it is shown.
 
-    compiled = is_compiled()
-    with Console(stderr=True, highlight=False).status(first if compiled else COMPILING, spinner="dots") as status:
-
-        def tell(text: str) -> None:
-            nonlocal compiled
-            # The first simulation compiles the kernel; only what is told after it is worth showing.
-            compiled = compiled or is_compiled()
-            status.update(text if compiled else COMPILING)
-
-        yield tell
+        May be told from any thread, and as often as one likes.
+        """
 
 
-@contextmanager
-def narration() -> Iterator[Tell]:
-    """For work of minutes: a spinner on a terminal, elsewhere a line on stderr whenever something new is told."""
-    if sys.stderr.isatty():
-        from rich.console import Console
+class TimeLeft:
+    """Seconds left, from the pace of the later half of what is done: the beginning compiles, or was done before."""
 
-        with Console(stderr=True, highlight=False).status("starting", spinner="dots") as status:
-            yield status.update
-        return
-    last = ""
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, float]] = deque(maxlen=4096)
 
-    def tell(text: str) -> None:
-        nonlocal last
-        if text != last:
-            last = text
+    def __call__(self, now_s: float, done: float, of: float) -> float | None:
+        """At this time so much of so much is done; None before there is a pace."""
+        self._told.append((now_s, done))
+        first = self._told[0][1]
+        while len(self._told) > 2 and self._told[1][1] <= first + (done - first) / 2:
+            self._told.popleft()
+        since_s, since = self._told[0]
+        return (now_s - since_s) / (done - since) * (of - done) if done > since else None
+
+
+class _Counted(Progress):
+    """Shows `at` every so many seconds, and at the end."""
+
+    every_s: float
+
+    def __init__(self) -> None:
+        self._left = TimeLeft()
+        self._next_s = 0.0
+
+    def at(self, done: float, of: float, best: Callable[[], str] | None = None) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s and done < of:
+            return
+        self._next_s = now_s + self.every_s
+        left = self._left(now_s, done, of)
+        words = [best() if best is not None else "", "" if left is None else f"{units.seconds(left)} left"]
+        self.show(done, of, ", ".join(filter(None, words)))
+
+    def show(self, done: float, of: float, words: str) -> None:
+        """Shows how far it is."""
+        raise NotImplementedError
+
+
+class _Lines(_Counted):
+    every_s = _LINE_S
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+        self._next_s = time.monotonic() + self.every_s
+
+    def __call__(self, text: str) -> None:
+        if text != self._last:
+            self._last = text
             print(text, file=sys.stderr, flush=True)
 
-    yield tell
+    def show(self, done: float, of: float, words: str) -> None:
+        print(f"{done:,.0f} of {of:,.0f}" + (f", {words}" if words else ""), file=sys.stderr, flush=True)
+
+
+class _Terminal(_Counted):
+    every_s = _REDRAW_S
+
+    def __init__(self, bar: Bar, first: str, simulates: bool) -> None:
+        super().__init__()
+        from fleetsim.engine.compiled import is_compiled
+
+        self._is_compiled, self._compiled, self._bar = is_compiled, not simulates or is_compiled(), bar
+        self._task = bar.add_task(first if self._compiled else COMPILING, total=None, words="")
+
+    def __call__(self, text: str) -> None:
+        # The first simulation compiles the kernel; only what is told after it is worth showing.
+        self._compiled = self._compiled or self._is_compiled()
+        self._bar.update(self._task, description=text if self._compiled else COMPILING)
+
+    def show(self, done: float, of: float, words: str) -> None:
+        self._bar.update(self._task, completed=done, total=of, words=words)
+
+
+@contextmanager
+def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterator[Progress]:
+    """Shows `first`, then whatever it is told, until the block ends.
+
+    aloud: elsewhere than on a terminal, a line on stderr for every new text, and for how far it is now and then.
+    simulates: whether the work needs the kernel; where that has not been compiled yet, a terminal says so first.
+    """
+    if not sys.stderr.isatty():
+        yield _Lines() if aloud else Progress()
+        return
+    bar = _bar()
+    with bar:
+        yield _Terminal(bar, first, simulates)
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Known(ProgressColumn):
+        """A column that is there once it is known how much there is to do."""
+
+        def __init__(self, column: ProgressColumn) -> None:
+            super().__init__()
+            self._column = column
+
+        def render(self, task: Any) -> Any:
+            return Text("") if task.total is None else self._column.render(task)
+
+    return Bar(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        Known(BarColumn(24)),
+        Known(TextColumn("{task.completed:,.0f} of {task.total:,.0f}", markup=False)),
+        TextColumn("{task.fields[words]}", markup=False),
+        console=Console(stderr=True, highlight=False),
+        transient=True,
+    )

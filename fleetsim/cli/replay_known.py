@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fleetsim.cli.flags import job_from_flags
 from fleetsim.cli.start import scenario_or_preset
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
+from fleetsim.plan.job import job_from_flags
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from fleetsim.analysis.replicate import Replicated
 
 
 def simulate(
@@ -62,13 +66,15 @@ def simulate(
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.step_so_far import StepSoFar
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
     from fleetsim.errors import InputError, Problem
+    from fleetsim.plan.job import job_from_flags
 
     conditions = parse_conditions(fail_if or (), METRICS)
     start = scenario_or_preset(scenario, preset)
@@ -82,15 +88,15 @@ def simulate(
     check_hours(hours, steps)
     history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
     folder = None if parquet is None else check_parquet_folder(parquet)
-    with spinner("loading the simulator") as tell:
+    with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
         simulated = long_enough(job.scenario, hours)
         result = replicate(
             simulated,
-            progress=lambda done, of: tell(f"simulating: {done} of {of} replications"),
             scrape_every_s=None if history is None else history.every_s,
+            on_step=StepSoFar(simulated.run.steps, simulated.run.replications, tell),
         )
         if folder is not None:
             write_parquet(folder, result.runs)
@@ -101,3 +107,16 @@ def simulate(
         typer.echo(written, err=True)
     stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)
+
+
+def _so_far(notes: Sequence[str], as_json: bool) -> Callable[[Replicated, str], None]:
+    """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
+
+    def show(result: Replicated, missing: str) -> None:
+        from fleetsim.cli.output import show_run
+        from fleetsim.plan.engine_source import engine_source
+
+        source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
+        show_run(result, source, (*notes, f"interrupted: {missing}; no files are written"), as_json)
+
+    return show

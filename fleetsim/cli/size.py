@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +32,10 @@ from fleetsim.cli.options import (
     SyncPause,
     TensorParallel,
 )
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.plan.trials import Trial
 
 TARGETS = "Targets and prices"
 
@@ -99,22 +104,50 @@ def size(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, write_text
-    from fleetsim.cli.flags import job_from_flags
+    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.errors import Interrupted
+    from fleetsim.plan.job import job_from_flags
 
     place = None if save is None else new_file("--save", save)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
-    with spinner("loading the simulator") as tell:
+    with if_interrupted(_tried_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size
         from fleetsim.plan.trials import with_instances
+        from fleetsim.plan.tried import Tried
 
-        result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes)
+        tried = Tried()
+        try:
+            result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes, measure=tried)
+        except KeyboardInterrupt:
+            missing = "these fleets were tried, none is recommended yet"
+            raise Interrupted((job.scenario, tried.trials()), missing) from None
     if place is not None:
         write_text(place, dump_scenario(with_instances(job.scenario, result.instances)))
     show_size(result, json_)
     end(result, conditions, strict)
+
+
+def _tried_so_far(as_json: bool) -> Callable[[tuple[Scenario, tuple[Trial, ...]], str], None]:
+    """Shows the fleets that were tried, after Ctrl-C."""
+
+    def show(known: tuple[Scenario, tuple[Trial, ...]], missing: str) -> None:
+        from fleetsim.cli import output
+
+        scenario, tried = known
+        if as_json:
+            from fleetsim.report.json import tried_document
+
+            output.show_json(tried_document(scenario, tried, missing))
+        elif tried:
+            from fleetsim.report.blocks import section
+            from fleetsim.report.terminal import trials_table
+
+            output.show(section("fleets that were tried (mean ± half of the 95 % interval)", trials_table(tried)))
+
+    return show

@@ -35,9 +35,9 @@ from fleetsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fleetsim.cli.flags import Job
     from fleetsim.errors import Problem
     from fleetsim.plan.arrangements import Rules
+    from fleetsim.plan.job import Job
 
 RULES = "Ranking and prices"
 MEASURES = ("step_s", "goodput", "cost_per_step")
@@ -126,14 +126,14 @@ def split(
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
 
     place = None if save is None else new_file("--save", save)
     conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
-    with spinner("loading the simulator") as tell:
+    with progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.split import split as plan_split
 
@@ -158,10 +158,10 @@ def split(
 
 def _asked(scenario: str | None, sets: Sequence[str], flags: dict[str, Any]) -> tuple[Job, Rules]:
     """The job and the trainer's rules of a command line. Raises InputError with the problems of all flags."""
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.config.tree import did_you_mean
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.arrangements import MOST_GPUS, Rules
+    from fleetsim.plan.job import job_from_flags
 
     problems: list[Problem] = []
     if flags["by"] not in MEASURES:

@@ -49,9 +49,9 @@ def plan_of(
     scenario: str | None, preset: str | None, plan: str | None, sets: Sequence[str], profile: str | None, what: str
 ) -> Planned:
     """The plan of a command line. Raises InputError when nothing is given, or two things at once."""
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.cli.standing_plan import Planned, planned_of
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.plan.job import job_from_flags
 
     start = scenario_or_preset(scenario, preset)
     if plan is not None:

@@ -1,4 +1,4 @@
-"""`--sweep KEY=LO:HI[:STEP]` or `KEY=A,B,C`: one key of a scenario, several values."""
+"""`KEY=LO:HI[:STEP]` or `KEY=A,B,C`: one key of a scenario, several values. For `replay --sweep` and `sweep --grid`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ MOST_VALUES = 200
 _FORM = "must read KEY=LO:HI, KEY=LO:HI:STEP or KEY=A,B,C"
 
 
-def parse_sweep(text: str) -> tuple[str, tuple[Any, ...]]:
+def parse_sweep(text: str, flag: str = "--sweep", most: int = MOST_VALUES) -> tuple[str, tuple[Any, ...]]:
     """ "fleet.instances=8:12:2" -> ("fleet.instances", (8, 10, 12)); the upper end belongs to the range.
 
     Whole numbers from LO to HI in steps of 1, unless STEP says otherwise; anything else in a list of YAML values.
-    Raises InputError for an unknown key, an empty or endless range, more than MOST_VALUES values.
+    Raises InputError for an unknown key, an empty or endless range, more than `most` values, under the flag's name.
     """
 
     def refuse(rule: str, remedy: str) -> InputError:
-        return InputError([Problem("--sweep", text, rule, remedy)])
+        return InputError([Problem(flag, text, rule, remedy)])
 
     key, equals, values = text.partition("=")
     if not equals or not values.strip():
         raise refuse(_FORM, "for example fleet.instances=8:14")
     path, _ = parse_override(f"{key}=null")
     parts = values.split(":")
-    if len(parts) == 1:
-        listed = from_yaml(f"[{values}]", f"--sweep {path}")
-        if not listed or len(listed) > MOST_VALUES:
-            raise refuse(f"1 to {MOST_VALUES} values", "list the values that matter")
+    if len(parts) == 1 or any(c in values for c in "[{,'\""):
+        listed = from_yaml(f"[{values}]", f"{flag} {path}")
+        if not listed or len(listed) > most:
+            raise refuse(f"1 to {most:,} values", "list the values that matter")
         return path, tuple(listed)
     if len(parts) > 3:
         raise refuse(_FORM, "for example fleet.instances=8:14")
@@ -45,8 +45,9 @@ def parse_sweep(text: str) -> tuple[str, tuple[Any, ...]]:
     if not all(map(math.isfinite, (low, high, step))) or step <= 0 or high < low:
         raise refuse("a range goes up, by a step above 0", "for example fleet.instances=8:14:2")
     count = math.floor((high - low) / step + 1e-9) + 1
-    if count > MOST_VALUES:
-        raise refuse(f"{count:,} values, at most {MOST_VALUES}", "give a larger STEP")
+    if count > most:
+        raise refuse(f"{count:,} values, at most {most:,}", "give a larger STEP")
     whole = all(x == int(x) for x in (low, step))
     numbers = (low + k * step for k in range(count))
-    return path, tuple(round(x) if whole else x for x in numbers)
+    # Twelve digits: 0.1 + 2 * 0.1 is meant to be 0.3.
+    return path, tuple(round(x) if whole else float(f"{x:.12g}") for x in numbers)

@@ -29,14 +29,14 @@ def validate(
 
     [bold]fleetsim validate --write docs[/bold]
     """
-    from fleetsim.cli.html import new_page, say_page, write_page
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.output import show, show_json
-    from fleetsim.cli.progress import spinner
+    from fleetsim.cli.progress import progress
     from fleetsim.cli.validation_files import checked_folder, drifted, write_docs
 
     folder = checked_folder(case or (), write, check)
-    page = new_page(html)
-    with spinner("loading the simulator") as tell:
+    page = new_page("--html", html)
+    with progress("loading the simulator") as tell:
         from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
@@ -54,7 +54,6 @@ def validate(
         from fleetsim.report.validation_html import validation_html
 
         write_page(page, validation_html(results, of=len(case_files())))
-        say_page(page)
     if write is not None and folder is not None:
         write_docs(folder, results)
     if check is not None and folder is not None and drifted(folder, results):

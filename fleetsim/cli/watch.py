@@ -28,9 +28,9 @@ from fleetsim.cli.options import Json, ScenarioFile, Settings
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from fleetsim.cli.flags import Job
     from fleetsim.config.plan import Plan
     from fleetsim.config.scenario import Scenario
+    from fleetsim.plan.job import Job
     from fleetsim.standing.look import Looker
     from fleetsim.standing.watch import WatchOptions
 
@@ -98,9 +98,9 @@ def watch(
     Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
-    from fleetsim.cli.flags import job_from_flags
     from fleetsim.config.plan import load_plan
     from fleetsim.history.mapped import parse_map
+    from fleetsim.plan.job import job_from_flags
     from fleetsim.standing.hysteresis import Damping
     from fleetsim.standing.look import Looker, LookOptions
     from fleetsim.standing.watch import WatchOptions

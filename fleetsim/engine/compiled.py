@@ -2,7 +2,7 @@
 
 The cache folder is named after a digest of the kernel's sources and the versions of what compiles them, so that new
 sources never meet old code. This module imports nothing heavy: the command line asks it before it decides on a
-spinner.
+progress line.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from fleetsim.engine.kernel.tables import (
     IDLE,
     INIT_RATIO,
     INSTANCE,
+    LOG,
     PREFIX,
     SAMPLE,
     SGLANG,
@@ -79,6 +80,7 @@ class World:
         self.owed = np.zeros(0, np.int32)
         self.dirty = np.zeros(instances, np.int32)
         self.accounts = np.zeros((instances, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
+        self.log = np.zeros(0, LOG)
         self.worker_s = np.zeros(max(1, reward_workers))
         self.reward_s = np.zeros(0)
         self.tool_s = np.zeros((0, max(0, turns - 1)))

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Check = Literal[
-    "data",  # enough was read to judge
-    "trainer",  # is the trainer healthy
-    "sync",  # is weight sync the stall
-    "stragglers",  # a wide spread is a placement problem
-    "prefix_cache",  # is throughput to be had for free: prefix hits,
-    "in_flight_cap",  # the client's cap,
-    "max_num_seqs",  # the engine's limit,
-    "preemptions",  # the KV cache,
-    "rollout",  # only then: too few instances
-    "backlog",  # or too many
-    "model",  # the back-test is off: the model is wrong somewhere
+    "data",
+    "trainer",
+    "sync",
+    "stragglers",
+    "prefix_cache",
+    "in_flight_cap",
+    "max_num_seqs",
+    "preemptions",
+    "rollout",
+    "backlog",
+    "model",
 ]
+# What each check asks, in the runbook's order: first what would make the rest meaningless, then throughput that is to
+# be had for free, and only then the number of instances.
+QUESTIONS: Mapping[Check, str] = {
+    "data": "was enough read to judge?",
+    "trainer": "is the trainer healthy, or did it become slower?",
+    "sync": "is weight sync the stall?",
+    "stragglers": "is an instance slow at its own load? A wide spread is a placement problem, not one of size",
+    "prefix_cache": "do the siblings of a group find their prompt in the cache?",
+    "in_flight_cap": "does the client keep too few samples in flight?",
+    "max_num_seqs": "does the engine's own limit make requests wait while the KV cache has room?",
+    "preemptions": "is the KV cache too small for what runs, so that prompts are computed again?",
+    "rollout": "only then: are there too few instances?",
+    "backlog": "or too many, or a trainer that throws samples away?",
+    "model": "does the back-test predict the window? If not, the model is wrong somewhere",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,16 @@ def size_document(result: SizeResult) -> dict[str, Any]:
     }
 
 
+def tried_document(scenario: Scenario, tried: Sequence[Trial], missing: str) -> dict[str, Any]:
+    """The document of a `fleetsim size --json` that was interrupted: the fleets that were tried."""
+    return {
+        **head("size", scenario),
+        "recommendation": None,
+        "candidates": [_candidate(trial) for trial in tried],
+        "warnings": [f"interrupted: {missing}"],
+    }
+
+
 def _candidate(trial: Trial) -> dict[str, Any]:
     return {
         "instances": trial.instances,

@@ -5,6 +5,8 @@ The same renderables make the picture in the README (`docs/make_picture.py`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -12,6 +14,7 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.plan.size import SizeResult
+from fleetsim.plan.trials import Trial
 from fleetsim.report import words
 from fleetsim.report.blocks import assumption_table, grid, number, section, with_interval
 
@@ -47,9 +50,14 @@ def answer(result: SizeResult) -> RenderableType:
 
 def candidates(result: SizeResult) -> Table:
     """The recommendation, its neighbours and the rate-matching count, side by side."""
+    return trials_table(result.candidates, result.instances)
+
+
+def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Table:
+    """Fleets side by side, the recommended one marked."""
     table = grid("", "instances", "trainer idle", "rollout idle", "step, s", "stale p99", "tok/GPU-s", "$/step")
-    for trial in result.candidates:
-        mine = trial.instances == result.instances
+    for trial in trials:
+        mine = trial.instances == recommended
         table.add_row(
             ">" if mine else "",
             f"{trial.instances:,}",

@@ -17,6 +17,7 @@ from fleetsim.engine.requests import ROUTERS
 from fleetsim.engine.state import UNLIMITED, World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.sim.activity import Activity
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.streams import seed_sequence
 
@@ -42,6 +43,7 @@ class Fleet:
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
         self.look: Callable[[], float] = _look_away
+        self.activity: Activity | None = None  # who keeps the log of accounts, if anyone
         self.source = GroupSource(
             workload,
             seed_sequence(scenario.run.seed, replication, "workload"),
@@ -112,6 +114,9 @@ class Fleet:
     def _move(self, limit: float, want: int) -> int:
         while True:
             code = advance(self.world.address, limit, want)
+            if code == t.LOG_FULL and self.activity is not None:
+                self.activity.empty()
+                continue
             if code != t.NEED_GROUPS:
                 return int(code)
             if self.generated() >= self.crowd:
@@ -120,7 +125,14 @@ class Fleet:
 
     def command(self, what: np.int64, which: int = int(t.ALL), at: float = 0.0, value: float = 0.0) -> float:
         """One of the CMD_ codes of `kernel/tables.py`, to one instance or to all."""
-        return float(command(self.world.address, int(what), which, at, value))
+        answer = float(command(self.world.address, int(what), which, at, value))
+        if self.activity is not None:
+            self.activity.empty_if_full()
+        return answer
+
+    def record_activity(self) -> None:
+        """Keeps from now on what every instance does (`activity`)."""
+        self.activity = Activity(self.world)
 
     def hold(self, at: float, until: float = math.inf, which: int = int(t.ALL)) -> None:
         """Engines stop at their first iteration boundary at or after `at`."""

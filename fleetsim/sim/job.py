@@ -16,6 +16,7 @@ from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.sim.admission import Progress, give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.fleet import NO_BATCH, Fleet
+from fleetsim.sim.stop import Watch
 from fleetsim.sim.stuck import stuck_error, wasting_error
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Job:
     load; loadable: the newest such version; offered: (step, time made, time loadable) of versions that not all of
     them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
     lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. scraper: who reads the
-    fleet at even times, if anyone.
+    fleet at even times, if anyone. watch: who is told of each step, and may end the run there.
     """
 
     scenario: Scenario
@@ -67,6 +68,8 @@ class Job:
     lent_s: float = 0.0
     done: bool = False
     scraper: Scraper | None = None
+    trainer: list[tuple[float, int, int]] = field(default_factory=list)
+    watch: Watch | None = None
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
     failures: list[tuple[Any, ...]] = field(default_factory=list)
@@ -78,6 +81,10 @@ class Job:
     def now(self) -> float:
         """Seconds since the start of the run."""
         return float(self.env.now)
+
+    def trainer_does(self, what: int, step: int) -> None:
+        """The trainer does `what` (an index into TRAINER_DOES of `records.py`) from now on."""
+        self.trainer.append((self.now, step, what))
 
     def top_up(self) -> None:
         """Lets the admission law grant what it grants now."""

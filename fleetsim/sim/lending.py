@@ -7,6 +7,7 @@ import math
 from fleetsim.engine.kernel.tables import CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.job import Job, Process
+from fleetsim.sim.records import SWITCH, WAIT
 
 
 def threshold_groups(job: Job) -> int:
@@ -32,6 +33,7 @@ def lend(job: Job, step: int) -> Process:
     if _enough(job, step, wanted):
         return 0.0
     job.under_way += 1
+    job.trainer_does(SWITCH, step)
     yield env.timeout(scenario.fleet.switch_s)
     job.under_way -= 1
     lent = range(fleet.own, fleet.own + fleet.lent)
@@ -42,6 +44,7 @@ def lend(job: Job, step: int) -> Process:
     for i in range(fleet.own):  # what is in flight spreads over them too: verl aborts it and routes it anew
         fleet.command(CMD_MOVE, i, job.now, -1)
     job.begin_wait()
+    job.trainer_does(WAIT, step)
     while not _enough(job, step, wanted):
         yield job.batch_of(wanted) if fleet.get("n_ready") < wanted else job.next_group()
     empty = [job.instance_empty(i) for i in lent]  # none of them takes the others' requests
@@ -53,6 +56,7 @@ def lend(job: Job, step: int) -> Process:
         fleet.command(CMD_SWITCH_OFF, i, job.now)
         job.lent_s += job.now - since
     job.under_way += 1
+    job.trainer_does(SWITCH, step)
     yield env.timeout(scenario.fleet.switch_s)
     job.under_way -= 1
     return 2 * scenario.fleet.switch_s

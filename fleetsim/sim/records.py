@@ -68,6 +68,13 @@ SYNC = np.dtype(
     ]
 )
 FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
+# What an instance does, if that is recorded: from time_s on its GPU-seconds go to this account (ACC_IDLE, ACC_BUSY,
+# ACC_PAUSED, ACC_DOWN or ACC_OFF of `engine/kernel/tables.py`) until its next row.
+ACTIVITY = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")])
+# What the trainer does, an index into TRAINER_DOES, from time_s on until the next row.
+TRAINER = np.dtype([("time_s", "f8"), ("step", "i4"), ("does", "i1")])
+TRAINER_DOES = ("wait", "train", "switch", "checkpoint", "sync")
+WAIT, TRAIN, SWITCH, CHECKPOINT, SYNC_HELD = range(len(TRAINER_DOES))
 # What `sim/scrape.py` reads, if it is asked to: one row per instance and time, counters since the instance's process
 # began.
 SCRAPE = np.dtype(
@@ -107,6 +114,8 @@ class Records:
     finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
     left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer steps contained in
     weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless the run was scraped.
+    trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
+    activity: dtype above, every instance with a row at its start; empty unless it was recorded.
     """
 
     scenario: Scenario
@@ -119,9 +128,11 @@ class Records:
     failures: NDArray[Any]
     engine: tuple[StepTime, EngineLimits]
     updates: NDArray[np.float64]
+    trainer: NDArray[Any] = field(default_factory=lambda: np.zeros(0, TRAINER))
     scrapes: NDArray[Any] = field(default_factory=lambda: np.zeros(0, SCRAPE))
     queue_scrapes: NDArray[Any] = field(default_factory=lambda: np.zeros(0, QUEUE_SCRAPE))
     discards: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DISCARD))
+    activity: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ACTIVITY))
 
     def tables(self) -> dict[str, NDArray[Any]]:
         """Table name -> structured array."""

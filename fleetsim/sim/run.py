@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import simpy
@@ -15,10 +15,11 @@ from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.job import Job, Process, drive
-from fleetsim.sim.records import FAILURE, STEP, SYNC, Records
+from fleetsim.sim.records import FAILURE, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.scrape import Scraper
+from fleetsim.sim.stop import watch_of
 from fleetsim.sim.trainer import train
 
 
@@ -28,19 +29,26 @@ def simulate(
     replication: int = 0,
     engine: tuple[StepTime, EngineLimits] | None = None,
     scrape_every_s: float | None = None,
+    activity: bool = False,
+    on_step: Callable[[int, float], None] | None = None,
 ) -> Records:
     """Runs `scenario.run.steps` optimizer steps; the same scenario, seed and replication give the same records.
 
     engine: iteration times and limits of one instance, instead of those that the scenario's `engine` section names.
     scrape_every_s: read the fleet at these even times too (`Records.scrapes`); changes nothing else.
+    activity: record what every instance does when (`Records.activity`); likewise.
+    on_step: told after each step how many are done, and the simulated seconds.
     Raises StuckError when nothing can ever happen again, InputError for an engine or lengths that do not fit.
     """
     step_time, limits = engine or engine_of(scenario)
     fleet = Fleet(scenario, step_time, limits, replication)
     job = Job(scenario, fleet, replication, scenario.fleet.instances)
+    job.watch = watch_of(on_step)
     if scrape_every_s is not None:
         job.scraper = Scraper(job, scrape_every_s)
         fleet.look, fleet.look_s = job.scraper.look, 0.0
+    if activity:
+        fleet.record_activity()
     job.top_up()
     for process in _companions(job):
         job.env.process(process)
@@ -59,7 +67,9 @@ def simulate(
         failures=np.array(job.failures, FAILURE),
         engine=(step_time, limits),
         updates=np.array(job.progress.updates),
+        trainer=np.array(job.trainer, TRAINER),
         **(job.scraper.tables() if job.scraper is not None else {}),
+        **({"activity": fleet.activity.table()} if fleet.activity is not None else {}),
     )
 
 

@@ -13,6 +13,7 @@ from fleetsim.sim.buffer import Ids
 from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.job import MOST_WASTED_BATCHES, Job, Process
 from fleetsim.sim.lending import lend
+from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
 from fleetsim.sim.rounds import begin_round, put_off
 from fleetsim.sim.state import fleet_state, totals
 from fleetsim.sim.stuck import wasting_error
@@ -20,7 +21,7 @@ from fleetsim.sim.sync import hand_over
 
 
 def train(job: Job) -> Process:
-    """All optimizer steps of the run."""
+    """All optimizer steps of the run, or as many as its watch wants."""
     scenario, env = job.scenario, job.env
     colocated = scenario.fleet.placement == "colocated"
     parts, want = scenario.trainer.minibatches, scenario.groups_per_step // scenario.trainer.minibatches
@@ -36,6 +37,7 @@ def train(job: Job) -> Process:
         prompt = output = 0
         for part in range(parts):
             asked = job.now
+            job.trainer_does(WAIT, step)
             batch = yield from _wait_for_groups(job, step, want)
             wait += job.now - asked
             ready = job.now
@@ -43,30 +45,36 @@ def train(job: Job) -> Process:
                 state = fleet_state(job)
             _take(job, batch, step, last=part == parts - 1)
             if colocated:
+                job.trainer_does(SWITCH, step)
                 yield from _take_gpus(job)
                 switch += job.now - ready
             if part == 0:
                 train_start = job.now
             tokens = _tokens(job, batch)
             seconds = job.slowdown * compute_seconds(job, sum(tokens), 1.0 / parts)
+            job.trainer_does(TRAIN, step)
             yield env.timeout(seconds)
             compute, prompt, output = compute + seconds, prompt + tokens[0], output + tokens[1]
             job.pulls += 1
             job.samples += len(batch) * scenario.workload.group_size
             if scenario.sync.trigger == "pulls" and job.pulls == scenario.sync.every_pulls:
                 began = job.now
+                job.trainer_does(SYNC_HELD, step)
                 yield from hand_over(job, step, step + (part + 1) / parts)
                 sync_block += job.now - began
         train_end = job.now
         every = scenario.trainer.checkpoint.every_steps
         checkpoint = scenario.trainer.checkpoint.stall_s if every and (step + 1) % every == 0 else 0.0
         if checkpoint:
+            job.trainer_does(CHECKPOINT, step)
             yield env.timeout(checkpoint)
         began = job.now
         if _publishes(job, step):
+            job.trainer_does(SYNC_HELD, step)
             yield from hand_over(job, step, step + 1.0)
         sync_block += job.now - began
         if colocated:
+            job.trainer_does(SWITCH, step)
             switch += scenario.fleet.switch_s
             yield env.timeout(scenario.fleet.switch_s)
             job.fleet.set(halted=0)
@@ -75,6 +83,8 @@ def train(job: Job) -> Process:
         times = (start, ready, train_start, train_end, job.now, wait, compute, switch, checkpoint, sync_block)
         trained = (prompt + output, output, scenario.trainer.batch_samples)
         job.steps.append((step, *times, *trained, *state, *totals(job)))
+        if job.watch is not None and job.watch(step + 1, job.now):
+            break
     job.done = True
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.cli.flags import PATHS, job_from_flags
 from fleetsim.config import default_scenario, dump_scenario, scenario_from_mapping
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.plan.assumptions import assumptions_of, value_at
+from fleetsim.plan.job import PATHS, job_from_flags
 from fleetsim.workload.lengths import mean_length
 
 EXAMPLES: dict[str, Any] = {

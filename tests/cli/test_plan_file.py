@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from fleetsim.cli.flags import Job, job_from_flags
 from fleetsim.cli.main import app
 from fleetsim.cli.standing_plan import planned_of
 from fleetsim.cli.watch import decided
 from fleetsim.config.plan import load_plan
 from fleetsim.errors import InputError
+from fleetsim.plan.job import Job, job_from_flags
 from fleetsim.replay.plan_file import implied_of
 from fleetsim.standing import rehearsal
 from fleetsim.standing.look import Looker

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from fleetsim.cli.unread import unread_notes
 from fleetsim.config import default_scenario, with_changes
+from fleetsim.plan.unread import unread_notes
 
 
 @pytest.mark.parametrize(

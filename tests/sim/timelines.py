@@ -59,11 +59,12 @@ def play(
     *,
     engine: Engine = FREE,
     filtered: Iterable[int] = (),
+    activity: bool = False,
     **changes: Any,
 ) -> Records:
     """Runs the scenario with the groups given: seconds of each (a tuple: of each of its samples); the last repeats.
 
-    filtered: indices of the groups whose rewards are all equal.
+    filtered: indices of the groups whose rewards are all equal. activity: as for `simulate`.
     """
     dropped = np.array(sorted(filtered), np.int64)
     original = GroupSource.take
@@ -81,7 +82,7 @@ def play(
         )
 
     with mock.patch.object(GroupSource, "take", listed):
-        return simulate(scenario_of(changes), engine=engine)
+        return simulate(scenario_of(changes), engine=engine, activity=activity)
 
 
 def whole(seconds: Any) -> tuple[float, ...]:

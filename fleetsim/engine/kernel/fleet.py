@@ -16,6 +16,7 @@ from fleetsim.engine.kernel.tables import (
     EMPTY,
     IDLE,
     JUMP,
+    LOG_FULL,
     NEED_GROUPS,
     NOTHING_MOVES,
     OUT_OF_PATIENCE,
@@ -66,12 +67,15 @@ def advance(fleet: int, limit: float, want: int) -> int:
 
     Returns AT_LIMIT, BATCH_READY (or woken by `wake`), EMPTY (the fleet, asked for by `until_empty`, or an instance
     that is `draining`), OUT_OF_PATIENCE (asked for by `patience`), NOTHING_MOVES (no event is pending before an
-    infinite limit) or NEED_GROUPS (call again once more groups are drawn). Events that lie within rounding of each
+    infinite limit), NEED_GROUPS (call again once more groups are drawn) or LOG_FULL (call again once the log is
+    emptied: where it returns, nothing of the next pass has been done). Events that lie within rounding of each
     other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go by
     instance index.
     """
     w = fleet_at(fleet, 0)
     while True:
+        if w.n_log > w.most_log:
+            return LOG_FULL
         if not settle(fleet):
             return NEED_GROUPS
         if w.n_ready >= want:

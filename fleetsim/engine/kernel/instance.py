@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, put_float, put_int32
+from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, log_at, put_float, put_int32
 from fleetsim.engine.kernel.tables import ACCOUNTS, JUMP
 from fleetsim.engine.kernel.trees import tree_set
 
@@ -18,13 +18,20 @@ EPSILON = 1e-12
 
 @compiled
 def account(fleet: int, i: int, to: int, t: float) -> None:
-    """Closes the instance's current GPU-second account at t and opens another."""
+    """Closes the instance's current GPU-second account at t and opens another; logs it where accounts are logged."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     at = i * ACCOUNTS + instance.account
     put_float(w.accounts, at, float_at(w.accounts, at) + (t - instance.since))
     instance.account = to
     instance.since = t
+    if w.cap_log > 0:
+        if w.n_log < w.cap_log:
+            row = log_at(w.log, w.n_log)
+            row.time_s = t
+            row.instance = i
+            row.account = to
+        w.n_log += 1
 
 
 @compiled

@@ -33,7 +33,7 @@ INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run em
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # why `advance` returned
-AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE = _codes(6)
+AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_FULL = _codes(7)
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
@@ -166,6 +166,9 @@ INSTANCE = np.dtype(
     align=True,
 )
 
+# An instance's account changed; written only where there is room for it (`cap_log`).
+LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=True)
+
 FLEET = np.dtype(
     [
         # addresses of the tables (see `state.py`)
@@ -195,6 +198,7 @@ FLEET = np.dtype(
                 "arrival_s",
                 "arrival",
                 "accounts",
+                "log",
             )
         ),
         ("now", "f8"),
@@ -259,6 +263,9 @@ FLEET = np.dtype(
         ("most_output", "i8"),  # the client's cap on output tokens: all that a scheduler knows of a length
         ("scheduler", "i1"),
         ("no_evict", "i1"),  # TensorRT-LLM: admitted only if its longest output fits
+        ("n_log", "i8"),  # rows of the log, those that found no room counted too
+        ("cap_log", "i8"),  # rows that it has room for; 0 = accounts are not logged
+        ("most_log", "i8"),  # `advance` returns when it has more rows than this
     ],
     align=True,
 )

@@ -1,4 +1,4 @@
-"""From the flags of `size` to a scenario: every flag is a path of the scenario file.
+"""From what a user said to a scenario: every flag, and every keyword of the Python interface, is a path of the file.
 
 Precedence: flag > FLEETSIM_* environment variable > scenario file > default. What nobody gave is assumed and listed as
 such; two assumptions give way to what was given: groups shrink to a size that divides --batch (or the batch moves to a
@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from fleetsim.cli.lengths import LENGTH_FLAGS, law_from_flags
-from fleetsim.cli.unread import unread_notes
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.assumptions import is_given, is_touched
+from fleetsim.plan.length_flags import LENGTH_FLAGS, law_from_flags
+from fleetsim.plan.unread import unread_notes
 
 if TYPE_CHECKING:
     from fleetsim.sim.profiled import Profiled
+
+# A scenario file or a shipped name, a mapping like a file's, or nothing but the defaults.
+Start = str | os.PathLike[str] | Mapping[str, Any] | None
 
 # Flag (its parameter's name) -> scenario path.
 PATHS: Mapping[str, str] = {
@@ -76,8 +79,11 @@ class Job:
     notes: tuple[str, ...]
 
 
-def job_from_flags(file: str | None, sets: Sequence[str], flags: Mapping[str, Any]) -> Job:
-    """The job of a command line. `flags` by parameter name, None where not given; names without a path are ignored.
+def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -> Job:
+    """The job of a command line, or of its keywords in Python.
+
+    file: a scenario file or the name of a shipped one; a mapping like such a file's; None = the defaults. sets:
+    `key.path=value`. flags: by parameter name, None where not given; names without a path are ignored.
 
     Raises InputError with the problems of all sources; a problem of a flag's value is told under the flag's name.
     """
@@ -141,7 +147,7 @@ def _flag_at(path: str, flags: Mapping[str, Any]) -> str:
     return next((f"--{n.replace('_', '-')}" for n in flags if n in PATHS and _is_at(path, PATHS[n])), path)
 
 
-def _without(file: str | None, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
+def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
     """A scenario to check the remaining flags against: with the good ones, else of the file alone, else the default."""
     for overrides in ([*outside, *chain(*good)], list(outside)):
         try:
@@ -200,17 +206,25 @@ def _known(scenario: Scenario, assumed: Collection[str]) -> set[str]:
     return {path for path in given_paths(scenario) if not is_given(path, assumed)}
 
 
-def _load(file: str | None, overrides: Sequence[str]) -> Scenario:
-    return scenario_from_mapping({}, "flags", overrides) if file is None else load_scenario(file, overrides)
+def _load(file: Start, overrides: Sequence[str]) -> Scenario:
+    if file is None:
+        return scenario_from_mapping({}, "flags", overrides)
+    if isinstance(file, Mapping):
+        return scenario_from_mapping(file, "scenario", overrides)
+    return load_scenario(file, overrides)
 
 
 def _lines(name: str, value: Any) -> list[str]:
     """The overrides that a flag stands for. JSON is YAML, so text keeps its quotes and numbers their digits."""
+    return [*_ALSO.get(name, ()), override_text(PATHS[name], value)]
+
+
+def override_text(path: str, value: Any) -> str:
+    """The `key.path=value` of a value: text keeps its quotes and numbers their digits. Raises TypeError for an object
+    that no file could hold."""
     if isinstance(value, float) and not math.isfinite(value):
-        text = ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    else:
-        text = json.dumps(value)
-    return [*_ALSO.get(name, ()), f"{PATHS[name]}={text}"]
+        return f"{path}={'.nan' if math.isnan(value) else '.inf' if value > 0 else '-.inf'}"
+    return f"{path}={json.dumps(value)}"
 
 
 def _contradictions(flags: Mapping[str, Any]) -> list[Problem]:

@@ -1,0 +1,288 @@
+"""The examples of the documentation, executed: every `console` block of docs/, in the order of its page.
+
+    python docs/check_examples.py                     run all; exit 1 where a page shows something else
+    python docs/check_examples.py --write             put what was printed into the pages
+    python docs/check_examples.py docs/tutorial.md    these pages only
+
+In a block, lines that begin with "$ " are commands (a backslash carries on); what follows is what they print on
+stdout, and on stderr where they fail. A page's commands run in one folder of their own, one after the other; one that
+exits with another code than 0 must be followed by "$ echo $?". Python sessions (">>>") in `python` blocks run as
+doctests.
+A comment before a block picks what is shown of a long output, the rest becomes "...":
+
+    <!-- show: What binds..; metrics..goodput -->
+
+shows the paragraph that begins with the first line that has "What binds", and the lines from "metrics" to "goodput".
+What a page needs from an earlier one is made, once for all pages, by a comment of its own:
+
+    <!-- setup: fleetsim size --batch 512 --len 1536 --save job.yaml -->
+
+Figures may differ in the last digit shown, and lines may break elsewhere: exp() differs between processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import doctest
+import hashlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from markdown_it import MarkdownIt
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the package is not
+from fleetsim.report.pages import same  # noqa: E402
+
+GAP = "..."
+TIMEOUT_S = 120.0
+_SHOW = re.compile(r"<!--\s*show:(.*?)-->", re.DOTALL)
+_SETUP = re.compile(r"<!--\s*setup:(.*?)-->", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Command:
+    """One command of a block: as it is written, and what the page shows below it."""
+
+    text: str
+    shown: str = ""
+
+
+@dataclass(slots=True)
+class Block:
+    """A `console` block. first, last: its lines in the page, fences apart. show: which parts of an output are shown."""
+
+    first: int
+    last: int
+    show: tuple[str, ...]
+    commands: list[Command] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The block as a page has it."""
+        return "".join(f"$ {c.text}\n{c.shown}" for c in self.commands)
+
+
+def blocks_of(page: str) -> list[Block]:
+    """The executed blocks of a page. Raises ValueError for one that does not begin with a command."""
+    found: list[Block] = []
+    show: tuple[str, ...] = ()
+    for token in MarkdownIt().parse(page):
+        if token.type == "html_block":
+            match = _SHOW.search(token.content)
+            show = tuple(part.strip() for part in match[1].split(";")) if match else ()
+        elif token.type == "fence" and token.info.split()[:1] == ["console"] and token.map:
+            block = Block(token.map[0] + 1, token.map[1] - 1, show)
+            block.commands = list(_commands(token.content, block.first))
+            found.append(block)
+            show = ()
+        elif token.type == "fence":
+            show = ()
+    return found
+
+
+def _commands(content: str, line: int) -> Iterator[Command]:
+    current: Command | None = None
+    carried = False
+    for text in content.splitlines():
+        if carried and current is not None:
+            current.text += f"\n{text}"
+        elif text.startswith("$ "):
+            if current is not None:
+                yield current
+            current = Command(text[2:])
+        elif current is None:
+            raise ValueError(f"line {line + 1}: a console block begins with a command: $ ...")
+        else:
+            current.shown += f"{text}\n"
+            continue
+        carried = text.endswith("\\")
+    if current is not None:
+        yield current
+
+
+def picked(output: str, show: Sequence[str]) -> str:
+    """The parts of an output that a page shows, with a gap line where something was left out.
+
+    A part is `start..end` (from the first line with `start` to the next with `end`), `start..` (to the end of that
+    paragraph) or `start` (that line). Raises ValueError for a part that the output does not have.
+    """
+    if not show:
+        return output
+    lines = output.splitlines()
+    kept: set[int] = set()
+    for part in show:
+        start, dots, end = part.partition("..")
+        first = next((i for i, line in enumerate(lines) if start in line), None)
+        if first is None:
+            raise ValueError(f"no line has {start!r}")
+        last: int | None = first
+        if dots and end:
+            last = next((i for i in range(first, len(lines)) if end in lines[i]), None)
+        elif dots:
+            last = next((i - 1 for i in range(first, len(lines)) if not lines[i].strip()), len(lines) - 1)
+        if last is None:
+            raise ValueError(f"no line after {start!r} has {end!r}")
+        kept |= set(range(first, last + 1))
+    out: list[str] = []
+    for i, line in enumerate(lines):
+        if i in kept:
+            out.append(line)
+        elif not out or out[-1] != GAP:
+            out.append(GAP)
+    return "\n".join(out) + "\n"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What commands see: this checkout as `fleetsim`, no colour, 80 columns, nobody's own settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSIM_") or k == "FLEETSIM_CACHE_DIR"}
+    shim = folder / "bin"
+    shim.mkdir(parents=True, exist_ok=True)
+    program = shim / "fleetsim"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m fleetsim "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    path = os.pathsep.join([str(shim), str(Path(sys.executable).parent), kept.get("PATH", "")])
+    fixed = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    return {**kept, **fixed, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def run_block(block: Block, folder: Path, env: Mapping[str, str]) -> list[str]:
+    """What the commands of a block print, as the page would show it. Raises ValueError where one fails unannounced."""
+    outputs, code = [], 0
+    for i, command in enumerate(block.commands):
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {code})\n{command.text}"],
+            cwd=folder, env=env, text=True, capture_output=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        code = done.returncode
+        asked = i + 1 < len(block.commands) and block.commands[i + 1].text == "echo $?"
+        if code and not asked:
+            raise ValueError(f"$ {command.text}\nexits with {code}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        printed = done.stdout + (done.stderr if code else "")
+        tidy = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+        try:
+            outputs.append(picked(tidy, block.show) if command.text != "echo $?" and tidy else tidy)
+        except ValueError as error:
+            raise ValueError(f"$ {command.text}\nprints something else: {error}:\n{tidy}") from error
+    return outputs
+
+
+def says(shown: str, printed: str) -> bool:
+    """Whether the page shows what was printed: the same words, figures up to the last digit, wherever lines break."""
+    return same(" ".join(shown.split()), " ".join(printed.split()))
+
+
+def prepared(page: str, folder: Path, shared: Path, lock: Lock) -> None:
+    """Puts into the folder what the page's setup commands make; each of them runs once. Raises ValueError if one fails."""
+    for setup in _SETUP.findall(page):
+        command = " ".join(setup.split())
+        made = shared / hashlib.sha256(command.encode()).hexdigest()[:16]
+        with lock:
+            if not made.exists():
+                work = made.with_suffix(".work")
+                work.mkdir()
+                run_block(Block(0, 0, (), [Command(command)]), work, environment(shared))
+                work.rename(made)
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+def python_problems(page: str, name: str, folder: Path) -> list[str]:
+    """What the page's Python sessions print otherwise."""
+    session = "\n".join(
+        t.content for t in MarkdownIt().parse(page) if t.type == "fence" and t.info == "python" and ">>> " in t.content
+    )
+    test = doctest.DocTestParser().get_doctest(session, {"__name__": "__main__"}, name, name, 0)
+    if not test.examples:
+        return []
+    out = io.StringIO()
+    with chdir(folder):
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=out.write)
+    return [out.getvalue()] if out.getvalue() else []
+
+
+def run_page(path: Path, shared: Path, lock: Lock, *, write: bool = False) -> list[str]:
+    """Runs a page's console blocks in a folder of their own; what differs, or nothing. Rewrites it if asked to.
+
+    shared: a folder for what setup commands make, of which one runs at a time (lock).
+    """
+    page = path.read_text(encoding="utf-8")
+    lines, problems = page.splitlines(), []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "work"
+        folder.mkdir()
+        env = environment(Path(name))
+        try:
+            prepared(page, folder, shared, lock)
+            blocks = blocks_of(page)
+            for block in blocks:
+                for command, printed in zip(block.commands, run_block(block, folder, env), strict=True):
+                    if not says(command.shown, printed):
+                        problems.append(f"$ {command.text}\nthe page shows:\n{command.shown}printed:\n{printed}")
+                        command.shown = printed
+        except (ValueError, subprocess.TimeoutExpired) as error:
+            return [str(error)]
+    if write and problems:
+        for block in reversed(blocks):
+            lines[block.first : block.last] = block.text.splitlines()
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return []
+    return problems
+
+
+def pages() -> list[Path]:
+    """Every page of the documentation that has something to execute."""
+    return [p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts and _executed(p)]
+
+
+def _executed(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return "```console" in text or ">>> " in text
+
+
+def main() -> int:
+    """Runs the pages, two at a time; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path)
+    parser.add_argument("--write", action="store_true", help="put what was printed into the pages")
+    arguments = parser.parse_args()
+    chosen = arguments.pages or pages()
+    failed = False
+
+    lock = Lock()
+
+    def timed(path: Path) -> tuple[list[str], float]:
+        began = time.monotonic()
+        return run_page(path, Path(shared), lock, write=arguments.write), time.monotonic() - began
+
+    with tempfile.TemporaryDirectory() as shared, ThreadPoolExecutor(2) as pool:
+        for path, (problems, seconds) in zip(chosen, pool.map(timed, chosen), strict=True):
+            print(f"{'ok  ' if not problems else 'FAIL'} {seconds:5.1f} s  {path}", flush=True)
+            failed |= bool(problems)
+            for problem in problems:
+                print(problem, file=sys.stderr)
+    for path in chosen:  # in one thread: a doctest takes the process's stdout and folder
+        with tempfile.TemporaryDirectory() as name:
+            found = python_problems(path.read_text(encoding="utf-8"), str(path), Path(name))
+        failed |= bool(found)
+        print(*found, sep="\n", end="", file=sys.stderr)
+    if failed:
+        print("python docs/check_examples.py --write puts what is printed now into the pages", file=sys.stderr)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

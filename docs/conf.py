@@ -1,0 +1,62 @@
+"""The documentation as a site: `pip install -e '.[docs]'`, then
+
+    sphinx-build -W --keep-going -n docs docs/_build/html
+
+Pages are Markdown that reads as well in a file viewer. Nothing in the built site asks another host for anything:
+equations become MathML here, fonts are the system's.
+"""
+
+from __future__ import annotations
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
+import fleetsim
+
+project = "fleetsim"
+author = "The fleetsim maintainers"
+copyright = "The fleetsim maintainers"  # noqa: A001 - Sphinx's name for it
+version = release = fleetsim.__version__
+
+extensions = ["myst_parser", "sphinx_copybutton"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+nitpicky = True
+
+myst_enable_extensions = ["dollarmath", "attrs_inline"]
+myst_heading_anchors = 4
+myst_dmath_double_inline = True
+
+html_theme = "furo"
+html_title = f"fleetsim {release}"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_math_renderer = "mathml"
+html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {
+    "navigation_with_keys": True,
+    "top_of_page_buttons": [],
+}
+
+# What a reader copies from a `console` block is its commands.
+copybutton_prompt_text = "$ "
+copybutton_line_continuation_character = "\\"
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+def _inline(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(f'<div class="equation">{tex2mathml(node.astext(), as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Equations as MathML, which browsers draw by themselves."""
+    app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))

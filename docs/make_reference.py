@@ -1,0 +1,47 @@
+"""The reference, from the code: commands, scenario keys, metrics, words, exit codes, JSON documents.
+
+python docs/make_reference.py            write docs/reference
+python docs/make_reference.py --check    the same without writing; exit 1 if a page would change
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import reference_cli
+import reference_json
+import reference_scenario
+import reference_words
+
+FOLDER = Path(__file__).resolve().parent / "reference"
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": reference_cli.page,
+    "scenario.md": reference_scenario.page,
+    "metrics.md": reference_words.metrics_page,
+    "words.md": reference_words.words_page,
+    "exit_codes.md": reference_words.codes_page,
+    "json.md": reference_json.page,
+}
+NOTE = "<!-- Written by python docs/make_reference.py from the code; CI fails when it has drifted. -->\n\n"
+
+
+def main() -> int:
+    """Writes or checks all pages; returns the exit code."""
+    check, drifted = "--check" in sys.argv[1:], []
+    FOLDER.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        path, text = FOLDER / name, NOTE + page().rstrip() + "\n"
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            drifted.append(name)
+    if drifted:
+        print(f"docs/reference has drifted ({', '.join(drifted)}): run python docs/make_reference.py", file=sys.stderr)
+    return int(bool(drifted))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

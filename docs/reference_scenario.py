@@ -1,0 +1,170 @@
+"""docs/reference/scenario.md: every key of a scenario file, from the models that read one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reference_cli import cell
+
+from fleetsim.config.load import json_schema
+from fleetsim.config.rules import RULES
+
+INTRO = """\
+# Scenario files
+
+A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
+and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
+one, `scenario schema` prints this page's content as a JSON Schema for editors. Any key is set on a command line with
+`--set section.key=value`. Seconds and tokens, unless a name says otherwise.
+
+```yaml
+schema_version: 1
+workload: {prompt_tokens: 512, output_tokens: {mean: 1536, cv: 1.0, max: 8192}, group_size: 8}
+engine: {gpu: H100, model: Qwen/Qwen2.5-7B, tp: 1}
+fleet: {instances: 6}
+trainer: {gpus: 8, batch_samples: 512, fixed_s: 20}
+```
+"""
+LAWS = ("ConstantTokens", "ConstantSeconds", "Lognormal", "Gamma", "Empirical", "Histogram")
+LAW_INTRO = """\
+## Laws of lengths and latencies
+
+Where a key takes a *law*, it takes a bare number (always the same) or one of these mappings. `kind` may be left out
+where the other keys say which law it is; mean, median, cv and p99 without `kind` mean lognormal. They describe the law
+before the cap: `max` cuts every value above it to `max`, as an engine's `max_tokens` does.
+"""
+RULES_INTRO = """\
+## Rules that join keys
+
+| rule | keys |
+| --- | --- |
+"""
+# Endings of names and what they are counted in, the longest first.
+UNITS = (
+    ("_usd_per_gpu_h", "US dollars / GPU-hour"),
+    ("_tok_s", "tokens / s"),
+    ("tok_s_per_gpu", "tokens / s / GPU"),
+    ("_bytes_s", "bytes / s"),
+    ("_bytes", "bytes"),
+    ("_p99_steps", "steps"),
+    ("per_token_s", "s / token"),
+    ("_s", "s"),
+    ("_tokens", "tokens"),
+    ("_samples", "samples"),
+    ("_steps", "steps"),
+    ("gpus", "GPUs"),
+    ("_share", "share"),
+    ("_fraction", "share"),
+)
+WORDS = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+BOUNDS = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<"), ("maximum", "≤"))
+
+
+def page() -> str:
+    """The whole page."""
+    schema = json_schema()
+    parts = [INTRO, "## Top level\n", *_section(schema, schema, "", skip_models=True)]
+    for name, field in schema["properties"].items():
+        model = _model(schema, field)
+        if model is not None:
+            parts += [f"## {name}\n", *_section(schema, model, name)]
+    parts.append(LAW_INTRO)
+    for law in LAWS:
+        model = schema["$defs"][law]
+        kind = model["properties"]["kind"]["const"]
+        of = {"ConstantTokens": ", tokens", "ConstantSeconds": ", seconds"}.get(law, "")
+        parts += [f"### {kind}{of}\n", *_section(schema, model, "", law=True)]
+    parts.append(RULES_INTRO + "\n".join(_rules()))
+    return "\n".join(parts) + "\n"
+
+
+def _section(
+    schema: Mapping[str, Any],
+    model: Mapping[str, Any],
+    path: str,
+    *,
+    skip_models: bool = False,
+    law: bool = False,
+) -> Iterator[str]:
+    """A model's table, then those of the models below it."""
+    if path or law:
+        yield cell(model.get("description", "")) + "\n"
+    rows = ["| key | type | unit | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    below: list[tuple[str, Mapping[str, Any]]] = []
+    for name, field in model["properties"].items():
+        inner = _model(schema, field)
+        here = f"{path}.{name}" if path else name
+        if inner is not None and (skip_models or not law):
+            items = "[]" if "items" in field else ""
+            if not skip_models:
+                below.append((f"{here}{items}", inner))
+            meaning = field.get("description") or inner.get("description", "").partition("\n")[0]
+            target = f"[below](#{_anchor(here + items)})"
+            kind = f"list of mappings, {target}" if items else f"mapping, {target}"
+            rows.append(f"| `{here}` | {kind} | | | {cell(meaning)} |")
+            continue
+        rows.append(_row(schema, here, name, field, required=name in model.get("required", ())))
+    yield "\n".join(rows) + "\n"
+    for here, inner in below:
+        yield f"### {here}\n"
+        yield from _section(schema, inner, here)
+
+
+def _anchor(title: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _row(schema: Mapping[str, Any], path: str, name: str, field: Mapping[str, Any], *, required: bool) -> str:
+    default = "required" if required else f"`{json.dumps(_short(field.get('default')), ensure_ascii=False)}`"
+    meaning = field.get("description") or next(
+        (o["description"] for o in field.get("anyOf", ()) if "description" in o), ""
+    )
+    return f"| `{path}` | {_type(schema, field)} | {_unit(name)} | {default} | {cell(meaning)} |"
+
+
+def _short(value: Any) -> Any:
+    """A default without what it leaves out itself."""
+    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+def _unit(name: str) -> str:
+    return next((unit for ending, unit in UNITS if name.endswith(ending)), "")
+
+
+def _model(schema: Mapping[str, Any], field: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The model behind a field or behind the items of a list; None where it is a plain value or a law."""
+    refs = [field, field.get("items", {}), *field.get("anyOf", ())]
+    names = [r["$ref"].rpartition("/")[2] for r in refs if "$ref" in r]
+    if not names or any(name in LAWS for name in names):
+        return None
+    found: Mapping[str, Any] = schema["$defs"][names[0]]
+    return found
+
+
+def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
+    """Type and bounds, in words."""
+    options = field.get("anyOf")
+    if options is not None:
+        if any("$ref" in o for o in options):
+            return "number or [law](#laws-of-lengths-and-latencies)"
+        return " or ".join(_type(schema, o) for o in options)
+    if "const" in field:
+        return f"`{json.dumps(field['const'])}`"
+    if "enum" in field:
+        return " \\| ".join(f"`{value}`" for value in field["enum"])
+    if field.get("type") == "array":
+        return f"list of {_type(schema, field['items'])}" if "items" in field else "pair"
+    words = WORDS.get(field.get("type", ""), field.get("type", ""))
+    bounds = [f"{sign} {field[key]:,g}" for key, sign in BOUNDS if key in field]
+    return " ".join([words, ", ".join(bounds)]).strip()
+
+
+def _rules() -> Iterator[str]:
+    """Each rule's own name is its sentence."""
+    for rule, reads in RULES:
+        words = rule.__name__.strip("_").replace("_", " ")
+        yield f"| {words} | {', '.join(f'`{path}`' for path in reads)} |"

@@ -1,0 +1,89 @@
+"""docs/reference/metrics.md, words.md and exit_codes.md: names and their meaning, from where the code keeps them."""
+
+from __future__ import annotations
+
+from reference_cli import cell, table
+
+from fleetsim.analysis.catalogue import CATALOGUE
+from fleetsim.cli.replay_gate import FORMULAS
+from fleetsim.errors import EXIT_CODES
+from fleetsim.plan.binding import BINDINGS
+from fleetsim.replay.finding import QUESTIONS
+from fleetsim.report.words import PARTS
+
+METRICS_INTRO = """\
+# Metrics
+
+## Of a simulated run
+
+Every name is a key of `metrics` in JSON (dots are levels), and what `--fail-if 'NAME>NUMBER'` of `simulate`, `size` and
+`split` understands. The window is what is left after [warm-up](../model.md#7-metrics); every value is the mean over
+replications, with its 95 % interval.
+
+| name | is | unit | formula | better |
+| --- | --- | --- | --- | --- |
+"""
+REPLAY_INTRO = """
+## Of a window of history
+
+What `fleetsim replay --fail-if` understands, over the window that was read. A condition on a value that the window does
+not have counts as tripped: unknown is not passed. [Which Prometheus metrics they are read from](../metrics.md).
+
+"""
+WORDS_INTRO = """\
+# Words in results
+
+## What binds
+
+`binding` in JSON: what to change if the step should be shorter ([how it is decided](../model.md#7-metrics)).
+
+| word | means | what lifts it |
+| --- | --- | --- |
+"""
+CHECKS_INTRO = """
+## Checks of a replay
+
+`check` of a finding, in the order in which they are asked. `state` is `fault`, `ok` or `unknown` (the data cannot say).
+
+"""
+PARTS_INTRO = """
+## Parts of the headroom
+
+`headroom.parts` of `size`: [what a fleet loses of its nameplate rate](../model.md#11-advice), cause by cause.
+
+"""
+CODES_INTRO = """\
+# Exit codes
+
+The same for every command.
+
+"""
+HOW = {"seconds": "s", "share": "share of 1", "number": ""}
+
+
+def metrics_page() -> str:
+    """docs/reference/metrics.md."""
+    rows = [
+        f"| `{m.name}` | {cell(m.title)} | {HOW[m.how]} | {cell(m.formula)} | {m.better or ''} |" for m in CATALOGUE
+    ]
+    return METRICS_INTRO + "\n".join(rows) + "\n" + REPLAY_INTRO + table(("name", "is"), FORMULAS)
+
+
+def words_page() -> str:
+    """docs/reference/words.md."""
+    rows = [f"| `{name}` | {cell(b.meaning)} | {cell(b.lift)} |" for name, b in BINDINGS.items()]
+    checks = {str(check): question for check, question in QUESTIONS.items()}
+    return (
+        WORDS_INTRO
+        + "\n".join(rows)
+        + "\n"
+        + CHECKS_INTRO
+        + table(("check", "asks"), checks)
+        + PARTS_INTRO
+        + table(("part", "is"), PARTS)
+    )
+
+
+def codes_page() -> str:
+    """docs/reference/exit_codes.md."""
+    return CODES_INTRO + table(("code", "means"), {str(code): meaning for code, meaning in EXIT_CODES.items()})

@@ -1,0 +1,21 @@
+# What `fleetsim.__getattr__` finds, for type checkers and editors.
+
+from fleetsim.api import Estimate as Estimate
+from fleetsim.api import FleetsimError as FleetsimError
+from fleetsim.api import InfeasibleError as InfeasibleError
+from fleetsim.api import InputError as InputError
+from fleetsim.api import Job as Job
+from fleetsim.api import Metrics as Metrics
+from fleetsim.api import OutsideError as OutsideError
+from fleetsim.api import ReplayResult as ReplayResult
+from fleetsim.api import SimulateResult as SimulateResult
+from fleetsim.api import SizeResult as SizeResult
+from fleetsim.api import SplitResult as SplitResult
+from fleetsim.api import StuckError as StuckError
+from fleetsim.api import load as load
+from fleetsim.api import profile as profile
+from fleetsim.api import profiles as profiles
+from fleetsim.api import replay as replay
+from fleetsim.api import scenarios as scenarios
+
+__version__: str

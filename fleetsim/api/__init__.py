@@ -1,0 +1,41 @@
+"""fleetsim from Python: what the commands do, as functions whose results are numbers, tables and pages.
+
+    >>> import fleetsim as fs
+    >>> job = fs.load("async-one-step", steps=12, replications=2)
+    >>> job.simulate().metrics["step_s"].mean == job.simulate().mean["step_s"]
+    True
+
+The same question gives the same digits here and on the command line: a result's `to_json()` is what `--json` prints.
+"""
+
+from __future__ import annotations
+
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.api.job import Job, load
+from fleetsim.api.metrics import Metrics
+from fleetsim.api.replay import ReplayResult, replay
+from fleetsim.api.shipped import profile, profiles, scenarios
+from fleetsim.api.simulated import SimulateResult
+from fleetsim.api.sized import SizeResult
+from fleetsim.api.splits import SplitResult
+from fleetsim.errors import FleetsimError, InfeasibleError, InputError, OutsideError, StuckError
+
+__all__ = [
+    "Estimate",
+    "FleetsimError",
+    "InfeasibleError",
+    "InputError",
+    "Job",
+    "Metrics",
+    "OutsideError",
+    "ReplayResult",
+    "SimulateResult",
+    "SizeResult",
+    "SplitResult",
+    "StuckError",
+    "load",
+    "profile",
+    "profiles",
+    "replay",
+    "scenarios",
+]

@@ -1,0 +1,222 @@
+"""A job: what is to be simulated, sized, split or swept. It never changes; `with_` makes another one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from fleetsim.api.options import Options, change_texts, checked, in_python
+from fleetsim.config.load import dump_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import did_you_mean
+from fleetsim.errors import InputError, Problem
+from fleetsim.plan.job import PATHS, Start, job_from_flags
+from fleetsim.plan.length_flags import LENGTH_FLAGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fleetsim.api.replay import ReplayResult
+    from fleetsim.api.simulated import SimulateResult
+    from fleetsim.api.sized import SizeResult
+    from fleetsim.api.splits import SplitResult
+    from fleetsim.history.history import History
+
+Tell = Callable[[str], None]
+# Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
+_SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Job:
+    """A scenario and how it came to be. Made by `load`.
+
+    scenario: validated, defaults written out. given: dotted paths that somebody wrote; the rest is assumed, and results
+    say so. notes: what is odd about what was said.
+
+        >>> import fleetsim as fs
+        >>> job = fs.load("async-one-step")
+        >>> job["fleet.instances"], job.with_({"fleet.instances": 5})["fleet.instances"], job["fleet.instances"]
+        (4, 5, 4)
+    """
+
+    scenario: Scenario
+    given: frozenset[str]
+    notes: tuple[str, ...]
+    _start: Start
+    _changes: Mapping[str, str]
+    _options: Mapping[str, Any]
+
+    def __getitem__(self, path: str) -> Any:
+        """The value at a dotted path of the scenario. Raises KeyError with the nearest name."""
+        here: Any = self.scenario
+        for key in path.split("."):
+            fields = type(here).model_fields if hasattr(type(here), "model_fields") else {}
+            if key not in fields:
+                raise KeyError(f"{path}: no such value; {did_you_mean(key, fields)}")
+            here = getattr(here, key)
+        return here
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and (self.scenario, self.given) == (other.scenario, other.given)
+
+    def __hash__(self) -> int:
+        return hash((self.scenario, self.given))
+
+    def __repr__(self) -> str:
+        s = self.scenario
+        return f"<Job {s.name!r}: {s.fleet.instances} instances, {s.trainer.gpus} trainer GPUs>"
+
+    def __str__(self) -> str:
+        return dump_scenario(self.scenario)
+
+    def with_(self, changes: Mapping[str, Any] | None = None, /, **options: Unpack[Options]) -> Job:
+        """Another job: dotted paths set to new values, and options as in `load`. What was said last wins.
+
+            >>> import fleetsim as fs
+            >>> fs.load(batch=512).with_({"fleet.instances": 12}, len=1536)["trainer.batch_samples"]
+            512
+
+        Raises InputError with all that is wrong.
+        """
+        texts, said = change_texts(changes or {}), checked(options)
+        new = {place for name in said if (place := _place(name)) is not None}
+        earlier = {path: text for path, text in self._changes.items() if not _is_below(path, new | texts.keys())}
+        kept = {name: value for name, value in self._options.items() if not _is_below(_place(name), texts.keys())}
+        if "profile" in said:
+            kept = {name: value for name, value in kept.items() if name not in _SPEEDS}
+        elif any(name in said for name in _SPEEDS):
+            kept.pop("profile", None)
+        return _job(self._start, earlier | texts, kept | said)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the scenario as YAML, which loads back to an equal one. An existing file is replaced."""
+        from pathlib import Path
+
+        place = Path(path)
+        place.write_text(dump_scenario(self.scenario), encoding="utf-8")
+        return place
+
+    def simulate(
+        self,
+        *,
+        hours: float | None = None,
+        scrape_interval_s: float | None = None,
+        tell: Tell | None = None,
+        **options: Unpack[Options],
+    ) -> SimulateResult:
+        """Runs the scenario `replications` times: `fleetsim simulate`.
+
+        hours: as many steps as fill them, instead of `steps`. scrape_interval_s: keep what a Prometheus would have
+        seen of the first run, so often (1 to 3600 s), for `to_openmetrics`. tell: hears what is being done.
+
+        Raises InputError for a scenario that cannot be simulated, StuckError where its limits block each other.
+        """
+        from fleetsim.api.simulated import simulated
+
+        return simulated(self.with_(None, **options), hours, options.get("steps"), scrape_interval_s, tell)
+
+    def size(self, *, tell: Tell | None = None, **options: Unpack[Options]) -> SizeResult:
+        """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
+
+        The scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
+        result's `feasible` is False. Raises as `simulate`.
+        """
+        from fleetsim.api.sized import sized
+
+        return sized(self.with_(None, **options), tell)
+
+    def split(
+        self,
+        gpus: int,
+        *,
+        by: Literal["step_s", "goodput", "cost_per_step"] = "step_s",
+        trainer_min_gpus: int | None = None,
+        trainer_unit: int | None = None,
+        tell: Tell | None = None,
+        **options: Unpack[Options],
+    ) -> SplitResult:
+        """Share `gpus` GPUs between rollout and trainer, or split them, and how: `fleetsim split`.
+
+        by: what the ways are ranked by. trainer_min_gpus: fewest of the trainer, else what Adam's states need.
+        trainer_unit: they come in multiples of this. Raises InputError for GPUs that cannot be split, else as
+        `simulate`.
+        """
+        from fleetsim.api.splits import split
+
+        return split(self.with_(None, **options), gpus, by, trainer_min_gpus, trainer_unit, tell)
+
+    def replay(self, history: str | os.PathLike[str] | History, **options: Any) -> ReplayResult:
+        """`fleetsim.replay(history, self, **options)`: this job's policies and prices on what a fleet did."""
+        from fleetsim.api.replay import replay
+
+        return replay(history, self, **options)
+
+
+def load(
+    start: Job | str | os.PathLike[str] | Mapping[str, Any] | Scenario | None = None,
+    changes: Mapping[str, Any] | None = None,
+    /,
+    **options: Unpack[Options],
+) -> Job:
+    """The job in a scenario file, with changes.
+
+    start: a YAML file, the name of a shipped scenario or preset (`scenarios()`), a mapping like such a file's, a
+    Scenario, a Job, or None for the defaults. changes: dotted paths and their values. options: as the flags of
+    `fleetsim size` (`Options` lists them). FLEETSIM_<SECTION>__<FIELD> variables are heard as everywhere: an option or
+    a change wins over a variable, that over the file, that over the default. A change that says what an option says is
+    an error.
+
+        >>> import fleetsim as fs
+        >>> fs.load("async-one-step", {"admission.max_staleness": 2}, gpu="H200")["engine.gpu"]
+        'H200'
+
+    Raises InputError with all that is wrong, each problem with what was given, the rule and the remedy.
+    """
+    if isinstance(start, Job):
+        return start.with_(changes, **options)
+    if isinstance(start, Scenario):
+        start = start.model_dump(mode="json", exclude_unset=True)
+    _check(start)
+    return _job(start, change_texts(changes or {}), checked(options))
+
+
+def _check(start: object) -> None:
+    if start is not None and not isinstance(start, (str, os.PathLike, Mapping)):
+        rule = f"a {type(start).__name__} is no scenario"
+        raise InputError([Problem("load", start, rule, "give a file, a shipped name, a mapping, or nothing")])
+
+
+def _place(option: str) -> str | None:
+    """The path of the scenario that an option says."""
+    if option in LENGTH_FLAGS:
+        return f"workload.output_tokens.{LENGTH_FLAGS[option]}"
+    return PATHS.get(option)
+
+
+def _is_below(path: str | None, said: Collection[str]) -> bool:
+    """Whether one of the paths that were said later is this one, or above it."""
+    return path is not None and any(path == later or path.startswith(f"{later}.") for later in said)
+
+
+def filled(job: Job, hours: float | None, steps: int | None) -> Scenario:
+    """The scenario with as many steps as fill the hours. Raises InputError for hours that are none, or said twice."""
+    if hours is None:
+        return job.scenario
+    if steps is not None:
+        raise InputError([Problem("hours", hours, f"steps={steps} is given as well", "give one of the two")])
+    if not 0 < hours <= 24 * 366:
+        raise InputError([Problem("hours", hours, "must be above 0, and a year at most", "for example 6")])
+    from fleetsim.sim.hours import steps_for
+
+    return with_changes(job.scenario, {"run.steps": steps_for(job.scenario, hours * 3600.0)})
+
+
+def _job(start: Start, texts: Mapping[str, str], options: Mapping[str, Any]) -> Job:
+    try:
+        found = job_from_flags(start, list(texts.values()), options)
+    except InputError as error:
+        raise in_python(error) from None
+    return Job(found.scenario, found.given, found.notes, start, dict(texts), dict(options))

@@ -1,0 +1,76 @@
+"""Metrics by dotted name, each a mean with its 95 % confidence interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from fleetsim.analysis.catalogue import BY_NAME
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.config.tree import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Metrics(Mapping[str, Estimate]):
+    """Dotted metric name (`step_s`, `waste.stale`) -> Estimate(mean, ci_low, ci_high).
+
+    docs/metrics.md has each formula. `mean` has the means alone. An unknown name is a KeyError that says which one was
+    meant.
+    """
+
+    __slots__ = ("_estimates",)
+
+    def __init__(self, estimates: Mapping[str, Estimate]) -> None:
+        self._estimates = dict(estimates)
+
+    def __getitem__(self, name: str) -> Estimate:
+        try:
+            return self._estimates[name]
+        except KeyError:
+            raise KeyError(f"{name}: no such metric; {did_you_mean(str(name), self._estimates)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._estimates
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._estimates)
+
+    def __len__(self) -> int:
+        return len(self._estimates)
+
+    def __repr__(self) -> str:
+        width = max(map(len, self._estimates), default=0)
+        return "\n".join(f"{name:<{width}}  {_written(e)}" for name, e in self._estimates.items())
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._estimates)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Name -> mean."""
+        return {name: e.mean for name, e in self._estimates.items()}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a metric: mean, ci_low, ci_high, title and better ("less", "more" or nothing). Needs pandas."""
+        from fleetsim.api.frames import frame
+
+        known = {name: BY_NAME.get(name) for name in self._estimates}
+        rows = [
+            {
+                "metric": name,
+                "mean": e.mean,
+                "ci_low": e.ci_low,
+                "ci_high": e.ci_high,
+                "title": "" if (m := known[name]) is None else m.title,
+                "better": "" if m is None else m.better or "",
+            }
+            for name, e in self._estimates.items()
+        ]
+        return frame(rows).set_index("metric")
+
+
+def _written(e: Estimate) -> str:
+    half = (e.ci_high - e.ci_low) / 2.0
+    return f"{e.mean:.6g}" + (f" ± {half:.2g}" if half > 0 else "")

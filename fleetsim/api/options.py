@@ -1,0 +1,136 @@
+"""What may be said of a job in Python: the keywords of the command line's flags, and any key of a scenario."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, TypedDict
+
+from pydantic import BaseModel
+
+from fleetsim.config.tree import did_you_mean
+from fleetsim.errors import InputError, Problem
+from fleetsim.plan.job import override_text
+
+
+class Options(TypedDict, total=False):
+    """Keywords of `load`, `Job.with_` and of what a job is asked; each is the flag of the same name.
+
+    The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
+    (deviation / mean), group_size (samples per prompt), prompt_len (tokens). The engine: gpu, model, tp (GPUs per
+    instance), profile (name or file), instance_tok_s (output tok/s of one instance). Trainer and sync: trainer_step_s
+    (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
+    (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, instance_price,
+    trainer_price (US dollars per GPU-hour). The run: steps, replications, seed.
+    """
+
+    batch: int
+    len: float
+    max_len: float
+    len_cv: float
+    group_size: int
+    prompt_len: int
+    gpu: str
+    model: str
+    tp: int
+    profile: str | os.PathLike[str]
+    instance_tok_s: float
+    trainer_step_s: float
+    trainer_gpus: int
+    trainer_point: Sequence[tuple[int, float]]
+    parallel_share: float
+    switch_s: float
+    max_staleness: float
+    sync_pause_s: float
+    target_idle: float
+    headroom: float
+    instance_price: float
+    trainer_price: float
+    steps: int
+    replications: int
+    seed: int
+
+
+_TEXTS = ("gpu", "model", "profile")
+_COUNTS = ("batch", "group_size", "prompt_len", "tp", "trainer_gpus", "steps", "replications", "seed")
+NAMES: tuple[str, ...] = tuple(Options.__annotations__)
+
+
+def checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as plain Python values; None counts as not given.
+
+    Raises InputError with all that is wrong: an unknown name ("did you mean"), a value of the wrong kind.
+    """
+    problems: list[Problem] = []
+    result: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in NAMES:
+            remedy = f"{did_you_mean(name, NAMES)}; any key of a scenario goes into the mapping of changes"
+            problems.append(Problem(name, value, "no such option", remedy))
+        elif value is not None:
+            rule, plain = _plain(name, value)
+            if rule:
+                problems.append(Problem(name, value, rule, "see fleetsim.api.options.Options"))
+            result[name] = plain
+    if problems:
+        raise InputError(problems)
+    return result
+
+
+def _plain(name: str, value: Any) -> tuple[str, Any]:
+    """What is wrong with a value, and the value as JSON knows it."""
+    if name in _TEXTS:
+        if not isinstance(value, (str, os.PathLike)):
+            return "must be text", value
+        return "", os.fspath(value)
+    if name == "trainer_point":
+        try:
+            return "", [[int(gpus), float(seconds)] for gpus, seconds in value]
+        except (TypeError, ValueError):
+            return "must be a list of (GPUs, seconds)", value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return "must be a number", value
+    if name in _COUNTS:
+        return ("", int(value)) if isinstance(value, Integral) else ("must be a whole number", value)
+    return "", float(value)
+
+
+def change_texts(changes: Mapping[str, Any]) -> dict[str, str]:
+    """Dotted path -> `key.path=value`, for each change. Raises InputError for a value that no file could hold."""
+    texts, problems = {}, []
+    for path, value in changes.items():
+        try:
+            texts[str(path)] = override_text(str(path), _data(value))
+        except (TypeError, ValueError):
+            rule = f"a {type(value).__name__} is no value of a scenario"
+            problems.append(Problem(str(path), value, rule, "give numbers, text, lists and mappings"))
+    if problems:
+        raise InputError(problems)
+    return texts
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, Mapping):
+        return {str(key): _data(below) for key, below in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_data(below) for below in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def in_python(error: InputError) -> InputError:
+    """The error with its places named as Python names them: `trainer_step_s` for --trainer-step-s."""
+    return InputError(list(_renamed(error.problems)))
+
+
+def _renamed(problems: Sequence[Problem]) -> Iterator[Problem]:
+    for problem in problems:
+        path = problem.path
+        if path.startswith("--set"):
+            path = path.removeprefix("--set").strip() or "changes"
+        elif path.startswith("--"):
+            path = path.removeprefix("--").replace("-", "_")
+        yield replace(problem, path=path)

@@ -1,0 +1,45 @@
+"""What all results can do: be read in a terminal and in a notebook, and be written down as the command's own JSON."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class Result(ABC):
+    """`str(result)` is the text that the command prints, `to_json()` what it prints under --json."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _view(self) -> RenderableType:
+        """What the command prints."""
+
+    @abstractmethod
+    def _document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+
+    def __str__(self) -> str:
+        from fleetsim.report.shown import as_text
+
+        return as_text(self._view())
+
+    def _repr_html_(self) -> str:
+        from fleetsim.report.shown import as_html
+
+        return as_html(self._view())
+
+    def to_json(self) -> str:
+        """The document of the command's --json: sorted keys, full precision, no time of day."""
+        from fleetsim.report.json import dumps
+
+        return dumps(self._document())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same document as Python values."""
+        document: dict[str, Any] = json.loads(self.to_json())
+        return document

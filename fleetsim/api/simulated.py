@@ -1,0 +1,150 @@
+"""What a simulated job came to: metrics, records, pages."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.api.metrics import Metrics
+from fleetsim.api.result import Result
+from fleetsim.errors import InputError, OutsideError, Problem
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    import pandas as pd
+    from rich.console import Group
+
+    from fleetsim.analysis.replicate import Replicated
+    from fleetsim.api.job import Job, Tell
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.sim.records import Records
+
+HOUR_S = 3600.0
+LEAST_SCRAPE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimulateResult(Result):
+    """A job over its replications.
+
+    job: as it was run. metrics: name -> Estimate over the replications. binding: what held the job up most often.
+    runs: the records of each replication. profile: what the engine's speed rests on. warnings: as on stderr.
+    """
+
+    job: Job
+    scenario: Scenario
+    metrics: Metrics
+    binding: str
+    profile: EngineSource
+    warnings: tuple[str, ...]
+    _replicated: Replicated = field(repr=False)
+
+    def __repr__(self) -> str:
+        m = self.mean
+        return (
+            f"<SimulateResult {self.scenario.name!r}: step {m['step_s']:.4g} s, trainer idle "
+            f"{100 * m['trainer_idle_fraction']:.1f} %, bound by {self.binding}, {len(self.runs)} replications>"
+        )
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Metric name -> mean over the replications."""
+        return self.metrics.mean
+
+    @property
+    def runs(self) -> tuple[Records, ...]:
+        """The records of each replication, numpy tables."""
+        return self._replicated.runs
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a replication, a column a metric. Needs pandas."""
+        from fleetsim.api.frames import frame
+        from fleetsim.plan.trials import flat
+
+        rows = [
+            {"replication": run.replication, **flat(values)}
+            for run, values in zip(self.runs, self._replicated.values, strict=True)
+        ]
+        return frame(rows).set_index("replication")
+
+    def table(self, name: str = "steps") -> pd.DataFrame:
+        """What happened, a row a happening, over all replications: steps, samples, groups, syncs or failures.
+
+        Columns as in fleetsim/sim/records.py: seconds and tokens. Raises InputError for another name. Needs pandas.
+        """
+        from fleetsim.api.frames import records_frame
+
+        return records_frame(self.runs, name)
+
+    def to_openmetrics(self, path: str | os.PathLike[str], *, end_s: float | None = None) -> Path:
+        """Writes the first run as vLLM and a trainer would have exported it: a history that `replay` reads.
+
+        end_s: unix seconds of its end, this hour's begin if None. The run must have been scraped (`scrape_interval_s`
+        of `simulate`). An existing file is replaced. Raises InputError, OutsideError.
+        """
+        from pathlib import Path
+
+        from fleetsim.report.openmetrics import write_openmetrics
+
+        first = self.runs[0]
+        if not len(first.scrapes):
+            raise InputError(
+                [Problem("to_openmetrics", str(path), "the run was not scraped", "simulate(scrape_interval_s=15)")]
+            )
+        end = math.floor(time.time() / HOUR_S) * HOUR_S if end_s is None else end_s
+        place = Path(path)
+        try:
+            with place.open("w", encoding="utf-8") as file:
+                write_openmetrics(first, file, end_s=end)
+        except OSError as error:
+            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
+        return place
+
+    def _view(self) -> Group:
+        from fleetsim.report.run_view import RunView, run_report, trained_staleness
+
+        first = self.runs[0]
+        staleness = trained_staleness(first)
+        view = RunView(self.scenario, self.metrics, self.binding, len(self.runs), first.steps, staleness, self.profile)
+        return run_report(view)
+
+    def _document(self) -> dict[str, Any]:
+        from fleetsim.plan.trials import flat
+        from fleetsim.report.json import simulate_document
+
+        nested: Mapping[str, Any] = self._replicated.metrics
+        values = [flat(run) for run in self._replicated.values]
+        return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings, values)
+
+
+def simulated(
+    job: Job, hours: float | None, steps: int | None, scrape_interval_s: float | None, tell: Tell | None
+) -> SimulateResult:
+    """`Job.simulate`. steps: those that were asked for beside the hours, which is one too many."""
+    from fleetsim.analysis.replicate import replicate
+    from fleetsim.api.job import filled
+    from fleetsim.plan.engine_source import engine_source
+    from fleetsim.plan.trials import flat
+    from fleetsim.plan.warnings import range_warnings
+
+    if scrape_interval_s is not None and not LEAST_SCRAPE_S <= scrape_interval_s <= HOUR_S:
+        rule, remedy = "must be 1 to 3600 seconds", "Prometheus's own is 15"
+        raise InputError([Problem("scrape_interval_s", scrape_interval_s, rule, remedy)])
+    scenario = filled(job, hours, steps)
+
+    def progress(done: int, of: int) -> None:
+        if tell is not None:
+            tell(f"simulating: {done} of {of} replications")
+
+    result = replicate(scenario, progress=progress, scrape_every_s=scrape_interval_s)
+    source = engine_source(scenario, scenario.fleet.instances, result.runs)
+    metrics = flat(result.metrics)
+    binding = str(metrics.pop("binding"))
+    warnings = (*job.notes, *range_warnings(source))
+    return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result)

@@ -1,0 +1,232 @@
+"""`fleetsim sweep`: a grid of scenarios, every combination simulated under the same draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fleetsim.cli.sweep_files import Output
+    from fleetsim.plan.job import Job
+    from fleetsim.sweep.grid import Grid
+    from fleetsim.sweep.objective import Objective
+    from fleetsim.sweep.run import Sweep
+
+
+def sweep(
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUES", help="A key and its values: LO:HI:STEP or A,B,C. Repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key, in every cell. Repeatable.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METRIC", help="What counts, first things first: METRIC, max:METRIC. Repeatable."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps of every run.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
+    replications: Annotated[int | None, typer.Option(help="Runs of every cell.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the table there: .parquet or .csv. A killed sweep then goes on."),
+    ] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Forget what an unfinished sweep left at --out.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes on this machine; else as many as pay.")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster instead: auto, or HOST:PORT.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help='Exit 10 if true of the best cell: "step_s>30". Repeatable.'),
+    ] = None,
+) -> None:
+    """Simulate every combination of some values, and say which are worth a look.
+
+    Examples:
+
+    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --grid admission.max_staleness=0,0.5,1,2[/bold]
+
+    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32 --out sweep.parquet[/bold]
+
+    [bold]fleetsim sweep job.yaml --grid engine.gpu=H100,H200 --objective goodput --objective step_s --json[/bold]
+
+    [bold]fleetsim sweep job.yaml --grid fleet.instances=100:1000:10 --out sweep.parquet --ray auto[/bold]
+
+    The first --objective orders the cells; the front is over all of them: cost_per_step, step_s and
+    staleness_steps.mean unless you say otherwise. A combination that cannot be simulated is a row with its reason.
+
+    The same command goes on where a killed one stopped, if there is an --out.
+    """
+    from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.output import show, show_json, stop_if_tripped, warn
+    from fleetsim.errors import InfeasibleError, Interrupted
+
+    conditions = parse_conditions(fail_if or (), METRICS)
+    job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), {
+        "profile": profile, "steps": steps, "seed": seed, "replications": replications,
+    })  # fmt: skip
+    place = _place(out, workers, ray, restart)
+    missing = None
+    try:
+        result = _swept(job, cells, objectives, place, workers, ray, restart)
+    except Interrupted as cut:
+        result, missing = cut.known, cut.missing
+    notes = (*job.notes, *([f"interrupted: {missing}"] if missing is not None else []))
+    if json_:
+        from fleetsim.report.sweep_json import sweep_document
+
+        show_json(sweep_document(result, notes))
+    else:
+        from fleetsim.report.sweep_view import sweep_report
+
+        show(sweep_report(result, _call(scenario, preset, set_ or (), profile, seed)))
+    warn(job.notes)
+    if missing is not None:
+        raise KeyboardInterrupt(missing)
+    if place is not None:
+        place.write(result)
+    if not result.pareto.best:
+        raise InfeasibleError("no cell of the grid could be simulated; each says why above")
+    best = result.row(result.pareto.best[0].cell)
+    stop_if_tripped(conditions, {name: e.mean for name, e in best.estimates().items()})
+
+
+def _swept(
+    job: Job,
+    grid: Grid,
+    objectives: Sequence[Objective],
+    place: Output | None,
+    workers: int | None,
+    ray: str | None,
+    restart: bool,
+) -> Sweep:
+    """The sweep, told as it goes on. Raises what `sweep` raises; Interrupted says how to go on."""
+    from fleetsim.cli.progress import progress
+    from fleetsim.cli.sweep_best import BestSoFar
+    from fleetsim.errors import Interrupted
+
+    with progress("loading the simulator") as tell:
+        from fleetsim.sweep.run import sweep as run_sweep
+
+        told = BestSoFar(grid, objectives[0], tell)
+        try:
+            return run_sweep(
+                job.scenario,
+                grid,
+                objectives=objectives,
+                given=job.given,
+                workers=workers,
+                ray=ray,
+                journal=None if place is None else lambda design: place.journal(design, restart),
+                progress=told,
+            )
+        except Interrupted as cut:
+            done = f"{len(cut.known.rows):,} of {len(grid):,} cells are finished"
+            how = "without --out nothing is kept" if place is None else "the same command goes on from there"
+            raise Interrupted(cut.known, f"{done}; {how}") from None
+
+
+def _asked(
+    scenario: str | None,
+    preset: str | None,
+    grids: Sequence[str],
+    sets: Sequence[str],
+    objectives: Sequence[str],
+    flags: dict[str, object],
+) -> tuple[Job, Grid, tuple[Objective, ...]]:
+    """The job, the grid and the objectives of a command line. Raises InputError with the problems of all flags."""
+    from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.sweep_values import parse_sweep
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.plan.job import job_from_flags
+    from fleetsim.sweep.grid import MOST_VALUES, Axis, grid_of
+    from fleetsim.sweep.objective import objectives_of
+
+    problems: list[Problem] = []
+    axes: list[Axis] = []
+    found: Grid | None = None
+    wanted: tuple[Objective, ...] = ()
+    for text in grids:
+        try:
+            axes.append(Axis(*parse_sweep(text, "--grid", MOST_VALUES)))
+        except InputError as error:
+            problems += error.problems
+    swept = {axis.path for axis in axes}
+    for text in sets:
+        if (path := text.partition("=")[0].strip()) in swept:
+            problems.append(Problem("--set", text, f"--grid {path} gives it in every cell", "keep one of the two"))
+    try:
+        if not problems:
+            found = grid_of(axes)
+    except InputError as error:
+        problems += error.problems
+    try:
+        wanted = objectives_of(objectives)
+    except InputError as error:
+        problems += error.problems
+    try:
+        start = scenario_or_preset(scenario, preset)
+        if start is None:
+            remedy = "give a file or --preset NAME (fleetsim scenario ls)"
+            raise InputError([Problem("SCENARIO", None, "nothing to sweep", remedy)])
+        job = job_from_flags(start, sets, flags)
+    except InputError as error:
+        raise InputError([*problems, *error.problems]) from None
+    if problems or found is None:
+        raise InputError(problems)
+    return job, found, wanted
+
+
+def _place(out: str | None, workers: int | None, ray: str | None, restart: bool) -> Output | None:
+    """Where the table goes. Raises InputError with what is wrong about it, and about where the work is to be done."""
+    from fleetsim.cli.sweep_files import Output
+    from fleetsim.errors import InputError, Problem
+
+    problems: list[Problem] = []
+    if workers is not None and not 1 <= workers <= 1024:
+        problems.append(Problem("--workers", workers, "must be between 1 and 1,024", "for example --workers 4"))
+    if workers is not None and ray is not None:
+        problems.append(Problem("--workers", workers, "a cluster has its own", "drop --workers or --ray"))
+    if restart and out is None:
+        problems.append(Problem("--restart", True, "there is nothing to forget without --out", "add --out FILE"))
+    place = None
+    try:
+        place = None if out is None else Output(out)
+    except InputError as error:
+        problems += error.problems
+    try:
+        if ray is not None:
+            from fleetsim.sweep.cluster import check_ray
+
+            check_ray(ray)
+    except InputError as error:
+        problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return place
+
+
+def _call(
+    scenario: str | None, preset: str | None, sets: Sequence[str], profile: str | None, seed: int | None
+) -> list[str]:
+    """The words that name the same job in another command."""
+    words = [scenario] if scenario is not None else ["--preset", str(preset)]
+    words += [word for text in sets for word in ("--set", text)]
+    words += [] if profile is None else ["--profile", profile]
+    return [*words, *([] if seed is None else ["--seed", str(seed)])]

@@ -1,0 +1,44 @@
+"""What a sweep tells while it goes on: cells done, the best so far, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, inf
+from typing import TYPE_CHECKING
+
+from fleetsim.analysis.catalogue import BY_NAME
+from fleetsim.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from fleetsim.sweep.cell import Row
+    from fleetsim.sweep.grid import Grid
+    from fleetsim.sweep.objective import Objective
+
+
+class BestSoFar:
+    """Follows a sweep and shows it by one objective."""
+
+    def __init__(self, grid: Grid, objective: Objective, tell: Progress) -> None:
+        self._grid, self._objective, self._tell = grid, objective, tell
+        self._best, self._cell = inf, -1
+
+    def __call__(self, done: int, of: int, rows: Sequence[Row]) -> None:
+        """So many cells of so many are done, these are new."""
+        column, sign = self._objective.column, -1.0 if self._objective.most else 1.0
+        for row in rows:
+            if row.values:
+                mean = sign * fsum(run[column] for run in row.values) / len(row.values)
+                if mean < self._best:
+                    self._best, self._cell = mean, row.cell
+        self._tell("cells")
+        self._tell.at(done, of, self._words)
+
+    def _words(self) -> str:
+        if self._cell < 0:
+            return ""
+        from fleetsim.report.blocks import number
+        from fleetsim.sweep.design import text_of
+
+        value = number(-self._best if self._objective.most else self._best)
+        where = ", ".join(f"{path}={text_of(v)}" for path, v in self._grid.values(self._cell).items())
+        return f"best {BY_NAME[self._objective.metric].title} {value} at {where}"

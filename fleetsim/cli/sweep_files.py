@@ -1,0 +1,60 @@
+"""`sweep --out FILE`: the table, whole or not at all, and the journal beside it until it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from fleetsim.cli.files import new_file, reason
+from fleetsim.errors import InputError, OutsideError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.sweep.design import Design
+    from fleetsim.sweep.journal import Journal
+    from fleetsim.sweep.run import Sweep
+
+
+class Output:
+    """A place for the table, checked before the work. Raises InputError."""
+
+    def __init__(self, output: str) -> None:
+        from fleetsim.sweep.table import FORMATS
+
+        self._journal: Journal | None = None
+        ending = os.path.splitext(output)[1]
+        if ending not in FORMATS:
+            raise InputError(
+                [Problem("--out", output, f"must end in {' or '.join(FORMATS)}", "for example sweep.parquet")]
+            )
+        if ending == ".parquet":
+            try:
+                import pyarrow.parquet  # noqa: F401 - only whether it is there
+            except ImportError:
+                remedy = "install it: pip install 'fleetsim[parquet]', or write .csv"
+                raise InputError([Problem("--out", output, "needs pyarrow", remedy)]) from None
+        self.place = new_file("--out", output)
+
+    def journal(self, design: Design, restart: bool) -> Journal:
+        """The journal beside the table, opened for a design. Raises InputError and OutsideError."""
+        from fleetsim.sweep.design import digest_of
+        from fleetsim.sweep.journal import open_journal
+
+        self._journal = open_journal(self.place, digest_of(design), len(design.grid), restart)
+        return self._journal
+
+    def write(self, result: Sweep) -> None:
+        """Writes the table beside its place, moves it there, and drops the journal. Raises OutsideError."""
+        from fleetsim.sweep.table import write_table
+
+        beside = self.place.with_name(f".{os.getpid()}.{self.place.name}")
+        try:
+            write_table(result, beside)
+            beside.replace(self.place)
+        except OSError as error:
+            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+        if self._journal is not None:
+            self._journal.discard()

@@ -1,0 +1,187 @@
+"""The terminal view of a sweep: the best, the cells worth a look, what each key does, what to type next."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fleetsim import units
+from fleetsim.analysis.catalogue import BY_NAME
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.report.blocks import grid, number, section, with_interval
+from fleetsim.report.next_lines import NextLines
+from fleetsim.report.words import plural
+from fleetsim.sweep.cell import Row
+from fleetsim.sweep.design import text_of
+from fleetsim.sweep.grid import Axis
+from fleetsim.sweep.objective import Objective
+from fleetsim.sweep.pareto import Best
+from fleetsim.sweep.run import Sweep
+
+# Rows of the table of cells; the dominated ones go first where there are more.
+_MOST_ROWS = 40
+# Values of a key whose effect is shown.
+_MOST_VALUES = 20
+_MARKS = {"front": "*", "tied": "~", "dominated": ""}
+_SHORT = {
+    "step_s": "step, s",
+    "cost_per_step": "$/step",
+    "staleness_steps.mean": "stale mean",
+    "staleness_steps.p99": "stale p99",
+    "trainer_idle_fraction": "trainer idle",
+    "rollout_idle_fraction": "rollout idle",
+    "goodput": "tok/GPU-s",
+}
+
+
+def sweep_report(result: Sweep, call: Sequence[str]) -> Group:
+    """Everything that `fleetsim sweep` prints on stdout. call: the words of a command line that name the scenario."""
+    blocks: list[RenderableType] = [opening(result)]
+    if result.pareto.best:
+        legend = "* Pareto front, ~ beaten by luck at most"
+        blocks.append(section(f"cells, by {_title(result.pareto.objectives[0])} ({legend})", *cells(result)))
+        blocks += [
+            section(f"what {axis.path} does (means over the other keys)", effect(result, axis))
+            for axis in result.design.grid.axes
+            if 1 < len(axis.values) <= _MOST_VALUES
+        ]
+    if failed := [row for row in result.rows if row.status != "ok"]:
+        blocks.append(section("cells that could not be simulated", *_failures(result, failed)))
+    if result.pareto.best:
+        blocks.append(section("next", *next_commands(result, call)))
+    return Group(*blocks)
+
+
+def opening(result: Sweep) -> Group:
+    """What was swept, and the best cell of each objective."""
+    axes = result.design.grid.axes
+    shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in axes)
+    done = len(result.rows)
+    count = plural(done, "cell") if result.complete else f"{done:,} of {plural(len(result.design.grid), 'cell')}"
+    lines = [
+        Text(f"{result.scenario.name}: {count}, {shape}", style="bold"),
+        Text(f"{plural(result.design.replications, 'replication')} each, the same draws in every cell"),
+    ]
+    lines += [Text(best_words(result, best)) for best in result.pareto.best]
+    if not result.pareto.best:
+        lines.append(Text("No cell could be simulated." if result.complete else "No cell is finished."))
+    return Group(*lines)
+
+
+def best_words(result: Sweep, best: Best) -> str:
+    """ "Lowest US dollars per step: 1.86 at fleet.instances=8; 3 other cells tie with it"."""
+    row = result.row(best.cell)
+    value = _value(best.objective, row.estimates()[best.objective.metric]).plain
+    way = "Highest" if best.objective.most else "Lowest"
+    ties = f"; {plural(len(best.tied), 'other cell')} within luck of it" if best.tied else ""
+    return f"{way} {_title(best.objective)}: {value} at {_cell_words(result, best.cell)}{ties}"
+
+
+def cells(result: Sweep) -> list[RenderableType]:
+    """The cells by the first objective; where there are too many, those of the front first."""
+    objectives, marks = result.pareto.objectives, result.pareto.marks
+    ran = sorted((row for row in result.rows if row.status == "ok"), key=lambda row: _order(row, objectives[0]))
+    shown = ran
+    if len(ran) > _MOST_ROWS:
+        worth = [row for row in ran if marks[row.cell] != "dominated"]
+        shown = [row for row in worth if marks[row.cell] == "front"] if len(worth) > _MOST_ROWS else worth
+        shown = shown[:_MOST_ROWS]
+    axes = result.design.grid.axes
+    table = grid(" ", *_headings(axes), *(_SHORT.get(o.metric, o.metric) for o in objectives), "binds")
+    for row in shown:
+        estimates, values = row.estimates(), result.design.grid.values(row.cell)
+        table.add_row(
+            _MARKS[marks[row.cell]],
+            *(text_of(values[axis.path]) for axis in axes),
+            *(_plain(o, estimates[o.metric].mean) for o in objectives),
+            row.binding.replace("_", " "),
+            style="bold" if marks[row.cell] == "front" else "",
+        )
+    left = len(ran) - len(shown)
+    note = f"{plural(left, 'other cell')} not shown: --out FILE and --json have all of them"
+    return [table, *([Text(note, style="dim")] if left else [])]
+
+
+def effect(result: Sweep, axis: Axis) -> Table:
+    """The mean of each objective at each value of one key, over the values of the other keys that ran at all of its
+    values, so that like is compared with like."""
+    objectives = result.pareto.objectives
+    by_others: dict[str, dict[str, Row]] = {}
+    for row in result.rows:
+        if row.status == "ok":
+            values = result.design.grid.values(row.cell)
+            value = text_of(values.pop(axis.path))
+            by_others.setdefault(repr(values), {})[value] = row
+    balanced = [rows for rows in by_others.values() if len(rows) == len(axis.values)]
+    table = grid(axis.path, *(_SHORT.get(o.metric, o.metric) for o in objectives), "cells")
+    for value in map(text_of, axis.values):
+        rows = [rows[value] for rows in (balanced or by_others.values()) if value in rows]
+        means = [[row.estimates()[o.metric].mean for row in rows] for o in objectives]
+        shown = [_plain(o, math.fsum(m) / len(m)) if m else "-" for o, m in zip(objectives, means, strict=True)]
+        table.add_row(value, *shown, f"{len(rows):,}")
+    return table
+
+
+def next_commands(result: Sweep, call: Sequence[str]) -> list[RenderableType]:
+    """The best cell of the first objective, simulated as a run of its own; and one that sizes from there."""
+    sets = _sets(result, result.pareto.best[0].cell)
+    words = [word for text in sets for word in ("--set", text)]
+    sized = [word for text in sets if not text.startswith("fleet.instances=") for word in ("--set", text)]
+    source = ("--scenario", *call) if call and not call[0].startswith("-") else call
+    return [
+        NextLines("", shlex.join(["fleetsim", "simulate", *call, *words])),
+        NextLines("", shlex.join(["fleetsim", "size", *source, *sized])),
+    ]
+
+
+def _failures(result: Sweep, failed: Sequence[Row]) -> list[RenderableType]:
+    """Each reason once, with its cells."""
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for row in failed:
+        reasons.setdefault((row.status, row.reason), []).append(row.cell)
+    lines: list[RenderableType] = []
+    for (status, reason), found in list(reasons.items())[:_MOST_ROWS]:
+        where = _cell_words(result, found[0]) + (f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else "")
+        lines.append(Text(f"{where}: {status}: {reason}"))
+    left = len(reasons) - _MOST_ROWS
+    return [*lines, *([Text(f"{plural(left, 'other reason')} not shown", style="dim")] if left > 0 else [])]
+
+
+def _sets(result: Sweep, cell: int) -> list[str]:
+    return [f"{path}={text_of(value)}" for path, value in result.design.grid.values(cell).items()]
+
+
+def _cell_words(result: Sweep, cell: int) -> str:
+    return ", ".join(_sets(result, cell))
+
+
+def _headings(axes: Sequence[Axis]) -> list[str]:
+    """The last word of each key, as long as they differ."""
+    last = [axis.path.rpartition(".")[2] for axis in axes]
+    return last if len(set(last)) == len(last) else [axis.path for axis in axes]
+
+
+def _order(row: Row, objective: Objective) -> tuple[float, int]:
+    mean = row.estimates()[objective.metric].mean
+    return (-mean if objective.most else mean, row.cell)
+
+
+def _title(objective: Objective) -> str:
+    return BY_NAME[objective.metric].title
+
+
+def _value(objective: Objective, value: Estimate) -> Text:
+    how = BY_NAME[objective.metric].how
+    if how == "seconds" and value.mean >= 60:  # a column of minutes does not compare
+        how = "number"
+    return with_interval(value, how)
+
+
+def _plain(objective: Objective, mean: float) -> str:
+    how = BY_NAME[objective.metric].how
+    return units.share(mean) if how == "share" else number(mean)

@@ -1,0 +1,1 @@
+"""A grid of scenarios: every combination simulated under the same draws, on this machine or on a Ray cluster."""

@@ -1,0 +1,67 @@
+"""One cell to one row: simulated as often as the design says, or the reason why it could not be."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetsim.analysis.catalogue import METRICS
+from fleetsim.analysis.intervals import Estimate, estimate
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.errors import InputError, StuckError
+from fleetsim.plan.trials import flat
+from fleetsim.sim.run import simulate
+from fleetsim.sweep.design import Design, sources_digest
+
+Status = Literal["ok", "invalid", "stuck"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of a cell.
+
+    status: ok, invalid (its values do not fit together) or stuck (its run blocks itself); then reason says why and
+    values is empty. values: one tuple a replication, in the order of `METRICS`. binding: the most frequent one.
+    """
+
+    cell: int
+    status: Status
+    reason: str = ""
+    binding: str = ""
+    values: tuple[tuple[float, ...], ...] = ()
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Metric -> mean and interval over the replications; empty where the cell has none."""
+        return {name: estimate([run[i] for run in self.values]) for i, name in enumerate(METRICS) if self.values}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Cells that a worker has run. seconds: of all of them together. sources: digest of the code that ran them."""
+
+    rows: tuple[Row, ...]
+    seconds: float
+    sources: str
+
+
+def run_cell(design: Design, cell: int) -> Row:
+    """Simulates one cell."""
+    try:
+        scenario = design.scenario(cell)
+        runs = [flat(metrics_of(simulate(scenario, replication=r))) for r in range(design.replications)]
+    except InputError as error:
+        return Row(cell, "invalid", "; ".join(str(error).splitlines()))
+    except StuckError as error:
+        return Row(cell, "stuck", "; ".join(str(error).splitlines()))
+    binding = Counter(str(run["binding"]) for run in runs).most_common(1)[0][0]
+    return Row(cell, "ok", "", binding, tuple(tuple(float(run[name]) for name in METRICS) for run in runs))
+
+
+def run_cells(design: Design, cells: Sequence[int]) -> Chunk:
+    """Simulates some cells, one after the other."""
+    start = time.perf_counter()
+    rows = tuple(run_cell(design, cell) for cell in cells)
+    return Chunk(rows, time.perf_counter() - start, sources_digest())

@@ -1,0 +1,94 @@
+"""Cells on a Ray cluster: one task a chunk, sent to whichever node is free, and sent again when a worker dies.
+
+Ray's tasks and not joblib's Ray backend: that one hands results over only when all of them are there, so that nothing
+could be journalled meanwhile, and by default gives up when a worker dies (docs/sweep.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.sweep.cell import Chunk, run_cells
+from fleetsim.sweep.chunks import Chunks
+from fleetsim.sweep.design import Design, sources_digest
+
+# A worker may die so often under one chunk; then it is the chunk that kills it.
+RETRIES = 5
+_REMEDY = "run the same command again to go on: finished cells are kept where there is an --out"
+
+
+def check_ray(address: str) -> None:
+    """Raises InputError where Ray is not installed, or no address was given."""
+    if not address.strip():
+        raise InputError([Problem("--ray", address, "names no cluster", "give auto, or HOST:PORT")])
+    try:
+        import ray  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise InputError([Problem("--ray", address, "needs Ray", "install it: pip install 'fleetsim[ray]'")]) from None
+
+
+def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[Chunk]:
+    """Cells on all cores of a cluster, in the order in which they finish; nodes that join meanwhile are used too.
+
+    Raises OutsideError when there is no cluster, or its nodes cannot do the work.
+    """
+    import ray
+
+    _connect(ray, address)
+    pending: list[Any] = []
+    try:
+        design_there = ray.put(design)
+        task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(run_cells)
+        slots = _slots(ray)
+        chunks = Chunks(cells, slots)
+        waiting = iter(chunks)
+        while True:
+            # Two chunks a core: one runs, one waits for it.
+            while len(pending) < 2 * slots and (chunk := next(waiting, None)) is not None:
+                pending.append(task.remote(design_there, chunk))
+            if not pending:
+                return
+            ray.wait(pending, num_returns=1)
+            done, pending = ray.wait(pending, num_returns=len(pending), timeout=0)
+            for found in done:
+                result: Chunk = ray.get(found)
+                _check_sources(result)
+                chunks.learn(len(result.rows), result.seconds)
+                yield result
+            slots = _slots(ray)
+    except ray.exceptions.RayError as error:
+        raise OutsideError(f"--ray: {_first_line(error)}; {_REMEDY}") from None
+    finally:
+        for task_there in pending:
+            ray.cancel(task_there, force=True)
+        ray.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # noqa: BLE001 - Ray raises anything where it cannot connect
+        raise OutsideError(
+            f"--ray {address!r}: no cluster there: {_first_line(error)}; start one with ray start --head, "
+            "or give the address of its head node"
+        ) from None
+
+
+def _slots(ray: Any) -> int:
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _check_sources(chunk: Chunk) -> None:
+    if chunk.sources != sources_digest():
+        raise OutsideError(
+            "--ray: a node runs another version of fleetsim, so its cells could differ; install this one on all nodes"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    """The last line of an error that has text: Ray puts the traceback of the worker before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,111 @@
+"""What a sweep is going to run: the scenario, the grid, how often; and the digest that it is known by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fleetsim
+from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.yaml_text import plain_scalar
+from fleetsim.sim.engines import profile_of
+from fleetsim.sim.profiled import as_profiled
+from fleetsim.sweep.grid import Grid
+
+# Whatever decides on a cell's numbers.
+_DECIDING = ("config", "workload", "engine", "sim", "analysis", "sweep")
+_WORD = re.compile(r"[A-Za-z][\w./-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """raw: the scenario as a plain mapping, all defaults written out, so that a worker can be sent it. given: dotted
+    paths that somebody wrote. replications: of every cell."""
+
+    raw: Mapping[str, Any]
+    given: tuple[str, ...]
+    grid: Grid
+    replications: int
+
+    def scenario(self, cell: int) -> Scenario:
+        """The scenario of one cell: what `fleetsim simulate` makes of it with the cell's values as `--set`.
+
+        Raises InputError for values that do not fit.
+        """
+        values = self.grid.values(cell)
+        raw = dict(self.raw)
+        instances = values.get("fleet.instances")
+        factors = raw["fleet"].get("speed_factors") or ()
+        if isinstance(instances, int) and "fleet.speed_factors" not in values and len(factors) > instances:
+            # The factors of instances that are no more go with them.
+            raw["fleet"] = {**raw["fleet"], "speed_factors": factors[:instances]}
+        assumed = [p for p in raw.get("assumed", ()) if not any(_overlap(p, path) for path in values)]
+        raw["assumed"] = assumed
+        scenario = scenario_from_mapping(raw, "cell", [f"{path}={text_of(value)}" for path, value in values.items()])
+        if any(path.startswith("engine") for path in values):
+            scenario = as_profiled(scenario, {*self.given, *values}).scenario
+        return scenario
+
+
+def design_of(scenario: Scenario, grid: Grid, replications: int | None = None, given: Collection[str] = ()) -> Design:
+    """A design. replications: `run.replications` of the scenario if None. given: as `Design` has it."""
+    n = scenario.run.replications if replications is None else replications
+    raw = scenario.model_dump(exclude_none=True)
+    raw["run"]["replications"] = n
+    return Design(raw, tuple(sorted(given)), grid, n)
+
+
+@cache
+def sources_digest() -> str:
+    """Digest of the code that decides on a cell's numbers, and of its version."""
+    digest = hashlib.sha256(fleetsim.__version__.encode())
+    root = Path(fleetsim.__file__).parent
+    for package in _DECIDING:
+        for source in sorted((root / package).rglob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def digest_of(design: Design) -> str:
+    """What a design is known by: equal for equal results. Files that the scenario names count by their content."""
+    grid = [[axis.path, list(axis.values)] for axis in design.grid.axes]
+    known = [sources_digest(), design.raw, design.given, grid, design.replications]
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
+    for path in sorted({*_files(design.raw), *_files(grid)}):
+        digest.update(Path(path).read_bytes())
+    profile = profile_of(Scenario.model_validate(dict(design.raw)))
+    if profile is not None:
+        digest.update(profile.model_dump_json().encode())
+    return digest.hexdigest()[:32]
+
+
+def _files(value: Any) -> set[str]:
+    """Every text below a value that names a file: profiles, empirical lengths, a model's config.json."""
+    if isinstance(value, Mapping):
+        return set().union(*map(_files, value.values()))
+    if isinstance(value, (list, tuple)):
+        return set().union(*map(_files, value))
+    try:
+        return {value} if isinstance(value, str) and value and "\0" not in value and Path(value).is_file() else set()
+    except OSError:
+        return set()
+
+
+def _overlap(a: str, b: str) -> bool:
+    return a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")
+
+
+def text_of(value: Any) -> str:
+    """A value as `--set` takes it: JSON, which is YAML; plain words without quotes."""
+    if isinstance(value, str) and _WORD.fullmatch(value) and plain_scalar(value) == value:
+        return value
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    return json.dumps(value, default=str)

@@ -1,0 +1,137 @@
+"""The journal of a sweep: finished cells, appended to a file beside the output, so that a killed sweep goes on.
+
+The first line says which sweep it is (`digest_of`); every other line is one cell. A line that is torn, and whatever
+stands behind it, is dropped: those cells are run again. The file is locked as long as a sweep writes to it, by the
+operating system, so that no kill leaves the lock behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.sweep.cell import Row
+
+SUFFIX = ".journal.jsonl"
+_FORMAT = 1
+
+
+class Journal:
+    """An open, locked journal. rows: the cells that it holds, by cell."""
+
+    def __init__(self, path: Path, stream: BinaryIO, rows: dict[int, Row]) -> None:
+        self.path, self.rows, self._stream = path, rows, stream
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Appends cells and waits until they are on the disk. Raises OutsideError."""
+        try:
+            self._stream.write(b"".join(map(_line, rows)))
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def discard(self) -> None:
+        """The output is complete: the journal goes."""
+        self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the file; what it holds stays."""
+        self._stream.close()
+
+
+def journal_path(output: Path) -> Path:
+    """Where the journal of an output lies."""
+    return output.with_name(output.name + SUFFIX)
+
+
+def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -> Journal:
+    """The journal of an output, begun or taken up again. restart: forget what it holds.
+
+    Raises InputError when it is of another sweep or another process writes to it, OutsideError when it cannot be
+    written.
+    """
+    path = journal_path(output)
+    stream = _locked(path)
+    try:
+        if restart:
+            stream.truncate(0)
+        head = json.dumps({"journal": _FORMAT, "sweep": digest}).encode() + b"\n"
+        stream.seek(0)
+        data = stream.read()
+        if not data.startswith(head):
+            if data and not head.startswith(data):  # else it was killed while it wrote its first line
+                raise _other_sweep(path)
+            stream.truncate(0)
+            stream.write(head)
+            stream.flush()
+            return Journal(path, stream, {})
+        rows, good = _read(data, len(head), cells)
+        stream.truncate(good)
+    except OSError as error:
+        stream.close()
+        raise _unwritable(path, error) from None
+    except InputError:
+        stream.close()
+        raise
+    return Journal(path, stream, rows)
+
+
+def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, Row], int]:
+    """The cells from `start` on, and where the last good line ends."""
+    rows: dict[int, Row] = {}
+    for line in data[start:].splitlines(keepends=True):
+        row = _row(line, cells) if line.endswith(b"\n") else None
+        if row is None:
+            break
+        rows[row.cell] = row
+        start += len(line)
+    return rows, start
+
+
+def _locked(path: Path) -> BinaryIO:
+    import fcntl
+
+    while True:
+        try:
+            stream = path.open("a+b")
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.close()
+            rule, remedy = "another sweep is writing to this output", "wait for it, or choose another --out"
+            raise InputError([Problem("--out", str(path), rule, remedy)]) from None
+        # Whoever held it may have removed the file meanwhile; then this is not the file that others see.
+        if path.exists() and path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
+            return stream
+        stream.close()
+
+
+def _line(row: Row) -> bytes:
+    return json.dumps([row.cell, row.status, row.reason, row.binding, row.values]).encode() + b"\n"
+
+
+def _row(line: bytes, cells: int) -> Row | None:
+    try:
+        cell, status, reason, binding, values = json.loads(line)
+        row = Row(cell, status, reason, binding, tuple(tuple(map(float, run)) for run in values))
+    except (ValueError, TypeError):
+        return None
+    return row if isinstance(cell, int) and 0 <= cell < cells else None
+
+
+def _other_sweep(path: Path) -> InputError:
+    rule = "holds the cells of another sweep: another scenario, grid, replications or version of fleetsim"
+    remedy = "finish that one with its own command, choose another --out, or drop its cells with --restart"
+    return InputError([Problem("--out", str(path), rule, remedy)])
+
+
+def _unwritable(path: Path, error: Exception) -> OutsideError:
+    return OutsideError(f"{str(path)!r}: cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -1,0 +1,56 @@
+"""Cells on this machine: one process a core, because a run spends much of its time holding the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Sequence
+
+from fleetsim.errors import OutsideError
+from fleetsim.sweep.cell import Chunk, run_cells
+from fleetsim.sweep.chunks import Chunks
+from fleetsim.sweep.design import Design
+
+
+def cores() -> int:
+    """How many processes may run at once here."""
+    import joblib
+
+    return int(joblib.cpu_count())
+
+
+def in_process(design: Design, cells: Sequence[int]) -> Generator[Chunk]:
+    """Cells one by one in this process."""
+    for cell in cells:
+        yield run_cells(design, (cell,))
+
+
+def in_processes(design: Design, cells: Sequence[int], workers: int) -> Generator[Chunk]:
+    """Cells on so many processes, in the order in which they finish.
+
+    Raises OutsideError when a process died: killed, or out of memory.
+    """
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    chunks = Chunks(cells, workers)
+    pool = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, return_as="generator_unordered")
+    done = pool(joblib.delayed(_run)(design, chunk, os.getpid()) for chunk in chunks)
+    try:
+        for chunk in done:
+            chunks.learn(len(chunk.rows), chunk.seconds)
+            yield chunk
+    except TerminatedWorkerError:
+        raise OutsideError(
+            "a worker process died: killed, or out of memory; finished cells are kept where there is an --out: "
+            "run the same command again, with fewer --workers if memory is short"
+        ) from None
+    finally:
+        done.close()
+
+
+def _run(design: Design, cells: Sequence[int], driver: int) -> Chunk:
+    if os.getpid() != driver:
+        # Ctrl-C reaches every process of the terminal; it is the driver's to act on.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return run_cells(design, cells)

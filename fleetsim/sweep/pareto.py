@@ -1,0 +1,110 @@
+"""Which cells are worth a look: those that no other cell beats, luck apart.
+
+Cells share their draws (replication r of all of them saw the same groups and latencies), so two of them are compared
+run by run: the interval of the differences is far narrower than the two intervals beside each other. A cell is better
+than another in a metric where that interval leaves 0 out and the difference matters (`plan/paired.py` has both
+limits); otherwise the two are tied there. It *beats* the other when it is better in one objective and worse in none.
+
+front: not beaten, and no cell has better or equal means throughout. tied: has such a cell above it, but is not beaten:
+the difference may be luck. dominated: beaten by a cell that no other tops by its means. Beating is asked of those
+only: whom they do not beat, the cells below them do not beat by more than luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.analysis.intervals import t_quantile
+from fleetsim.plan.paired import NEGLIGIBLE, WITHOUT_INTERVAL
+from fleetsim.sweep.cell import Row
+from fleetsim.sweep.objective import Objective
+
+Mark = Literal["front", "tied", "dominated"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The cell with the best mean of one objective, and the cells that are not worse by more than luck."""
+
+    objective: Objective
+    cell: int
+    tied: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """marks: by cell, of the cells that ran. best: one an objective, none where no cell ran."""
+
+    objectives: tuple[Objective, ...]
+    marks: dict[int, Mark]
+    best: tuple[Best, ...]
+
+    @property
+    def front(self) -> tuple[int, ...]:
+        """The cells of the front, ascending."""
+        return tuple(cell for cell, mark in self.marks.items() if mark == "front")
+
+
+def pareto_of(rows: Sequence[Row], objectives: tuple[Objective, ...]) -> Pareto:
+    """The front of the rows that have values, in the order of the rows."""
+    ran = [row for row in rows if row.status == "ok"]
+    if not ran:
+        return Pareto(objectives, {}, ())
+    # (cells, objectives, replications), smaller is better.
+    signs = np.array([-1.0 if o.most else 1.0 for o in objectives])
+    columns = [o.column for o in objectives]
+    values = np.array([row.values for row in ran])[:, :, columns].transpose(0, 2, 1) * signs[:, None]
+    means = values.mean(axis=2)
+    top = _undominated(means)
+    beaten = np.zeros(len(ran), dtype=bool)
+    for i in np.flatnonzero(top):
+        better, worse = _compare(values[i], values)
+        beaten |= better.any(axis=1) & ~worse.any(axis=1)
+    if beaten.all():  # ties need not be transitive: where they run in a circle, the means decide
+        beaten = ~top
+    marks: dict[int, Mark] = {
+        row.cell: "dominated" if b else "front" if t else "tied" for row, b, t in zip(ran, beaten, top, strict=True)
+    }
+    return Pareto(objectives, marks, tuple(_best(ran, values, means, k, o) for k, o in enumerate(objectives)))
+
+
+def _best(ran: Sequence[Row], values: Floats, means: Floats, k: int, objective: Objective) -> Best:
+    # Of equals the one that the other objectives, in their order, speak for.
+    order = np.lexsort((*means.T[::-1], means[:, k]))
+    i = int(order[0])
+    better, _ = _compare(values[i, k : k + 1], values[:, k : k + 1])
+    tied = tuple(row.cell for j, row in enumerate(ran) if j != i and not better[j, 0])
+    return Best(objective, ran[i].cell, tied)
+
+
+def _compare(one: Floats, others: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where one cell (objectives, replications) is better and where worse than each other: (cells, objectives)."""
+    difference = one - others
+    n = difference.shape[2]
+    change = difference.mean(axis=2)
+    scale = np.maximum(np.abs(one.mean(axis=1)), np.abs(others.mean(axis=2)))
+    if n < 2:
+        real: Any = np.abs(change) > WITHOUT_INTERVAL * scale
+    else:
+        half = t_quantile(n - 1) * difference.std(axis=2, ddof=1) / np.sqrt(n)
+        real = (np.abs(change) > NEGLIGIBLE * scale) & (np.abs(change) > half)
+    return real & (change < 0), real & (change > 0)
+
+
+def _undominated(means: Floats) -> NDArray[np.bool_]:
+    """Cells that no other tops: none is at least as good throughout and better somewhere."""
+    top = np.zeros(len(means), dtype=bool)
+    left = np.lexsort(means.T[::-1])  # whoever tops a cell stands before it
+    while len(left):
+        first, left = left[0], left[1:]
+        top[first] = True
+        one = means[first]
+        topped = (one <= means[left]).all(axis=1) & (one < means[left]).any(axis=1)
+        left = left[~topped]
+    return top

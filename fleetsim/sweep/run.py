@@ -1,0 +1,134 @@
+"""A sweep: every cell of a grid simulated, on this machine or on a cluster, with what is finished kept in a journal.
+
+The result depends on the design alone: not on the order in which cells finish, on where they ran, or on whether the
+sweep was killed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.sim.engines import engine_of
+from fleetsim.sweep import local
+from fleetsim.sweep.cell import Chunk, Row
+from fleetsim.sweep.design import Design, design_of
+from fleetsim.sweep.grid import Grid
+from fleetsim.sweep.journal import Journal
+from fleetsim.sweep.objective import Objective, objectives_of
+from fleetsim.sweep.pareto import Pareto, pareto_of
+
+# With so many seconds of work left or less, starting processes costs more than they save.
+_ALONE_S = 2.0
+
+# Called with (cells done, of, the rows that are new).
+Progress = Callable[[int, int, Sequence[Row]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Rows of the cells that were run, ascending: of all of them unless the sweep was interrupted."""
+
+    scenario: Scenario
+    design: Design
+    rows: tuple[Row, ...]
+    pareto: Pareto
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell was run."""
+        return len(self.rows) == len(self.design.grid)
+
+    def row(self, cell: int) -> Row:
+        """The row of one cell that was run."""
+        return next(row for row in self.rows if row.cell == cell)
+
+
+def sweep(
+    scenario: Scenario,
+    grid: Grid,
+    *,
+    objectives: Sequence[Objective] = (),
+    replications: int | None = None,
+    given: Collection[str] = (),
+    workers: int | None = None,
+    ray: str | None = None,
+    journal: Callable[[Design], Journal] | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Simulates every cell of the grid. objectives: `objectives_of()` if empty. given: paths that somebody wrote.
+
+    workers: processes on this machine; if None as many as there are cores, or none where the work is too little for
+    them. ray: the address of a cluster instead. journal: opens the journal that finished cells go to.
+
+    Raises InputError when no cell of the grid is valid, OutsideError when a worker, a cluster or the journal fails,
+    Interrupted with the Sweep so far on Ctrl-C.
+    """
+    design = design_of(scenario, grid, replications, given)
+    objectives = tuple(objectives) or objectives_of()
+    check_some_valid(design)
+    kept = None if journal is None else journal(design)
+    rows = {} if kept is None else dict(kept.rows)
+    if progress is not None:
+        progress(len(rows), len(grid), tuple(rows.values()))
+    missing = [cell for cell in range(len(grid)) if cell not in rows]
+    chunks = _chunks(design, missing, workers, ray)
+    try:
+        for chunk in chunks:
+            if kept is not None:
+                kept.add(chunk.rows)
+            rows |= {row.cell: row for row in chunk.rows}
+            if progress is not None:
+                progress(len(rows), len(grid), chunk.rows)
+    except KeyboardInterrupt:
+        raise Interrupted(_result(scenario, design, rows, objectives)) from None
+    finally:
+        chunks.close()
+    return _result(scenario, design, rows, objectives)
+
+
+def _result(scenario: Scenario, design: Design, rows: dict[int, Row], objectives: tuple[Objective, ...]) -> Sweep:
+    ordered = tuple(rows[cell] for cell in sorted(rows))
+    return Sweep(scenario, design, ordered, pareto_of(ordered, objectives))
+
+
+def check_some_valid(design: Design) -> None:
+    """Raises InputError, with what is wrong in each, when no cell of a design can be simulated at all."""
+    found: dict[tuple[str, str], Problem] = {}
+    for cell in range(len(design.grid)):
+        try:
+            scenario = design.scenario(cell)
+            engine_of(scenario)
+            sync_times(scenario)
+        except InputError as error:
+            for problem in error.problems:
+                found.setdefault((problem.path, problem.rule), problem)
+        else:
+            return
+    raise InputError(list(found.values()))
+
+
+def _chunks(design: Design, cells: Sequence[int], workers: int | None, ray: str | None) -> Generator[Chunk]:
+    """Chunks of cells as they finish, wherever they run."""
+    if ray is not None:
+        from fleetsim.sweep.cluster import on_cluster
+
+        yield from on_cluster(design, cells, ray)
+        return
+    if workers is None:
+        workers = local.cores()
+        done = 0
+        for chunk in local.in_process(design, cells if workers > 1 else ()):
+            yield chunk
+            done += 1
+            # The first cell loads the simulator and says nothing.
+            if done > 1 and chunk.seconds * (len(cells) - done) > _ALONE_S:
+                break
+        cells = cells[done:]
+    if workers > 1 and len(cells) > 1:
+        yield from local.in_processes(design, cells, min(workers, len(cells)))
+    else:
+        yield from local.in_process(design, cells)

@@ -1,0 +1,46 @@
+"""docs/notebook.ipynb runs from end to end; its cells assert what its text says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> nbformat.NotebookNode:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    elsewhere = str(tmp_path_factory.mktemp("notebook"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))
+        return NotebookClient(
+            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": elsewhere}}
+        ).execute()
+
+
+def outputs(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def test_every_cell_runs_without_a_complaint(executed: nbformat.NotebookNode) -> None:
+    assert all(c.execution_count for c in executed.cells if c.cell_type == "code")
+    assert [o for o in outputs(executed) if o.output_type == "error" or o.get("name") == "stderr"] == []
+
+
+def test_results_and_tables_are_shown_as_html_and_the_chart_brings_its_script(executed: nbformat.NotebookNode) -> None:
+    shown = [o.data["text/html"] for o in outputs(executed) if "text/html" in o.get("data", {})]
+    assert any("where the seconds go" in text for text in shown)
+    assert sum('class="dataframe"' in text for text in shown) >= 6
+    assert any("Plotly.newPlot" in text for text in shown)
+    assert not any("cdn.plot" in text.split("Plotly.newPlot")[0][:2000] for text in shown)
+
+
+def test_the_file_is_kept_without_outputs() -> None:
+    stored = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(stored)
+    assert outputs(stored) == []
+    assert all(c.execution_count is None for c in stored.cells if c.cell_type == "code")

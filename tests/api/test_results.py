@@ -1,0 +1,86 @@
+"""Results as tables and pages, and what a user sees who lacks pandas."""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fleetsim as fs
+from fleetsim.analysis.catalogue import METRICS
+
+
+@pytest.fixture(scope="module")
+def run() -> fs.SimulateResult:
+    return fs.load("async-one-step", steps=8, replications=3).simulate()
+
+
+def test_metrics_are_the_catalogues(run: fs.SimulateResult) -> None:
+    assert set(run.metrics) == set(METRICS)
+    table = run.metrics.to_pandas()
+    assert table.loc["step_s", "mean"] == run.mean["step_s"] == run.metrics["step_s"].mean
+    assert table.loc["step_s", "better"] == "less"
+
+
+def test_a_row_a_replication(run: fs.SimulateResult) -> None:
+    table = run.to_pandas()
+    assert list(table.index) == [0, 1, 2]
+    assert table["step_s"].mean() == pytest.approx(run.mean["step_s"], rel=1e-12)
+    half = 4.3027 * table["step_s"].std(ddof=1) / np.sqrt(3)
+    assert run.metrics["step_s"].ci_high - run.mean["step_s"] == pytest.approx(half, rel=1e-9)
+
+
+def test_records_as_tables(run: fs.SimulateResult) -> None:
+    steps = run.table("steps")
+    assert len(steps) == 3 * 8
+    first = steps[steps["replication"] == 0]
+    assert first["end_s"].is_monotonic_increasing
+    assert run.table("samples").groupby("replication").size().tolist() == [len(r.samples) for r in run.runs]
+    with pytest.raises(fs.InputError, match="one of steps, samples, groups, syncs, failures"):
+        run.table("step")
+
+
+def test_candidates_and_ways() -> None:
+    job = fs.load(batch=64, len=400, replications=2)
+    sized = job.size()
+    table = sized.to_pandas()
+    assert table["recommended"].sum() == 1
+    assert table.loc[sized.instances, "step_s"] == sized.mean["step_s"]
+    assert (table["step_s.ci_low"] <= table["step_s"]).all()
+    advised = job.split(6)
+    ways = advised.to_pandas()
+    assert advised.way in set(ways["way"])
+    assert (ways["kind"] == "split").sum() == (ways["rollout_gpus"] + ways["trainer_gpus"] == 6).sum()
+    assert advised.job["trainer.gpus"] == ways.set_index("way").loc[advised.way, "trainer_gpus"]
+
+
+def test_a_notebook_shows_what_the_terminal_shows(run: fs.SimulateResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    shown = html.unescape(re.sub(r"<[^>]+>", "", run._repr_html_()))
+    assert [line.rstrip() for line in shown.splitlines()] == str(run).splitlines()
+    evil = run.job.with_({"name": "<script>alert(1)</script>"}).simulate(steps=2, replications=1)
+    assert "<script>" not in evil._repr_html_()
+    assert "&lt;script&gt;" in evil._repr_html_()
+
+
+def test_without_pandas_the_error_names_the_extra(run: fs.SimulateResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for ask in (run.to_pandas, run.table, run.metrics.to_pandas):
+        with pytest.raises(fs.InputError, match=r"fleetsim\[pandas\]"):
+            ask()
+
+
+def test_a_run_that_was_not_scraped_has_no_history(run: fs.SimulateResult, tmp_path: Path) -> None:
+    with pytest.raises(fs.InputError, match="scrape_interval_s"):
+        run.to_openmetrics(tmp_path / "x.om")
+    assert not (tmp_path / "x.om").exists()
+
+
+def test_progress_is_told() -> None:
+    heard: list[str] = []
+    fs.load("async-one-step", steps=2, replications=2).simulate(tell=heard.append)
+    assert heard == ["simulating: 1 of 2 replications", "simulating: 2 of 2 replications"]
