@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -12,8 +11,8 @@ from fleetsim.report.charts.panels import legend_px
 from fleetsim.report.page import Chart, axis, plain_text
 
 _ROW_PX, _FOOT_PX = 36, 62
-# Characters of a row's words on a phone, with its value beside them, and of a heading in bold.
-_WIDEST, _WIDEST_HEADING = 34, 38
+# Characters that a row has on a phone, its name and its value together, and those of a heading in bold.
+_WIDEST, _WIDEST_HEADING = 46, 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def forest(
             annotations.append(_row_words(f"<b>{plain_text(_cut(row.text, _WIDEST_HEADING))}</b>", y, 0.0))
             y += 0.62
             continue
-        annotations.append(_row_words(plain_text(_cut(row.name, _WIDEST)), y, 0.0))
+        annotations.append(_row_words(plain_text(_middle(row.name, _WIDEST - len(row.said))), y, 0.0))
         annotations.append(_row_words(plain_text(row.said), y, 1.0))
         places.append((y + 0.42, row))
         y += 1.0
@@ -131,12 +130,12 @@ def _trace(style: Style, rows: Sequence[tuple[float, Dot]]) -> dict[str, Any] | 
         return None
     ends: dict[str, Any] = {}
     if any(row.low is not None or row.high is not None for _, row in rows):
-        above = [row.high - row.value if row.high is not None else 0.0 for _, row in rows]
-        below = [row.value - row.low if row.low is not None else 0.0 for _, row in rows]
+        above = [None if row.high is None or row.high == row.low else row.high - row.value for _, row in rows]
+        below = [None if row.low is None or row.high == row.low else row.value - row.low for _, row in rows]
         ends = {
             "error_x": {
-                "type": "data", "symmetric": False, "array": [_short(v) for v in above],
-                "arrayminus": [_short(v) for v in below], "thickness": 1.6, "width": 4, "color": "var(--ink)",
+                "type": "data", "symmetric": False, "array": [None if v is None else _short(v) for v in above],
+                "arrayminus": [None if v is None else _short(v) for v in below], "thickness": 1.6, "width": 4, "color": "var(--ink)",
             }
         }  # fmt: skip
     return {
@@ -161,11 +160,16 @@ def _row_words(text: str, y: float, x: float) -> dict[str, Any]:
 
 
 def _cut(text: str, most: int) -> str:
-    return (
-        textwrap.shorten(text, most, placeholder=" ...")
-        if len(text) > most and " " in text[:most]
-        else (text if len(text) <= most else f"{text[: most - 3]}...")
-    )
+    """Its beginning, where it is too long."""
+    return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
+
+
+def _middle(text: str, most: int) -> str:
+    """Its beginning and its end, where it is too long: what tells names apart stands at either."""
+    if len(text) <= most:
+        return text
+    room = max(most - 5, 8)
+    return f"{text[: room // 2].rstrip()} ... {text[room // 2 - room :].lstrip()}"
 
 
 def _short(x: float) -> float:
