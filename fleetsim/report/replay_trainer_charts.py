@@ -62,7 +62,7 @@ def queue_chart(queue: Queue, observed: Observed, scene: Scene) -> Chart:
         level = None
         if batch is not None and 0.2 * batch.value <= most:
             level = (round(batch.value, 1), "one batch")
-        each.append(Panel("finished samples that wait", lines, bands, level=level))
+        each.append(Panel("samples that wait", lines, bands, level=level))
         if q.depth is not None and q.depth_max is not None:
             words = f"{number(q.depth)} samples wait on average, {number(q.depth_max)} at most."
     if queue.oldest_age_steps is not None:

@@ -132,11 +132,10 @@ def _trace(style: Style, rows: Sequence[tuple[float, Dot]]) -> dict[str, Any] | 
     if any(row.low is not None or row.high is not None for _, row in rows):
         above = [None if row.high is None or row.high == row.low else row.high - row.value for _, row in rows]
         below = [None if row.low is None or row.high == row.low else row.value - row.low for _, row in rows]
-        ends = {
-            "error_x": {
-                "type": "data", "symmetric": False, "array": [None if v is None else _short(v) for v in above],
-                "arrayminus": [None if v is None else _short(v) for v in below], "thickness": 1.6, "width": 4, "color": "var(--ink)",
-            }
+        ends["error_x"] = {
+            "type": "data", "symmetric": False, "thickness": 1.6, "width": 4, "color": "var(--ink)",
+            "array": [None if v is None else _short(v) for v in above],
+            "arrayminus": [None if v is None else _short(v) for v in below],
         }  # fmt: skip
     return {
         "type": "scatter",
