@@ -67,6 +67,11 @@ class CompareResult(Result):
 
         return compare_report(self.comparison)
 
+    def _page(self) -> str:
+        from fleetsim.report.compare_page import compare_page
+
+        return compare_page(self.comparison)
+
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.compare_json import compare_document
 

@@ -81,6 +81,11 @@ class ReplayResult(Result):
 
         return replay_report(self.replayed, self.answers)
 
+    def _page(self) -> str:
+        from fleetsim.report.replay_page import replay_page
+
+        return replay_page(self.history, self.replayed, self.answers)
+
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.replay_json import replay_document
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.api.job import Job, Tell
     from fleetsim.config.scenario import Scenario
     from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.report.run_view import RunView
     from fleetsim.sim.records import Records
 
 HOUR_S = 3600.0
@@ -128,13 +129,24 @@ class SimulateResult(Result):
             raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
         return place
 
-    def _view(self) -> Group:
-        from fleetsim.report.run_view import RunView, run_report, trained_staleness
+    def _shown(self, first: Records) -> RunView:
+        """What the view and the page show. first: the records of the first replication."""
+        from fleetsim.report.run_view import RunView, trained_staleness
 
-        first = self.runs[0]
         staleness = trained_staleness(first)
-        view = RunView(self.scenario, self.metrics, self.binding, len(self.runs), first.steps, staleness, self.profile)
-        return run_report(view)
+        return RunView(self.scenario, self.metrics, self.binding, len(self.runs), first.steps, staleness, self.profile)
+
+    def _view(self) -> Group:
+        from fleetsim.report.run_view import run_report
+
+        return run_report(self._shown(self.runs[0]))
+
+    def _page(self) -> str:
+        from fleetsim.report.run_page import run_page
+        from fleetsim.sim.run import simulate
+
+        first = simulate(self.scenario, replication=self.runs[0].replication, activity=True)
+        return run_page(self._shown(first), first, self.warnings)
 
     def _document(self) -> dict[str, Any]:
         from fleetsim.plan.trials import flat

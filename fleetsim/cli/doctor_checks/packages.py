@@ -17,7 +17,7 @@ ENABLES: Mapping[str, str] = {
     "prometheus": "replay --prometheus, watch, dashboard --check-against URL, history tables",
     "gpu": "calibrate --model (on a GPU)",
     "server": "calibrate --url, watch's export",
-    "report": "pages: profile show --html",
+    "report": "pages: --html of size, simulate, split, replay, compare, validate, profile show",
     "aiconfigurator": "calibrate --from aiconfigurator:SYSTEM",
     "parquet": "simulate --parquet, .parquet histories",
     "pandas": "to_pandas() in Python",
