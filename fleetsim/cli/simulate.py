@@ -32,6 +32,9 @@ def simulate(
     parquet: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.")
+    ] = None,
     openmetrics: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.")
     ] = None,
@@ -59,6 +62,8 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
 
+    [bold]fleetsim simulate job.yaml --html run.html[/bold]
+
     [bold]fleetsim simulate job.yaml --parquet records/[/bold]
 
     [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
@@ -66,9 +71,10 @@ def simulate(
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
-    from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.step_so_far import StepSoFar
@@ -87,6 +93,7 @@ def simulate(
     )
     check_hours(hours, steps)
     history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
+    page = new_page("--html", html)
     folder = None if parquet is None else check_parquet_folder(parquet)
     with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
@@ -96,6 +103,7 @@ def simulate(
         result = replicate(
             simulated,
             scrape_every_s=None if history is None else history.every_s,
+            activity=page is not None,
             on_step=StepSoFar(simulated.run.steps, simulated.run.replications, tell),
         )
         if folder is not None:
@@ -103,6 +111,8 @@ def simulate(
         written = None if history is None else write_history(history, result.runs[0])
         source = engine_source(simulated, simulated.fleet.instances, result.runs)
     values = show_run(result, source, job.notes, json_)
+    if page is not None:
+        write_page(page, run_page_of(result, source, job.notes))
     if written is not None:
         typer.echo(written, err=True)
     stop_if_unmeasured(source, strict)
