@@ -86,7 +86,8 @@ def shares_chart(found: Comparison) -> Chart | None:
     low, high = min(*ends, -2 * band), max(*ends, 2 * band)
     span = high - low
     x_axis = axis("B - A, points", range=[low - 0.05 * span, high + 0.05 * span], nticks=7, tickangle=0)
-    words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, ' points')}"
+    unit = " point" if band == 1.0 else " points"
+    words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, unit)}"
     return forest("shares", "Difference of every share, B - A", words, rows, _STYLES, x_axis, centre=0.0,
                   bands=((-band, band),))  # fmt: skip
 

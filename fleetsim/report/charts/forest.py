@@ -74,9 +74,10 @@ def forest(
     data = tuple(
         trace
         for key, style in styles.items()
-        if (trace := _trace(style, [(at, row) for at, row in places if row.style == key])) is not None
+        for trace in _traces(style, [(at, row) for at, row in places if row.style == key])
     )
-    above_px = 8 + (legend_px([trace["name"] for trace in data]) if len(data) > 1 else 0)
+    kinds = [trace["name"] for trace in data if trace["showlegend"]]
+    above_px = 8 + (legend_px(kinds) if len(kinds) > 1 else 0)
     plot_px = round(_ROW_PX * (y + 0.45))
     layout: dict[str, Any] = {
         "annotations": annotations,
@@ -89,7 +90,7 @@ def forest(
         "xaxis": x_axis,
         "yaxis": axis("", showticklabels=False, showgrid=False, ticks="", range=[y + 0.1, -0.35]),
         "margin": {"l": 8, "r": 8, "t": above_px, "b": 8, "pad": 2},
-        "showlegend": len(data) > 1,
+        "showlegend": len(kinds) > 1,
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 4 / plot_px, "yanchor": "bottom",
                    "itemclick": False, "itemdoubleclick": False},
     }  # fmt: skip
@@ -125,30 +126,36 @@ def _ratio_words(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.0f} %" if ratio < 2 else f"x {ratio:g}"
 
 
-def _trace(style: Style, rows: Sequence[tuple[float, Dot]]) -> dict[str, Any] | None:
-    if not rows:
-        return None
-    ends: dict[str, Any] = {}
-    if any(row.low is not None or row.high is not None for _, row in rows):
-        above = [None if row.high is None or row.high == row.low else row.high - row.value for _, row in rows]
-        below = [None if row.low is None or row.high == row.low else row.value - row.low for _, row in rows]
-        ends["error_x"] = {
+def _traces(style: Style, rows: Sequence[tuple[float, Dot]]) -> list[dict[str, Any]]:
+    """Those with an interval, and those whose interval is nothing, of one style: the latter would have a bare cap."""
+    wide = [(at, row) for at, row in rows if row.low is not None and row.high is not None and row.low < row.high]
+    bare = [one for one in rows if one not in wide]
+    made = [_trace(style, some) for some in (wide, bare) if some]
+    for trace in made[1:]:
+        trace["showlegend"] = False
+    if wide:
+        made[0]["error_x"] = {
             "type": "data", "symmetric": False, "thickness": 1.6, "width": 4, "color": "var(--ink)",
-            "array": [None if v is None else _short(v) for v in above],
-            "arrayminus": [None if v is None else _short(v) for v in below],
+            "array": [_short(row.high - row.value) for _, row in wide if row.high is not None],
+            "arrayminus": [_short(row.value - row.low) for _, row in wide if row.low is not None],
         }  # fmt: skip
+    return made
+
+
+def _trace(style: Style, rows: Sequence[tuple[float, Dot]]) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": plain_text(style.name),
+        "legendgroup": plain_text(style.name),
+        "showlegend": True,
         "x": [_short(row.value) for _, row in rows],
         "y": [round(at, 3) for at, _ in rows],
-        **ends,
         "meta": {"colour": style.colour},
         "marker": {"symbol": style.symbol, "size": 10, "line": {"width": 1.5}},
         "text": [plain_text(": ".join(t for t in (row.name, row.told or row.said) if t)) for _, row in rows],
         "hoverinfo": "text",
-    }  # fmt: skip
+    }
 
 
 def _row_words(text: str, y: float, x: float) -> dict[str, Any]:
