@@ -17,7 +17,10 @@ import fleetsim
 from fleetsim.cli import (
     alerts,
     calibrate,
+    compare,
     dashboard,
+    doctor,
+    manual,
     profile,
     replay,
     scenario,
@@ -31,6 +34,8 @@ from fleetsim.cli import (
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
+# A shell that asks for completions sets it.
+COMPLETING = "_FLEETSIM_COMPLETE"
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -87,7 +92,6 @@ app = typer.Typer(
     cls=ErrorsToExitCodes,
     name="fleetsim",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -95,6 +99,7 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("replay")(replay.replay)
 app.command("alerts")(alerts.alerts)
@@ -102,8 +107,10 @@ app.command("dashboard")(dashboard.dashboard)
 app.command("watch")(watch.watch)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
+app.command("doctor")(doctor.doctor)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
+manual.attach(app)
 
 
 def _version(asked: bool) -> None:
@@ -125,6 +132,7 @@ def fleetsim_command(
     fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim compare A B                    what changed, by how much, and is it more than luck
     fleetsim sweep job.yaml --grid KEY=A:B  every combination of some values, and which are worth a look
     fleetsim replay --prometheus URL        diagnose a fleet that runs, from its metrics
     fleetsim alerts job.yaml -o rules.yaml  Prometheus alerts that tell when the plan has gone stale
@@ -132,6 +140,7 @@ def fleetsim_command(
     fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers
+    fleetsim doctor                         what is installed here, and does it work
 
     Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 
@@ -149,6 +158,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     # Importing makes many objects and no garbage; collecting after every 700 of them is a tenth of a short command.
     gc.set_threshold(100_000, 20, 100)
+    if COMPLETING in os.environ:
+        from fleetsim.cli.complete import attach
+
+        attach(app)
     try:
         app(prog_name="fleetsim")
     finally:
