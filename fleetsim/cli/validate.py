@@ -41,7 +41,10 @@ def validate(
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
 
-        results = run_cases(load_cases(tuple(case or ())), progress=lambda done: tell(f"simulating: {done} done"))
+        cases = load_cases(tuple(case or ()))
+        order = [c.id for c in cases]
+        tell("simulating published runs")
+        results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
     if json_:
         from fleetsim.report.validation_json import validation_document
 
