@@ -180,11 +180,20 @@ def _mean_queue(records: Records, window: Window) -> float:
     return float((inside * groups["need"]).sum() / window.span_s)
 
 
-def _length_bias(records: Records, window: Window) -> float:
+def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Output tokens of the samples that were sent in the window, and of those that were trained in it.
+
+    Those sent count with the length that they have when they are left alone.
+    """
     used = records.samples["status"] == DONE
     trained = records.samples["target"][used & _trained_in(records, window)[records.samples["group"]]]
     submitted = records.groups["submit_s"]
     sent = _of_samples(records, "target", (submitted >= window.start_s) & (submitted <= window.end_s))
+    return sent, trained
+
+
+def _length_bias(records: Records, window: Window) -> float:
+    sent, trained = lengths_of(records, window)
     return float(trained.mean() / sent.mean()) if len(sent) else 1.0
 
 

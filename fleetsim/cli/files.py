@@ -32,11 +32,42 @@ def new_file(flag: str, output: str, overwrite: bool = False) -> Path:
     return Path(output)
 
 
+def new_page(flag: str, output: str | None) -> Path | None:
+    """The page that a flag asks for, if it does: a usable path, and all that pages need is installed.
+
+    Raises InputError, OutsideError.
+    """
+    if output is None:
+        return None
+    from fleetsim.report.page import check_installed
+
+    place = new_file(flag, output)
+    check_installed()
+    return place
+
+
+def write_page(place: Path, text: str) -> None:
+    """A page, and a line on stderr that says where it is. Raises OutsideError."""
+    import typer
+
+    write_text(place, text)
+    typer.echo(f"wrote {place}; it opens in any browser, offline", err=True)
+
+
 def write_text(place: Path, text: str) -> None:
     """A text file, written beside its place and moved there. Raises OutsideError."""
+    try:
+        data = text.encode("utf-8")
+    except ValueError as error:
+        raise OutsideError(f"{str(place)!r}: cannot be written: {error}") from None
+    write_bytes(place, data)
+
+
+def write_bytes(place: Path, data: bytes) -> None:
+    """A file, written beside its place and moved there. Raises OutsideError."""
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(data)
         beside.replace(place)
     except (OSError, ValueError) as error:
         raise OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}") from None

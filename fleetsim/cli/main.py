@@ -17,6 +17,7 @@ import fleetsim
 from fleetsim.cli import (
     alerts,
     calibrate,
+    compare,
     dashboard,
     profile,
     replay,
@@ -95,6 +96,7 @@ app = typer.Typer(
 app.command("size")(size.size)
 app.command("split")(split.split)
 app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("replay")(replay.replay)
 app.command("alerts")(alerts.alerts)
@@ -125,6 +127,7 @@ def fleetsim_command(
     fleetsim split --gpus 16                share these GPUs, or split them, and how
     fleetsim scenario init -o job.yaml      write the job down, change what differs
     fleetsim simulate job.yaml              where each second of an optimizer step goes
+    fleetsim compare A B                    what changed, by how much, and is it more than luck
     fleetsim sweep job.yaml --grid KEY=A:B  every combination of some values, and which are worth a look
     fleetsim replay --prometheus URL        diagnose a fleet that runs, from its metrics
     fleetsim alerts job.yaml -o rules.yaml  Prometheus alerts that tell when the plan has gone stale

@@ -46,6 +46,10 @@ SyncPause = Annotated[
 Replications = Annotated[int | None, typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)]
+Html = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.", rich_help_panel=RUN),
+]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(metavar="CONDITION", help='Exit 10 if true: "step_s>30". Repeatable.', rich_help_panel=RUN),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fleetsim.plan.engine_source import EngineSource
     from fleetsim.plan.size import SizeResult
     from fleetsim.plan.split import SplitResult
+    from fleetsim.report.run_view import RunView
 
 OUTSIDE_RANGE = 12
 
@@ -82,25 +83,41 @@ def show_split(result: SplitResult, as_json: bool) -> None:
 
 def show_run(result: Replicated, profile: EngineSource, notes: Sequence[str], as_json: bool) -> dict[str, float]:
     """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name."""
-    from fleetsim.plan.trials import flat
-    from fleetsim.plan.warnings import range_warnings
-
-    metrics = flat(result.metrics)
-    binding = str(metrics.pop("binding"))
-    warnings = (*notes, *range_warnings(profile))
+    view, warnings = _viewed(result, profile, notes)
     if as_json:
+        from fleetsim.plan.trials import flat
         from fleetsim.report.json import simulate_document
 
         values = [flat(run) for run in result.values]
         show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings, values))
     else:
-        from fleetsim.report.run_view import RunView, run_report, trained_staleness
+        from fleetsim.report.run_view import run_report
 
-        first = result.runs[0]
-        staleness = trained_staleness(first)
-        show(run_report(RunView(result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile)))
+        show(run_report(view))
     warn(warnings)
-    return {name: e.mean for name, e in metrics.items()}
+    return {name: e.mean for name, e in view.metrics.items()}
+
+
+def run_page_of(result: Replicated, profile: EngineSource, notes: Sequence[str]) -> str:
+    """The page of a simulated scenario, whose first run was recorded with its activity."""
+    from fleetsim.report.run_page import run_page
+
+    view, warnings = _viewed(result, profile, notes)
+    return run_page(view, result.runs[0], warnings)
+
+
+def _viewed(result: Replicated, profile: EngineSource, notes: Sequence[str]) -> tuple[RunView, tuple[str, ...]]:
+    """What is shown of a simulated scenario, and what is warned of."""
+    from fleetsim.plan.trials import flat
+    from fleetsim.plan.warnings import range_warnings
+    from fleetsim.report.run_view import RunView, trained_staleness
+
+    metrics = flat(result.metrics)
+    binding = str(metrics.pop("binding"))
+    first = result.runs[0]
+    staleness = trained_staleness(first)
+    view = RunView(result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile)
+    return view, (*notes, *range_warnings(profile))
 
 
 def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: bool) -> None:

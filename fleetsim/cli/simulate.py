@@ -32,6 +32,9 @@ def simulate(
     parquet: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.")
+    ] = None,
     openmetrics: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.")
     ] = None,
@@ -40,6 +43,12 @@ def simulate(
     ] = None,
     openmetrics_end: Annotated[
         str | None, typer.Option(metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.")
+    ] = None,
+    perfetto: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the first run there as a trace, for ui.perfetto.dev.")
+    ] = None,
+    perfetto_steps: Annotated[
+        str | None, typer.Option(metavar="STEPS", help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
@@ -59,16 +68,22 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
 
+    [bold]fleetsim simulate job.yaml --html run.html[/bold]
+
     [bold]fleetsim simulate job.yaml --parquet records/[/bold]
 
     [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
 
+    [bold]fleetsim simulate job.yaml --perfetto trace.json.gz[/bold]
+
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
-    from fleetsim.cli.output import show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.step_so_far import StepSoFar
@@ -87,24 +102,35 @@ def simulate(
     )
     check_hours(hours, steps)
     history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
+    trace = check_trace(perfetto, perfetto_steps)
+    page = new_page("--html", html)
     folder = None if parquet is None else check_parquet_folder(parquet)
     with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
         simulated = long_enough(job.scenario, hours)
+        if trace is not None:
+            trace.steps.check(simulated.run.steps)
         result = replicate(
             simulated,
             scrape_every_s=None if history is None else history.every_s,
+            activity=page is not None,
             on_step=StepSoFar(simulated.run.steps, simulated.run.replications, tell),
         )
         if folder is not None:
             write_parquet(folder, result.runs)
         written = None if history is None else write_history(history, result.runs[0])
+        if trace is not None:
+            tell("simulating the trace")
+        traced = None if trace is None else write_trace(trace, result.runs[0])
         source = engine_source(simulated, simulated.fleet.instances, result.runs)
     values = show_run(result, source, job.notes, json_)
-    if written is not None:
-        typer.echo(written, err=True)
+    if page is not None:
+        write_page(page, run_page_of(result, source, job.notes))
+    for told in (written, traced):
+        if told is not None:
+            typer.echo(told, err=True)
     stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)
 
@@ -117,6 +143,8 @@ def _so_far(notes: Sequence[str], as_json: bool) -> Callable[[Replicated, str], 
         from fleetsim.plan.engine_source import engine_source
 
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
-        show_run(result, source, (*notes, f"interrupted: {missing}; no files are written"), as_json)
+        if not as_json:
+            typer.echo(f"Interrupted: {missing}.")
+        show_run(result, source, (*notes, *([f"interrupted: {missing}"] if as_json else [])), as_json)
 
     return show

@@ -14,6 +14,7 @@ from fleetsim.cli.options import (
     Batch,
     FailIf,
     GroupSize,
+    Html,
     InstanceRate,
     Json,
     LengthSpread,
@@ -35,7 +36,8 @@ from fleetsim.cli.options import (
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.plan.trials import Trial
+    from fleetsim.plan.size import SizeResult
+    from fleetsim.plan.trials import Measure, Trial
 
 TARGETS = "Targets and prices"
 
@@ -81,6 +83,7 @@ def size(
         str | None,
         typer.Option(metavar="FILE", help="Write the job, sized, as a scenario file.", rich_help_panel=RUN),
     ] = None,
+    html: Html = None,
     fail_if: FailIf = None,
     strict: Strict = False,
 ) -> None:
@@ -98,12 +101,14 @@ def size(
 
     [bold]fleetsim size --preset trl-async-grpo --len 3000 --batch 1024[/bold]
 
+    [bold]fleetsim size --batch 512 --len 1536 --html size.html[/bold]
+
     Whatever is not given is assumed, and the answer lists it.
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.cli.files import new_file, new_page, write_page, write_text
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import progress
@@ -112,25 +117,44 @@ def size(
     from fleetsim.plan.job import job_from_flags
 
     place = None if save is None else new_file("--save", save)
+    page = new_page("--html", html)
     conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
     with if_interrupted(_tried_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size
-        from fleetsim.plan.trials import with_instances
+        from fleetsim.plan.trials import remembered, with_instances
         from fleetsim.plan.tried import Tried
 
         tried = Tried()
+        measure = remembered(tried)
         try:
-            result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes, measure=tried)
+            result = plan_size(job.scenario, given=job.given, tell=tell, notes=job.notes, measure=measure)
         except KeyboardInterrupt:
             missing = "these fleets were tried, none is recommended yet"
             raise Interrupted((job.scenario, tried.trials()), missing) from None
     if place is not None:
         write_text(place, dump_scenario(with_instances(job.scenario, result.instances)))
     show_size(result, json_)
+    if page is not None:
+        write_page(page, _page(result, measure))
     end(result, conditions, strict)
+
+
+def _page(result: SizeResult, measure: Measure) -> str:
+    """The page of a plan; fleets around the answer, and one run of it, are simulated for it."""
+    from fleetsim.cli.progress import progress
+    from fleetsim.plan.around import around
+    from fleetsim.plan.trials import with_instances
+    from fleetsim.report.size_page import size_page
+    from fleetsim.sim.run import simulate
+
+    with progress("for the page") as tell:
+        also = [c.instances for c in result.candidates]
+        near = around(result.scenario, result.instances, measure, also=also, tell=tell)
+        tell("for the page: the recommended fleet step by step")
+        return size_page(result, near, simulate(with_instances(result.scenario, result.instances), activity=True))
 
 
 def _tried_so_far(as_json: bool) -> Callable[[tuple[Scenario, tuple[Trial, ...]], str], None]:

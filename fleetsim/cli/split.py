@@ -15,6 +15,7 @@ from fleetsim.cli.options import (
     Batch,
     FailIf,
     GroupSize,
+    Html,
     InstanceRate,
     Json,
     LengthSpread,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fleetsim.errors import Problem
     from fleetsim.plan.arrangements import Rules
     from fleetsim.plan.job import Job
+    from fleetsim.plan.split import SplitResult
 
 RULES = "Ranking and prices"
 MEASURES = ("step_s", "goodput", "cost_per_step")
@@ -102,6 +104,7 @@ def split(
         str | None,
         typer.Option(metavar="FILE", help="Write the advised way as a scenario file.", rich_help_panel=RUN),
     ] = None,
+    html: Html = None,
     fail_if: FailIf = None,
     strict: Strict = False,
 ) -> None:
@@ -117,19 +120,20 @@ def split(
 
     [bold]fleetsim split --gpus 32 --preset verl-fully-async --len 3000[/bold]
 
-    [bold]fleetsim split --gpus 16 --scenario job.yaml --json[/bold]
+    [bold]fleetsim split --gpus 16 --scenario job.yaml --html split.html[/bold]
 
     The trainer's seconds are those on --trainer-gpus; on other counts they follow a law, or measured points.
 
     Whatever is not given is assumed, and the answer lists it.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.cli.files import new_file, new_page, write_page, write_text
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
 
     place = None if save is None else new_file("--save", save)
+    page = new_page("--html", html)
     conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
@@ -149,11 +153,24 @@ def split(
     if place is not None:
         write_text(place, dump_scenario(result.chosen.arrangement.scenario))
     show_split(result, json_)
+    if page is not None:
+        write_page(page, _page(result))
     stop_if_unmeasured(result.profile, strict)
     way = result.chosen.arrangement
     values = {name: e.mean for name, e in result.chosen.estimates.items()}
     counts = {"rollout_gpus": float(way.rollout_gpus), "trainer_gpus": float(way.trainer_gpus)}
     stop_if_tripped(conditions, {**values, **counts})
+
+
+def _page(result: SplitResult) -> str:
+    """The page of an advice; the best split and the best colocated way are simulated once more for it."""
+    from fleetsim.cli.progress import progress
+    from fleetsim.report.split_page import split_page
+    from fleetsim.sim.run import simulate
+
+    ways = [o.arrangement for o in (result.best_split, result.best_colocated) if o is not None]
+    with progress("for the page: the best ways step by step"):
+        return split_page(result, {way.label: simulate(way.scenario, activity=True) for way in ways})
 
 
 def _asked(scenario: str | None, sets: Sequence[str], flags: dict[str, Any]) -> tuple[Job, Rules]:

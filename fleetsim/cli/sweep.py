@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -81,12 +82,14 @@ def sweep(
     job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), {
         "profile": profile, "steps": steps, "seed": seed, "replications": replications,
     })  # fmt: skip
-    place = _place(out, workers, ray, restart)
-    missing = None
-    try:
-        result = _swept(job, cells, objectives, place, workers, ray, restart)
-    except Interrupted as cut:
-        result, missing = cut.known, cut.missing
+    with _place(out, workers, ray, restart) as place:
+        missing = None
+        try:
+            result = _swept(job, cells, objectives, place, workers, ray, restart)
+        except Interrupted as cut:
+            result, missing = cut.known, cut.missing
+        if place is not None and missing is None:
+            place.write(result)
     notes = (*job.notes, *([f"interrupted: {missing}"] if missing is not None else []))
     if json_:
         from fleetsim.report.sweep_json import sweep_document
@@ -99,8 +102,6 @@ def sweep(
     warn(job.notes)
     if missing is not None:
         raise KeyboardInterrupt(missing)
-    if place is not None:
-        place.write(result)
     if not result.pareto.best:
         raise InfeasibleError("no cell of the grid could be simulated; each says why above")
     best = result.row(result.pareto.best[0].cell)
@@ -193,7 +194,9 @@ def _asked(
     return job, found, wanted
 
 
-def _place(out: str | None, workers: int | None, ray: str | None, restart: bool) -> Output | None:
+def _place(
+    out: str | None, workers: int | None, ray: str | None, restart: bool
+) -> AbstractContextManager[Output | None]:
     """Where the table goes. Raises InputError with what is wrong about it, and about where the work is to be done."""
     from fleetsim.cli.sweep_files import Output
     from fleetsim.errors import InputError, Problem
@@ -219,7 +222,7 @@ def _place(out: str | None, workers: int | None, ray: str | None, restart: bool)
         problems += error.problems
     if problems:
         raise InputError(problems)
-    return place
+    return nullcontext() if place is None else place
 
 
 def _call(

@@ -11,6 +11,8 @@ from fleetsim.analysis.intervals import Estimate
 
 Verdict = Literal["better", "worse", "changed", "no significant change", "not comparable"]
 Kind = Literal["scenarios", "results", "windows"]
+# Why a metric did not change although its own interval says so: it is one of many.
+BY_ITSELF = "by itself only"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.threads import side_by_side
@@ -29,7 +31,14 @@ _DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
     ("run.steps", lambda s: s.run.steps),
 )
 
-Tell = Callable[[str], None]
+
+@dataclass(frozen=True, slots=True)
+class ToRun:
+    """A scenario to run. given: dotted paths that somebody wrote."""
+
+    label: str
+    scenario: Scenario
+    given: Collection[str] = ()
 
 
 def unpaired_because(a: Scenario, b: Scenario) -> str | None:
@@ -52,9 +61,7 @@ def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[st
 
 
 def run_side(
-    label: str,
-    scenario: Scenario,
-    given: Collection[str],
+    job: ToRun,
     replications: Sequence[int],
     done: Callable[[], None] = lambda: None,
     measure: Measure = simulated,
@@ -62,32 +69,29 @@ def run_side(
     """One scenario over some replications. Raises what `simulate` raises, a StuckError with the side's label."""
     runs = {}
     try:
-        for r, metrics in zip(replications, side_by_side(lambda r: measure(scenario, r), replications), strict=True):
-            runs[scenario.run.seed, r] = flat(metrics)
+        for r, metrics in zip(
+            replications, side_by_side(lambda r: measure(job.scenario, r), replications), strict=True
+        ):
+            runs[job.scenario.run.seed, r] = flat(metrics)
             done()
     except StuckError as error:
-        raise StuckError(f"{label}: {error.what}", error.limits) from None
-    return scenario_side(label, scenario, given, runs)
+        raise StuckError(f"{job.label}: {error.what}", error.limits) from None
+    return scenario_side(job, runs)
 
 
-def scenario_side(
-    label: str,
-    scenario: Scenario,
-    given: Collection[str],
-    runs: dict[tuple[int, int], dict[str, float | str]],
-) -> Side:
+def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]]) -> Side:
     """A side of simulated runs: flat metrics, `binding` among them."""
     binding = [str(run["binding"]) for run in runs.values() if "binding" in run]
     numbers = {key: {m: float(v) for m, v in run.items() if m != "binding"} for key, run in runs.items()}
-    inputs = inputs_of(scenario)
-    if (found := profile_hash(scenario)) is not None:
+    inputs = inputs_of(job.scenario)
+    if (found := profile_hash(job.scenario)) is not None:
         inputs[PROFILE_HASH] = found
     return Side(
-        label,
+        job.label,
         runs=numbers,
         replications=len(runs),
         inputs=inputs,
-        assumed=assumed_of(scenario, given),
+        assumed=assumed_of(job.scenario, job.given),
         binds=max(dict.fromkeys(binding), key=binding.count, default=""),
     )
 
@@ -102,32 +106,32 @@ def profile_hash(scenario: Scenario) -> str | None:
 
 
 def compare_scenarios(
-    a: tuple[str, Scenario, Collection[str]],
-    b: tuple[str, Scenario, Collection[str]],
+    a: ToRun,
+    b: ToRun,
     replications: int = REPLICATIONS,
     *,
     min_change: float = 0.01,
     metrics: Sequence[str] = METRICS,
     notes: Sequence[str] = (),
-    tell: Tell = lambda text: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
     measure: Measure = simulated,
 ) -> Comparison:
-    """Simulates both (label, scenario, given paths) and compares them. Raises what `simulate` raises."""
-    scenario_a, scenario_b, said = equally_long(a[1], b[1])
+    """Simulates both and compares them; progress(done, of) is told after each run. Raises what `simulate` raises."""
+    scenario_a, scenario_b, said = equally_long(a.scenario, b.scenario)
     done, of = 0, 2 * replications
 
     def one() -> None:
         nonlocal done
         done += 1
-        tell(f"simulating: {done} of {of} runs")
+        progress(done, of)
 
     rows = range(replications)
-    side_a = run_side(a[0], scenario_a, a[2], rows, one, measure)
-    side_b = run_side(b[0], scenario_b, b[2], rows, one, measure)
+    as_often = {"run.replications": replications}
+    scenario_a, scenario_b = with_changes(scenario_a, as_often), with_changes(scenario_b, as_often)
     because = unpaired_because(scenario_a, scenario_b)
     return compare(
-        side_a,
-        side_b,
+        run_side(replace(a, scenario=scenario_a), rows, one, measure),
+        run_side(replace(b, scenario=scenario_b), rows, one, measure),
         "scenarios",
         metrics,
         pair=because is None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fleetsim import units
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.plan.compare import Change, Comparison
+from fleetsim.plan.compare import BY_ITSELF, Change, Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,11 @@ def headline_of(found: Comparison) -> str:
         return f"B equals A in {'its only metric' if len(comparable) == 1 else f'all {len(comparable)} metrics'}"
     step = by_name.get("step_s")
     if step is not None and not step.significant and step.verdict != "not comparable":
-        said.insert(0, f"B's step did not change significantly{_step_range(step)}")
+        tested = sum(c.p_value is not None for c in comparable)
+        alone = f"B's step is not told from luck among {tested} metrics, only by itself"
+        said.insert(
+            0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step)
+        )
     if not any(c.significant for c in found.changes if c.metric in _SENTENCES):
         others = sorted((c for c in found.significant), key=lambda c: -_weight(c))
         said += [change_words(c) for c in others[:_MOST_OTHERS]]
@@ -84,8 +88,8 @@ def _sentence(change: Change, words: _Said) -> str:
     text = template.format(f"{write(abs(by.mean))}{unit}")
     if by.ci_low == by.ci_high:
         return text
-    near, far = (by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)
-    return f"{text} ({write(near)} to {write(far)}{unit})"
+    near, far = (write(x) for x in ((by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)))
+    return text if near == far else f"{text} ({near} to {far}{unit})"
 
 
 def _unit(change: Change) -> str:
@@ -100,7 +104,10 @@ def _step_range(step: Change) -> str:
     by = size[0]
     if step.p_value is None:
         return f" ({step.why})"
-    return f" ({by.ci_low * 100:+.1f} to {by.ci_high * 100:+.1f} %)" if step.ratio is not None else ""
+    if step.ratio is None:
+        return ""
+    low, high = (f"{100.0 * x:+.1f}" for x in (by.ci_low, by.ci_high))
+    return f" ({low} %)" if low == high else f" ({low} to {high} %)"
 
 
 def _weight(change: Change) -> float:

@@ -31,6 +31,11 @@ _STUCK = {
 
 def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate) -> str:
     """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away."""
+    return " ".join(explained(binding, alternatives, lost, longest_lost))
+
+
+def explained(binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate) -> tuple[str, ...]:
+    """The same point by point."""
     sentences = [binds(binding)]
     more = alternatives.named(ONE_MORE)
     if more is not None:
@@ -41,7 +46,7 @@ def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longes
     losing = _losing(alternatives)
     if losing is not None:
         sentences.append(losing)
-    return " ".join(sentences)
+    return tuple(sentences)
 
 
 def binds(binding: str) -> str:

@@ -48,7 +48,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
     part = None if steps is None else steps.part(start_s, end_s)
     instances = tok_s = each = None
     if intervals is not None:
-        instances, each = _rates(intervals, start_s, end_s)
+        instances, each = rates_between(intervals, start_s, end_s)
         tok_s = None if each is None else each * instances
     elif part is not None:
         tok_s = part.per_second("tokens")
@@ -67,7 +67,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
     )
 
 
-def _rates(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, float | None]:
+def rates_between(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, float | None]:
     """Mean instances present, and output tokens per known instance-second; intervals count by their overlap."""
     left, right = intervals.times[:-1], intervals.times[1:]
     overlap = np.clip(np.minimum(right, end_s) - np.maximum(left, start_s), 0.0, None)

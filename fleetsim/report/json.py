@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.engine.transport import sync_times
+from fleetsim.plan import results
 
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
@@ -20,19 +21,8 @@ if TYPE_CHECKING:
     from fleetsim.plan.split import Outcome, SplitResult
     from fleetsim.plan.trials import Trial
 
-SCHEMA_VERSION = 1
-
-# Field of a candidate and the metric it shows.
-CANDIDATE_METRICS = {
-    "trainer_idle_fraction": "trainer_idle_fraction",
-    "rollout_idle_fraction": "rollout_idle_fraction",
-    "step_s": "step_s",
-    "staleness_p99_steps": "staleness_steps.p99",
-    "goodput": "goodput",
-    "cost_per_step": "cost_per_step",
-    "samples_lost": "samples_lost.all",
-    "long_samples_lost": "samples_lost.longest_tenth",
-}
+SCHEMA_VERSION = results.SCHEMA_VERSION
+CANDIDATE_METRICS = results.CANDIDATE_METRICS
 
 
 def dumps(document: Mapping[str, Any]) -> str:

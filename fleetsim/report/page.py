@@ -8,6 +8,7 @@ and for dark. `templates/page.html.j2` is the frame; what a report shows extends
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -22,6 +23,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 # Shades of one hue, from the palest to the strongest, for what has an order; --shade-1 .. of the style sheet.
 SHADES = 6
 
+
+# Blanks that no line is broken at: before a unit, and in "5 + 11" and "H100 x 1".
+_UNITS = r"(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
+_UNIT = re.compile(_UNITS + r"|(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)")
 
 # Above the plot, in a row that breaks where the page is narrow.
 LEGEND: Mapping[str, Any] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
@@ -53,6 +58,7 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["unbroken"] = unbroken
     figures: dict[str, Any] = {c.id: {"data": c.data, "layout": {**_house(), **c.layout}} for c in charts}
     text: str = environment.get_template(template).render(
         charts={c.id: c for c in charts},
@@ -78,6 +84,11 @@ def _installed(module: str) -> Any:
         raise OutsideError(f"--html needs {name}; install it: pip install 'fleetsim[report]'") from None
 
 
+def unbroken(text: str) -> str:
+    """The same with every figure and its unit on one line: "33.6 s", "5.0 %", "4 + 4"."""
+    return _UNIT.sub("\u00a0", text)
+
+
 def shade(i: int, of: int) -> str:
     """The colour of the i-th of so many things that have an order."""
     return f"shade-{SHADES if of == 1 else 1 + round(i * (SHADES - 1) / (of - 1))}"
@@ -93,6 +104,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {
         "title": {"text": title, "standoff": 8, "font": {"size": 12}},
         "separatethousands": True,
+        "exponentformat": "none",
         "automargin": True,
         "zeroline": False,
         "ticks": "outside",

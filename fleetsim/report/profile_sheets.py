@@ -21,13 +21,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table. left: how many of the first columns are words, the others are numbers. note: what is left to say."""
+    """A table. left: how many of the first columns are words, the others are numbers. note: what is left to say.
+
+    open: whether a page shows it unasked.
+    """
 
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int = 1
     note: str = ""
+    open: bool = True
 
 
 def sheets_of(profile: Profile) -> tuple[Sheet, ...]:

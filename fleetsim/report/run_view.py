@@ -43,7 +43,7 @@ _MAIN = (
     ("preemptions", "preemptions per step", "number"),
 )
 # Of use to some placements only: shown when they are anything.
-_RARE = ("switch_fraction", "lent_fraction")
+RARE = ("switch_fraction", "lent_fraction")
 _WASTE = (
     ("waste.stale", "too old"),
     ("waste.filtered", "filtered"),
@@ -120,7 +120,7 @@ def metrics(view: RunView) -> RenderableType:
     """The main metrics, with intervals where the run was replicated."""
     table = grid("", "", align=("left", "left"))
     for name, label, how in _MAIN:
-        if name in view.metrics and not (name in _RARE and view.metrics[name].mean == 0.0):
+        if name in view.metrics and not (name in RARE and view.metrics[name].mean == 0.0):
             table.add_row(label.format(prices=_prices(view.scenario)), with_interval(view.metrics[name], how))
     return table
 

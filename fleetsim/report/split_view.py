@@ -80,7 +80,7 @@ def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Ta
     table.columns[1].no_wrap = True
     blank = [""] * len(columns)
     last = 0
-    for outcome in _shown(result):
+    for outcome in shown_ways(result):
         place = result.outcomes.index(outcome) + 1
         if place > last + 1:
             table.add_row("", f"({place - last - 1} more)", *blank, style="dim")
@@ -93,7 +93,7 @@ def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Ta
     return table
 
 
-def _shown(result: SplitResult) -> list[Outcome]:
+def shown_ways(result: SplitResult) -> list[Outcome]:
     """The first few, every colocated way, and the one that is advised."""
     if len(result.outcomes) <= _MOST_ROWS + 2:
         return list(result.outcomes)

@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize(("dark", "phone"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(("dark", "phone"), [(False, False), (True, False), (True, True)])
 def test_profile(look: Look, page: Path, dark: bool, phone: bool) -> None:
     seen = look(page, "profile", dark=dark, phone=phone)
     assert seen.marks.keys() == CHARTS

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import fleetsim.plan.size
+import fleetsim.plan.tried
 from fleetsim.cli.fail_if import METRICS
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, load_scenario
@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def fake_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes with exact rates instead of a simulation."""
-    monkeypatch.setattr(fleetsim.plan.size, "size", partial(fleetsim.plan.size.size, measure=fluid()))
+    monkeypatch.setattr(fleetsim.plan.tried, "simulated", fluid())
 
 
 def test_the_runbook_s_worked_example_to_the_digit() -> None:
@@ -199,16 +199,13 @@ arguments = st.lists(
 @given(parts=arguments)
 def test_whatever_is_typed_there_is_no_traceback(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(fleetsim.plan.size, "size", partial(FLEETSIM_SIZE, measure=fluid()))
+        patch.setattr(fleetsim.plan.tried, "simulated", fluid())
         result = run(*(word for part in parts for word in part), "--replications", "1")
     assert result.exit_code in {0, 2, 10, 11, 12}, result.output
     assert "Traceback" not in result.output
     if result.exit_code == 2:
         assert result.stderr
         assert result.stdout == ""
-
-
-FLEETSIM_SIZE = fleetsim.plan.size.size
 
 
 @pytest.mark.usefixtures("fake_fleet")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.charts.parts import look, whiskers, with_interval, wrapped
+from fleetsim.report.charts.parts import BEHIND, look, whiskers, with_interval, wrapped
 from fleetsim.report.page import Chart, axis
 
 ROW_PX = 58
@@ -31,7 +31,7 @@ def cause_bars(
     x_title: str,
     how: str,
 ) -> Chart:
-    """A bar for each cause, in the order given, its name above it, its value with the 95 % interval beside it.
+    """A bar for each cause, in the order given, its name and its value with the 95 % interval above it.
 
     how: seconds, share, number or money; a share is drawn in per cent.
     """
@@ -62,9 +62,9 @@ def cause_bars(
     span = (high - low) or 1.0
     layout: dict[str, Any] = {
         "barmode": "overlay",
-        "annotations": [note for i, c in enumerate(causes) for note in row_notes(i, c.name, c.value, how, low, high)],
+        "annotations": [_name(i, cause, how, low) for i, cause in enumerate(causes)],
         "xaxis": axis(
-            x_title, range=[low - (0.03 if low < 0 else 0) * span, high + 0.62 * span], zeroline=True, zerolinewidth=1
+            x_title, range=[low - (0.03 if low < 0 else 0) * span, high + 0.04 * span], zeroline=True, zerolinewidth=1
         ),
         "yaxis": rows_axis(len(causes)),
         "showlegend": False,
@@ -77,9 +77,8 @@ def rows_axis(n: int) -> dict[str, Any]:
     return axis("", showticklabels=False, showgrid=False, ticks="", range=[n - 0.6, -0.75])
 
 
-def row_notes(i: int, name: str, value: Estimate, how: str, low: float, high: float) -> list[dict[str, Any]]:
-    """The name above row i, at the left, and its value to the right of all bars. low, high: ends of the bars."""
-    end = max(100.0 * value.ci_high if how == "share" else value.ci_high, 0.0)
-    label = {"x": low, "y": i, "text": wrapped(name, 46, 1), "xanchor": "left", "yanchor": "bottom", "yshift": 11}
-    figure = {"x": end, "y": i, "text": with_interval(value, how), "xanchor": "left", "yanchor": "middle", "xshift": 6}
-    return [{**note, "showarrow": False, "align": "left"} for note in (label, figure)]
+def _name(i: int, cause: Cause, how: str, low: float) -> dict[str, Any]:
+    """The name and the value above row i, at the left: beside a long bar a phone has no room."""
+    text = f"{wrapped(cause.name, 40, 1)}  <b>{with_interval(cause.value, how)}</b>"
+    note = {"x": low, "y": i, "text": text, "xanchor": "left", "yanchor": "bottom", "yshift": 11}
+    return {**note, "showarrow": False, "align": "left", **BEHIND}

@@ -30,31 +30,36 @@ def curve_chart(
     y_title: str,
     how: str,
     recommended: float | None = None,
+    star: str | None = None,
     targets: Sequence[Mark] = (),
+    levels: Sequence[Mark] = (),
     from_zero: bool = True,
     height_px: int = 340,
 ) -> Chart:
     """Lines with symbols, whiskers and bands of the intervals; the recommended x as a star with a line through it.
 
     how: seconds, share, number or money: how values are written; a share is drawn in per cent. targets: horizontal
-    lines, in the unit of the estimates. from_zero: whether the axis starts there.
+    lines, named in the plot, levels: likewise, named in the legend; in the unit of the estimates. star: what the legend
+    calls the recommended x. from_zero: whether the axis starts there.
     """
     scale = 100.0 if how == "share" else 1.0
     data: list[dict[str, Any]] = []
     for i, one in enumerate(curves):
-        data += _traces(one, i, scale, how, x_title, len(curves) > 1)
+        data += _traces(one, i, scale, how, x_title, len(curves) + len(levels) > 1)
     shapes, notes = across([Mark(scale * mark.at, mark.text) for mark in targets])
     if recommended is not None:
         stars = [(one.x[k], scale * one.estimates[k].mean) for one in curves for k in _at(one, recommended)]
-        data.append(_stars(stars, recommended))
+        data.append(_stars(stars, star or f"recommended: {recommended:,g}"))
         shapes.append({**_upright(recommended), "layer": "below"})
+    ends = [min(x for one in curves for x in one.x), max(x for one in curves for x in one.x)]
+    data += [_level(mark, len(curves) + i, ends, scale) for i, mark in enumerate(levels)]
     xs = sorted({x for one in curves for x in one.x})
     layout: dict[str, Any] = {
         "shapes": shapes,
         "annotations": notes,
         "xaxis": axis(x_title, **_ticks(xs), showgrid=False),
         "yaxis": axis(y_title, rangemode="tozero" if from_zero else "normal", **_unit(how)),
-        "showlegend": len(curves) > 1 or recommended is not None,
+        "showlegend": len(curves) + len(levels) > 1 or recommended is not None,
     }
     return Chart(id, title, words, tuple(data), layout, height_px)
 
@@ -82,7 +87,7 @@ def _traces(one: Curve, i: int, scale: float, how: str, x_title: str, named: boo
         "name": plain_text(one.name),
         "x": x,
         "y": means,
-        "error_y": whiskers(one.estimates, scale),
+        "error_y": whiskers(one.estimates, scale, color=f"var(--{style.colour})"),
         "meta": {"colour": style.colour, "role": "means"},
         "line": {"width": 2, "dash": style.dash},
         "marker": {"symbol": style.symbol, "size": 8},
@@ -97,15 +102,29 @@ def _traces(one: Curve, i: int, scale: float, how: str, x_title: str, named: boo
     return [band, line]
 
 
+def _level(mark: Mark, i: int, ends: Sequence[float], scale: float) -> dict[str, Any]:
+    style = look(i)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain_text(mark.text),
+        "x": list(ends),
+        "y": [scale * mark.at] * 2,
+        "meta": {"colour": style.colour, "role": "level"},
+        "line": {"width": 2, "dash": style.dash},
+        "hoverinfo": "name",
+    }
+
+
 def _at(one: Curve, x: float) -> list[int]:
     return [k for k, value in enumerate(one.x) if value == x]
 
 
-def _stars(points: Sequence[tuple[float, float]], recommended: float) -> dict[str, Any]:
+def _stars(points: Sequence[tuple[float, float]], name: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": f"recommended: {recommended:,g}",
+        "name": plain_text(name),
         "x": [x for x, _ in points],
         "y": [y for _, y in points],
         "meta": {"colour": "second", "role": "recommended"},

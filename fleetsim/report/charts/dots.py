@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.report.charts.bars import rows_axis
-from fleetsim.report.charts.parts import look, whiskers, wrapped
+from fleetsim.report.charts.parts import BEHIND, look, whiskers, wrapped
 from fleetsim.report.page import Chart, axis, plain_text
 
 
@@ -32,7 +32,9 @@ def change_dots(
 ) -> Chart:
     """A symbol with whiskers for each measure of each row; left of zero is less, right is more."""
     data = []
-    offset = 0.22
+    # One symbol stands level with its row, several below one another.
+    row_px = 30 + 18 * len(measures)
+    offset = 15 / row_px
     for m, measure in enumerate(measures):
         style = look(m)
         rows = [(i, c, r) for i, c in enumerate(changes) if (r := c.ratios[m]) is not None]
@@ -42,8 +44,8 @@ def change_dots(
                 "mode": "markers",
                 "name": plain_text(measure),
                 "x": [100.0 * (r.mean - 1.0) for _, _, r in rows],
-                "y": [i + 0.02 + offset * m for i, _, _ in rows],
-                "error_x": whiskers([r for _, _, r in rows], 100.0),
+                "y": [i + offset * m for i, _, _ in rows],
+                "error_x": whiskers([r for _, _, r in rows], 100.0, color=f"var(--{style.colour})"),
                 "meta": {"colour": style.colour},
                 "marker": {"symbol": style.symbol, "size": 11},
                 "hoverinfo": "text",
@@ -56,7 +58,7 @@ def change_dots(
     left = low - 0.06 * span
     names = [
         {"x": left, "y": i, "text": ("<b>%s</b>" if c.strong else "%s") % wrapped(c.name, 46, 1), "xanchor": "left",
-         "yanchor": "bottom", "yshift": 8, "showarrow": False, "align": "left"}
+         "yanchor": "bottom", "yshift": 7, "showarrow": False, "align": "left", **BEHIND}
         for i, c in enumerate(changes)
     ]  # fmt: skip
     layout: dict[str, Any] = {
@@ -64,7 +66,7 @@ def change_dots(
         "xaxis": axis(x_title, range=[left, high + 0.06 * span], ticksuffix=" %", zeroline=True, zerolinewidth=2),
         "yaxis": rows_axis(len(changes)),
     }
-    return Chart(id, title, words, tuple(data), layout, 110 + 66 * len(changes))
+    return Chart(id, title, words, tuple(data), layout, 110 + row_px * len(changes))
 
 
 def change_words(ratio: Estimate) -> str:

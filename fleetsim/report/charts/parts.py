@@ -12,6 +12,8 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.report.blocks import number
 from fleetsim.report.page import plain_text
 
+# Words stay readable where a line passes behind them.
+BEHIND = {"bgcolor": "var(--paper)", "borderpad": 1}
 # Letters of a label that a phone has room for.
 NARROW = 40
 
@@ -67,13 +69,23 @@ def with_interval(e: Estimate, how: str) -> str:
     """A mean with its interval as a label: "39.5 s [39.1, 39.9]"; without one where nothing was replicated."""
     if e.ci_low == e.ci_high:
         return written(e.mean, how)
-    return f"{written(e.mean, how)} [{_end(e.ci_low, how)}, {_end(e.ci_high, how)}]"
+    unit = " s" if how == "seconds" and abs(e.mean) >= 59.95 else ""
+    return f"{written(e.mean, how)} [{_end(e.ci_low, how, unit)}, {_end(e.ci_high, how, unit)}]"
 
 
-def _end(value: float, how: str) -> str:
+def interval_words(e: Estimate, how: str) -> str:
+    """What stands below a mean: "95 %: [39.1, 39.9]"; nothing where nothing was replicated."""
+    _, bracket, rest = with_interval(e, how).partition(" [")
+    return f"95 %: [{rest}" if bracket else ""
+
+
+def _end(value: float, how: str, unit: str) -> str:
+    """One end of an interval, without the unit where the mean beside it says it, never rounded to the minute."""
     if how == "share":
         return f"{100 * value:.1f}"
-    return written(value, "number") if how == "seconds" and abs(value) < 60 else written(value, how)
+    if how == "seconds" and 1 <= abs(value) < 3600:
+        return f"{value:.1f}{unit}"
+    return written(value, how).removeprefix("$")
 
 
 def wrapped(text: str, width: int = NARROW, lines: int = 2) -> str:
@@ -98,11 +110,12 @@ def whiskers(estimates: Sequence[Estimate], scale: float = 1.0, **more: Any) -> 
 
 
 def across(marks: Sequence[Mark]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Horizontal lines: shapes, and the annotations that name them, inside the plot at its right end."""
+    """Horizontal lines: shapes, and the annotations that name them, at the right and the left end in turn."""
     shapes = [_line(mark, "y") for mark in marks]
     notes = [
-        {"xref": "paper", "x": 1, "xanchor": "right", "y": mark.at, "yanchor": "bottom", **_note(mark)}
-        for mark in marks
+        {"xref": "paper", "x": 1 - i % 2, "xanchor": ("right", "left")[i % 2], "y": mark.at, "yanchor": "bottom",
+         **_note(mark)}
+        for i, mark in enumerate(marks)
     ]  # fmt: skip
     return shapes, notes
 
@@ -124,9 +137,7 @@ def _note(mark: Mark) -> dict[str, Any]:
         "text": plain_text(mark.text),
         "showarrow": False,
         "font": {"size": 12, "color": "var(--quiet)"},
-        "bgcolor": "var(--paper)",
-        "opacity": 0.85,
-        "borderpad": 1,
+        **BEHIND,
     }
 
 

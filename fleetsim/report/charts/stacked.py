@@ -48,7 +48,7 @@ def stacked_bars(
             "y": [round(float(np.mean(np.asarray(layer.values)[i : i + each])), 4) for i in range(0, n, each)],
             "width": 0.82 * each,
             "meta": {"colour": layer.look.colour},
-            "marker": {"line": {"width": 0.75}, "pattern": {"shape": layer.look.pattern, "solidity": 0.3, "size": 6}},
+            "marker": {"line": {"width": 0.75}, "pattern": {"shape": layer.look.pattern, "solidity": 0.22, "size": 6}},
             "hovertemplate": f"{plain_text(layer.name)}: %{{y:,.4~g}} {plain_text(y_title)}<extra>%{{x}}</extra>",
         }
         for layer in layers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.report.charts.bars import ROW_PX, rows_axis
-from fleetsim.report.charts.parts import look, wrapped, written
+from fleetsim.report.charts.parts import BEHIND, look, wrapped, written
 from fleetsim.report.page import Chart, axis, plain_text
 
 
@@ -73,7 +73,7 @@ def waterfall_chart(
     ]  # fmt: skip
     notes = [
         {"x": low, "y": i, "text": f"{wrapped(part.name, 40, 1)}  <b>{_signed(i, names, how)}</b>", "xanchor": "left",
-         "yanchor": "bottom", "yshift": 11, "showarrow": False, "align": "left"}
+         "yanchor": "bottom", "yshift": 11, "showarrow": False, "align": "left", **BEHIND}
         for i, part in enumerate(names)
     ]  # fmt: skip
     layout: dict[str, Any] = {

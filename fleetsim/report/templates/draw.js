@@ -35,9 +35,19 @@
     return layout;
   };
   const settings = { displayModeBar: false, responsive: true };
+  // A legend that breaks into several rows, as on a phone, adds its height instead of taking it from the plot.
+  const roomy = (place) => {
+    const legend = place.querySelector(".legend");
+    const more = legend ? legend.getBoundingClientRect().height - 30 : 0;
+    if (more <= 0 || place.dataset.roomy) return undefined;
+    place.dataset.roomy = "yes";
+    place.style.height = place.getBoundingClientRect().height + more + "px";
+    return Plotly.Plots.resize(place);
+  };
   const draw = async () => {
     await Promise.all(Object.entries(figures).map(([id, figure]) =>
       Plotly.react(document.getElementById(id + "-chart"), figure.data.map(coloured), dressed(figure.layout), settings)));
+    await Promise.all(Object.keys(figures).map((id) => roomy(document.getElementById(id + "-chart"))));
     document.documentElement.dataset.drawn = "yes";
   };
   draw();

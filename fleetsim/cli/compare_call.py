@@ -1,0 +1,185 @@
+"""The command line of `fleetsim compare`, checked as a whole before anything is read or simulated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
+from fleetsim.cli.compare_gate import Gate, parse_gate
+from fleetsim.cli.compare_input import Given, What, given_of
+from fleetsim.cli.compare_spans import Span, spans_of
+from fleetsim.cli.history_options import AccessFlags
+from fleetsim.errors import InputError, Problem
+
+FIRST = "give two: fleetsim compare A B, or one and what to change in it: fleetsim compare A --set-b fleet.instances=8"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Flags by their names; None, or empty, where not given."""
+
+    a: str | None = None
+    b: str | None = None
+    set_both: Sequence[str] = ()
+    set_a: Sequence[str] = ()
+    set_b: Sequence[str] = ()
+    steps: int | None = None
+    seed: int | None = None
+    replications: int | None = None
+    prometheus: str | None = None
+    window_a: str | None = None
+    window_b: str | None = None
+    step: str = "auto"
+    selector: str = ""
+    selector_a: str = ""
+    selector_b: str = ""
+    mapping: Sequence[str] = ()
+    framework: str | None = None
+    access: AccessFlags = field(default_factory=AccessFlags)
+    metrics: Sequence[str] = ()
+    min_change: float = 0.01
+    fail_if: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked. a, b: None for a Prometheus. metrics: those to compare. spans: of A and of B (`spans_of`)."""
+
+    what: frozenset[What]
+    a: Given | None
+    b: Given | None
+    metrics: tuple[str, ...]
+    gate: Gate
+    spans: Mapping[str, Span | None] = field(default_factory=dict)
+
+
+def question_of(call: Call) -> Question:
+    """Raises InputError with all that is wrong with the flags, and with what A and B are."""
+    problems = _numbers(call)
+    given: list[Given] = []
+    for where, text in (("A", call.a), ("B", call.b)):
+        try:
+            given += [] if text is None else [given_of(where, text)]
+        except InputError as error:
+            problems += error.problems
+    kinds: frozenset[What] = frozenset(g.what for g in given)
+    if call.prometheus is not None:
+        problems += [
+            Problem("--prometheus", call.prometheus, f"{g.where} {g.text} is given as well", "give one") for g in given
+        ]
+        kinds = frozenset(("history",))
+    known = len(given) == (call.a is not None) + (call.b is not None)
+    if known:
+        problems += _one_sided(call, kinds)
+    if "history" in kinds and len(kinds) > 1:
+        rule = "one is a window of history and the other is not"
+        remedy = "hold a window against a scenario with fleetsim replay --from WINDOW --scenario FILE"
+        problems.append(Problem("A, B", " and ".join(g.text for g in given), rule, remedy))
+    elif known and kinds:
+        problems += [*([] if "history" in kinds else _of_history(call)), *_of_scenarios(call, kinds, given)]
+    there = WINDOW_METRICS if kinds == {"history"} else METRICS
+    metrics, wrong = _metrics(call.metrics, there)
+    problems += wrong
+    spans: dict[str, Span | None] = {}
+    if kinds == {"history"}:
+        try:
+            spans = spans_of(call)
+        except InputError as error:
+            problems += error.problems
+    gate = Gate((), ())
+    try:
+        gate = parse_gate(call.fail_if, metrics)
+    except InputError as error:
+        problems += error.problems
+    if problems:
+        raise InputError(problems)
+    if call.prometheus is not None:
+        return Question(kinds, None, None, metrics, gate, spans)
+    return Question(kinds, given[0], given[-1], metrics, gate, spans)
+
+
+def _numbers(call: Call) -> list[Problem]:
+    problems = []
+    if not (math.isfinite(call.min_change) and 0.0 <= call.min_change <= 10.0):
+        rule, remedy = "must be a fraction of at least 0", "0.01 is 1 %"
+        problems.append(Problem("--min-change", call.min_change, rule, remedy))
+    if call.replications is not None and call.replications < 2:
+        rule, remedy = "one run of each has no interval", "take at least 2, better 10"
+        problems.append(Problem("--replications", call.replications, rule, remedy))
+    return problems
+
+
+def _one_sided(call: Call, kinds: frozenset[What]) -> list[Problem]:
+    """What is missing to have two sides."""
+    if call.prometheus is not None or (call.a is not None and call.b is None and "history" in kinds):
+        differ = bool(call.selector_a) != bool(call.selector_b) or call.selector_a != call.selector_b
+        if call.window_a is None or (call.window_b is None and not differ):
+            rule, remedy = "which two windows?", "for example --a -6h..-3h --b -3h..now"
+            return [Problem("--a, --b", call.window_a or call.window_b, rule, remedy)]
+        return []
+    if call.a is None:
+        return [Problem("A, B", None, "nothing to compare", FIRST)]
+    if call.b is None and not (call.set_a or call.set_b):
+        return [Problem("B", None, "compare with what?", FIRST)]
+    return []
+
+
+def _of_history(call: Call) -> list[Problem]:
+    """Flags that mean something for windows only."""
+    flags = (
+        ("--a", call.window_a),
+        ("--b", call.window_b),
+        ("--selector", call.selector),
+        ("--selector-a", call.selector_a),
+        ("--selector-b", call.selector_b),
+        ("--map", ", ".join(call.mapping)),
+        ("--framework", call.framework),
+        ("--step", None if call.step == "auto" else call.step),
+    )
+    rule = "means something for windows of history only"
+    return [
+        Problem(flag, value, rule, "drop it, or give --prometheus or files of history")
+        for flag, value in flags
+        if value
+    ]
+
+
+def _of_scenarios(call: Call, kinds: frozenset[What], given: Sequence[Given]) -> list[Problem]:
+    """Flags that mean something for what is simulated only, and --set of a result, which is what it is."""
+    problems = []
+    results = [g for g in given if g.what == "result"]
+    sides = {"A": bool(call.set_a), "B": bool(call.set_b)}
+    simulated = "scenario" in kinds
+    for flag, sets in (("--set", call.set_both), ("--set-a", call.set_a), ("--set-b", call.set_b)):
+        if sets and not simulated:
+            rule = "changes what is simulated: there is no scenario among A and B"
+            problems.append(Problem(flag, sets[0], rule, "drop it, or give a scenario"))
+    if simulated:
+        for g in results:
+            if sides[g.where]:
+                flag = f"--set-{g.where.lower()}"
+                problems.append(Problem(flag, f"{g.where} {g.text}", "a result stays what it is", "drop it"))
+    for flag, value in (("--steps", call.steps), ("--seed", call.seed), ("--replications", call.replications)):
+        if value is not None and kinds != {"scenario"}:
+            rule = "a result was run already" if results else "nothing is simulated"
+            problems.append(Problem(flag, value, f"{rule}: it means something for two scenarios only", "drop it"))
+    for flag, sets in (("--set", call.set_both), ("--set-a", call.set_a), ("--set-b", call.set_b)):
+        for text in sets:
+            path = text.partition("=")[0].strip()
+            if path in _RUN:
+                rule = "must be the same on both sides"
+                problems.append(Problem(flag, text, rule, f"give {_RUN[path]} N for both"))
+    return problems
+
+
+_RUN = {"run.steps": "--steps", "run.replications": "--replications"}
+
+
+def _metrics(asked: Sequence[str], there: Sequence[str]) -> tuple[tuple[str, ...], list[Problem]]:
+    """Those asked for, in the catalogue's order; all of them where none was."""
+    from fleetsim.config.tree import did_you_mean
+
+    problems = [Problem("--metric", m, "unknown metric", did_you_mean(m, there)) for m in asked if m not in there]
+    return tuple(m for m in there if not asked or m in asked), problems

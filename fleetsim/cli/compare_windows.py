@@ -1,0 +1,113 @@
+"""Windows of history of `fleetsim compare`: their read and compared."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetsim.cli.compare_call import Call, Question
+from fleetsim.cli.compare_input import Given
+from fleetsim.cli.compare_spans import Span
+from fleetsim.cli.history_options import step_of
+from fleetsim.cli.replay_source import Source, mapping_of, read
+from fleetsim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.history.history import History
+    from fleetsim.plan.compare import Comparison
+
+Tell = Callable[[str], None]
+
+
+def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
+    """Raises InputError (nothing there), OutsideError (the server did not do its part)."""
+    spans = question.spans
+    if call.prometheus is not None:
+        a, b = _of_prometheus(call, spans, tell)
+        same = call.selector_a == call.selector_b
+    else:
+        assert question.a is not None
+        assert question.b is not None
+        a, b = _of_files(call, question.a, question.b, spans, tell)
+        same = os.path.realpath(question.a.text) == os.path.realpath(question.b.text)
+    from fleetsim.replay.compare_windows import compare_windows as compared
+
+    return compared(
+        a, b, min_change=call.min_change, metrics=question.metrics, notes=_overlap(a[1], b[1]) if same else ()
+    )
+
+
+def _of_prometheus(
+    call: Call, spans: Mapping[str, Span | None], tell: Tell
+) -> tuple[tuple[str, History], tuple[str, History]]:
+    from fleetsim.history.window import parse_time
+
+    now = time.time()
+    found = []
+    for where, own in (("A", call.selector_a), ("B", call.selector_b)):
+        span = spans[where]
+        assert span is not None
+        start, end = (parse_time(text or "now", now) for text in span)
+        selector = ",".join(part.strip("{} ") for part in (call.selector, own) if part)
+        source = Source(
+            call.prometheus, None, repr(start), repr(end), call.step, selector, mapping_of(call.mapping, None), None,
+            call.access,
+        )  # fmt: skip
+        try:
+            history = read(source, tell)
+        except InputError as error:
+            raise InputError([replace(p, path=f"{where}: {p.path}") for p in error.problems]) from None
+        found.append((" ".join(filter(None, ("..".join(span), f"{{{own}}}" if own else ""))), history))
+    return found[0], found[1]
+
+
+def _of_files(
+    call: Call, a: Given, b: Given, spans: Mapping[str, Span | None], tell: Tell
+) -> tuple[tuple[str, History], tuple[str, History]]:
+    """A file's times are its own: "-2h" is two hours before its last value. The same file is read once."""
+    from fleetsim.history.window import parse_time, window
+
+    problems: list[Problem] = []
+    known: dict[str, History] = {}
+    found: list[tuple[str, History]] = []
+    for given, where in ((a, "A"), (b, "B")):
+        try:
+            if given.text not in known:
+                known[given.text] = _read(given.text, call, tell)
+            history, span = known[given.text], spans[where]
+            if span is None:
+                found.append((given.text, history))
+                continue
+            last = history.end_s
+            start = parse_time(span[0], last) if span[0] else history.start_s
+            end = parse_time(span[1], last) if span[1] else last
+            found.append((f"{given.text} {'..'.join(span)}", window(history, start, end)))
+        except InputError as error:
+            problems += [replace(p, path=f"{where}: {p.path}") for p in error.problems]
+    if problems:
+        raise InputError(problems)
+    return found[0], found[1]
+
+
+def _read(text: str, call: Call, tell: Tell) -> History:
+    from fleetsim.history.files import read_file
+
+    tell(f"reading {text}")
+    return read_file(
+        Path(text), step_s=step_of(call.step), mapping=mapping_of(call.mapping, text), framework=call.framework
+    )
+
+
+def _overlap(a: History, b: History) -> tuple[str, ...]:
+    from fleetsim.units import seconds
+
+    shared = min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
+    if shared <= 0:
+        return ()
+    return (
+        f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
+    )

@@ -1,0 +1,128 @@
+"""Pictures of a plan: what each lever buys, and where the headroom goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.plan.alternatives import Alternative, Alternatives
+from fleetsim.plan.explain import explained
+from fleetsim.plan.size import SizeResult
+from fleetsim.report import words
+from fleetsim.report.blocks import number
+from fleetsim.report.charts.dots import Change, change_dots, change_words
+from fleetsim.report.charts.waterfall import Part, waterfall_chart
+from fleetsim.report.page import Chart
+from fleetsim.report.profile_sheets import Sheet
+from fleetsim.report.story import Block, Bullets, Listed
+
+# A part of the headroom that would not be seen.
+_LEAST = 0.0005
+
+
+def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estimate]) -> Bullets:
+    """What binds, what one more instance and everything else would buy, point by point."""
+    lost, longest = (estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
+    return Bullets(explained(binding, alternatives, lost, longest))
+
+
+def levers(found: Alternatives) -> tuple[Block | None, ...]:
+    """What each lever buys, in a picture and in figures, and what to type for it."""
+    return alternatives_chart(found), alternatives_sheet(found), flags_of(found)
+
+
+def alternatives_chart(found: Alternatives) -> Chart | None:
+    """What each lever does to step time and cost; the largest gain first. None where there is no lever."""
+    if not found.tried:
+        return None
+    ranked = ranking(found)
+    best = found.named(found.cheapest or "")
+    said = "None of them makes a step measurably shorter without losing more samples."
+    if best is not None:
+        said = f"The cheapest, in bold: {best.text}, step time {change_words(best.step_ratio)}."
+    return change_dots(
+        "levers",
+        "What each lever buys",
+        "Each change alone, beside the answer under the same draws: how much longer or shorter a step becomes, and how "
+        f"much dearer or cheaper, with 95 % intervals; left is less. {said}",
+        [Change(a.text, (a.step_ratio, a.cost_ratio), strong=a is best) for a in ranked],
+        ("step time", "cost per step"),
+        x_title="change of a step",
+    )
+
+
+def ranking(found: Alternatives) -> list[Alternative]:
+    """The levers, what shortens the step most first."""
+    return sorted(found.tried, key=lambda a: -a.gain_s)
+
+
+def alternatives_sheet(found: Alternatives) -> Sheet | None:
+    """The same in figures, with what each asks of the algorithm."""
+    if not found.tried:
+        return None
+    rows = tuple(
+        (
+            a.text,
+            a.risk or "nothing",
+            change_words(a.step_ratio) + ("" if a.shortens or a.lengthens else " (within chance)"),
+            change_words(a.cost_ratio),
+            _less(a.gain_s),
+            number(a.staleness_p99_steps),
+            units.share(a.long_samples_lost),
+        )
+        for a in ranking(found)
+    )
+    note = "" if not found.stuck else f"Would block the run: {', '.join(found.stuck)}."
+    headings = (
+        "lever",
+        "asks of the algorithm",
+        "step time",
+        "cost per step",
+        "seconds off a step",
+        "staleness p99",
+        "long samples lost",
+    )
+    return Sheet("the levers in figures", headings, rows, left=2, note=note)
+
+
+def flags_of(found: Alternatives) -> Listed | None:
+    """What to type for each lever."""
+    return Listed(tuple((a.flag, a.text) for a in ranking(found)), code=True) if found.tried else None
+
+
+def _less(gain_s: float) -> str:
+    return units.seconds(gain_s) if gain_s >= 0 else f"-{units.seconds(-gain_s)}"
+
+
+def headroom_chart(result: SizeResult) -> Chart:
+    """From what the fleet would make without any loss down to what the trainer consumes."""
+    h = result.headroom
+    shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if abs(part) >= _LEAST]
+    # What is too small to be seen goes to the last bar, so that the bars still meet.
+    rest = 1.0 - sum(part for _, part in shown)
+    largest = max(shown, key=lambda item: item[1], default=None)
+    said = "" if largest is None else f" The largest part, {units.share(largest[1])}: {words.PARTS[largest[0]]}."
+    return waterfall_chart(
+        "headroom",
+        "Headroom, part by part",
+        f"Of {number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; each "
+        f"cause was taken away alone to see its part, and what overlaps is given back.{said}",
+        Part("without any loss", 1.0),
+        [Part(_SHORT.get(name, words.PARTS.get(name, name)), part) for name, part in shown],
+        Part("consumed by the trainer", rest),
+        x_title="% of the rate without any loss",
+        how="share",
+    )
+
+
+# Names that a phone has room for; the words above say the rest.
+_SHORT = {
+    "long_tail": "long tail of responses",
+    "sync_pauses": "weight syncs",
+    "stragglers": "stragglers",
+    "failures": "failures",
+    "prefill": "computing prompts",
+    "interaction": "overlap, fuller instances",
+    "slack": "the trainer's own pace",
+}

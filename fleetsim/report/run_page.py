@@ -1,0 +1,116 @@
+"""`fleetsim simulate --html`: what binds, the metrics with their intervals, and the run in pictures."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.analysis.catalogue import BY_NAME, CATALOGUE, Metric
+from fleetsim.analysis.intervals import Estimate
+from fleetsim.engine.transport import sync_times, sync_words
+from fleetsim.plan.assumptions import Assumption, assumed_values, short
+from fleetsim.report import words
+from fleetsim.report.blocks import number
+from fleetsim.report.charts.parts import interval_words, with_interval, written
+from fleetsim.report.profile_sheets import Sheet
+from fleetsim.report.run_sections import over_time, rests_on
+from fleetsim.report.run_view import RARE, RunView
+from fleetsim.report.story import Section, Story, Tile, present, story_page
+from fleetsim.sim.records import Records
+
+# Figures above the pictures: metric, and how its name is cut for a tile.
+_TILES = (
+    ("step_s", "optimizer step"),
+    ("trainer_idle_fraction", "trainer idle"),
+    ("rollout_idle_fraction", "rollout idle"),
+    ("staleness_steps.p99", "staleness p99, steps"),
+    ("goodput", "trained tok per GPU-second"),
+    ("cost_per_step", "cost per step"),
+)
+
+
+def run_page(view: RunView, run: Records, warnings: tuple[str, ...]) -> str:
+    """The page. run: the first replication, with its activity recorded.
+
+    Raises OutsideError where jinja2 or plotly is missing, ValueError for a run whose activity was not recorded.
+    """
+    return story_page(run_story(view, run, warnings))
+
+
+def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
+    """What the page tells, in order."""
+    s = view.scenario
+    transport = sync_words(sync_times(s))
+    lede = (
+        f"{words.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
+        f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step; "
+        f"{words.plural(s.run.steps, 'step')}, {words.plural(view.replications, 'replication')}, seed {s.run.seed}.",
+        words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope)),
+        f"{transport[:1].upper()}{transport[1:]}." if transport else "",
+    )
+    assumed = tuple(
+        Assumption(path, value, f"--set {path}=...", f"{path} = {short(value)}")
+        for path, value in assumed_values(s).items()
+    )
+    return Story(
+        kind="fleetsim simulate",
+        title=s.name,
+        lede=tuple(sentence for sentence in lede if sentence),
+        tiles=tuple(_tile(view, name, label) for name, label in _TILES if name in view.metrics),
+        warnings=warnings,
+        sections=(
+            over_time(run, view.metrics, "The run"),
+            Section("Every metric", present(metrics_sheet(view), formulas_sheet(view), published_sheet(view))),
+            rests_on(view.profile, assumed, "The scenario marks no value as assumed and not measured."),
+        ),
+    )
+
+
+def _tile(view: RunView, name: str, label: str) -> Tile:
+    e, how = view.metrics[name], "money" if name == "cost_per_step" else BY_NAME[name].how
+    return Tile(label, written(e.mean, how), interval_words(e, how))
+
+
+def metrics_sheet(view: RunView) -> Sheet:
+    """All metrics with their intervals."""
+    rows = tuple((_capital(m), *_mean_and_ends(view.metrics[m.name], m.how)) for m in _shown(view))
+    note = f"Means over {words.plural(view.replications, 'replication')}, of the steps after warm-up."
+    return Sheet("metrics", ("metric", "mean", "95 % interval"), rows, note=note)
+
+
+def formulas_sheet(view: RunView) -> Sheet:
+    """How each of them is computed."""
+    rows = tuple((_capital(m), m.formula) for m in _shown(view))
+    return Sheet("how each metric is computed", ("metric", "computed as"), rows, left=2, open=False)
+
+
+def _shown(view: RunView) -> list[Metric]:
+    """All metrics but those that are of use to some placements only, and nothing here."""
+    known = view.metrics
+    return [m for m in CATALOGUE if m.name in known and not (m.name in RARE and known[m.name].mean == 0.0)]
+
+
+def _capital(m: Metric) -> str:
+    return f"{m.title[:1].upper()}{m.title[1:]}"
+
+
+def _mean_and_ends(e: Estimate, how: str) -> tuple[str, str]:
+    mean, bracket, ends = with_interval(e, how).partition(" [")
+    return mean, f"{ends.rstrip(']')}".replace(", ", " to ") if bracket else ""
+
+
+def published_sheet(view: RunView) -> Sheet | None:
+    """The published outcome beside the prediction, where the scenario has one."""
+    p, s = view.scenario.published, view.scenario
+    if p is None:
+        return None
+    rows: list[tuple[str, ...]] = []
+    if p.step_s is not None:
+        predicted = view.metrics["step_s"].mean
+        rows.append(("step", units.seconds(predicted), units.seconds(p.step_s), f"{predicted / p.step_s:.2f}"))
+    if p.tok_s_per_gpu is not None:
+        predicted = view.metrics["generated_tok_s"].mean / (s.fleet.instances * s.engine.tp)
+        ratio = f"{predicted / p.tok_s_per_gpu:.2f}"
+        rows.append(("tok/s per rollout GPU", number(predicted), number(p.tok_s_per_gpu), ratio))
+    if p.bottleneck is not None:
+        rows.append(("what binds", view.binding, p.bottleneck, ""))
+    headings = ("", "predicted", "published", "ratio")
+    return Sheet("predicted and published", headings, tuple(rows), note=p.note or "")

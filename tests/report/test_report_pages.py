@@ -1,0 +1,335 @@
+"""The pages of size, simulate and split: their pictures against the records, their words, their safety."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markupsafe import escape
+
+from fleetsim.analysis.metrics import window_of
+from fleetsim.config import with_changes
+from fleetsim.engine.kernel.tables import DONE, G_TRAINED
+from fleetsim.plan.around import counts_around
+from fleetsim.report.page import Chart
+from fleetsim.report.run_gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
+from fleetsim.report.run_page import run_page, run_story
+from fleetsim.report.run_pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
+from fleetsim.report.size_page import size_page, size_story
+from fleetsim.report.split_page import split_page, split_story
+from fleetsim.report.story import Story
+from fleetsim.sim.run import simulate
+from tests.report.small_pages import NAME, job, simulated_run, sized, split
+from tests.report.test_profile_html import Page, without_plotly
+
+pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
+pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+
+
+def without_script() -> Any:
+    """Plotly's own script is megabytes that tests/browser runs and these tests need not read again and again."""
+    return patch("plotly.offline.get_plotlyjs", lambda: "/** plotly */")
+
+
+@cache
+def pages() -> dict[str, str]:
+    plan, run, advice = sized(), simulated_run(), split()
+    with without_script():
+        return {
+            "size": size_page(plan.result, plan.around, plan.run),
+            "simulate": run_page(run.view, run.run, ("one <warning>",)),
+            "split": split_page(advice.result, advice.runs),
+        }
+
+
+@cache
+def stories() -> dict[str, Story]:
+    plan, run, advice = sized(), simulated_run(), split()
+    return {
+        "size": size_story(plan.result, plan.around, plan.run),
+        "simulate": run_story(run.view, run.run, ("one <warning>",)),
+        "split": split_story(advice.result, advice.runs),
+    }
+
+
+def charts(page: str) -> dict[str, Chart]:
+    return {c.id: c for section in stories()[page].sections for c in section.charts()}
+
+
+def trace(chart: Chart, name: str) -> dict[str, Any]:
+    return next(t for t in chart.data if t.get("name") == name)
+
+
+# ------------------------------------------------------------------------------------------- pictures and records
+
+
+def test_instances_of_the_gantt_work_as_long_as_the_records_say() -> None:
+    run = sized().run
+    shown = shown_of(run)
+    assert len(shown.instances) == shown.of == sized().result.instances
+    before = run.steps[shown.first - 1]
+    for kind, column in ((WORK, "busy_s"), (IDLE, "idle_s"), (HELD, "paused_s")):
+        drawn = sum(s.end_s - s.start_s for row in shown.rows for s in row if s.kind == kind)
+        assert drawn == pytest.approx(float(run.steps[column][shown.last] - before[column]), abs=1e-6)
+
+
+@pytest.mark.parametrize("of", ["size", "simulate"])
+def test_the_trainer_of_the_gantt_spends_its_seconds_as_the_steps_say(of: str) -> None:
+    run = sized().run if of == "size" else simulated_run().run
+    shown = shown_of(run)
+    steps = run.steps[shown.first : shown.last + 1]
+    for kind, column in ((WORK, "train_s"), (IDLE, "wait_s"), (HELD, "sync_block_s")):
+        drawn = sum(s.end_s - s.start_s for s in shown.trainer if s.kind == kind)
+        assert drawn == pytest.approx(float(steps[column].sum()), abs=1e-6)
+    assert shown.first == window_of(run).first
+    assert f"Steps {shown.first} to {shown.last}" in gantt_words(shown)
+
+
+def test_a_fleet_of_a_thousand_shows_some_and_says_which() -> None:
+    run = simulate(job(**{"fleet.instances": 1000, "trainer.batch_samples": 2048, "run.steps": 4}), activity=True)
+    shown = shown_of(run)
+    assert len(shown.rows) == len(shown.instances) == 24
+    assert "24 of 1,000 instances, spread evenly over the fleet (0, 43, 87, ... 999)" in gantt_words(shown)
+
+
+def test_seconds_are_those_of_the_steps() -> None:
+    run = simulated_run().run
+    chart = seconds_chart(run)
+    for name, column in (("train", "train_s"), ("wait for samples", "wait_s"), ("held by weight sync", "sync_block_s")):
+        assert trace(chart, name)["y"] == pytest.approx(run.steps[column].tolist(), abs=1e-4)
+    total = np.sum([t["y"] for t in chart.data], axis=0)
+    assert total == pytest.approx(run.steps["end_s"] - run.steps["start_s"], abs=1e-3)
+
+
+def test_the_queue_holds_what_was_ready_and_not_yet_taken() -> None:
+    run = simulated_run().run
+    drawn = queue_chart(run).data[0]
+    groups = run.groups
+    for at, depth in list(zip(drawn["x"], drawn["y"], strict=True))[::7]:
+        # Just after that time: rounded times may lie a half millisecond before it.
+        t = at + 6e-4
+        inside = (groups["ready_s"] >= 0) & (groups["ready_s"] <= t) & (groups["status"] != 5)
+        inside &= (groups["left_s"] < 0) | (groups["left_s"] > t)
+        later = (np.abs(groups["ready_s"] - t) < 2e-3) | (np.abs(groups["left_s"] - t) < 2e-3)
+        if not later[groups["ready_s"] > at].any() and at < run.steps["end_s"][-1]:
+            assert depth == pytest.approx(float(groups["need"][inside].sum()))
+
+
+def test_staleness_is_that_of_each_batch() -> None:
+    made = simulated_run()
+    oldest, mean = staleness_chart(made.run, made.view.metrics).data
+    groups = made.run.groups[made.run.groups["status"] == G_TRAINED]
+    age = groups["trained_step"] - made.run.updates[groups["version"]]
+    for step in range(len(made.run.steps)):
+        mine = age[groups["trained_step"] == step]
+        assert oldest["y"][step] == mine.max()
+        assert mean["y"][step] == pytest.approx(mine.mean(), abs=1e-4)
+
+
+def test_waste_is_the_metric_by_cause() -> None:
+    metrics = simulated_run().view.metrics
+    chart = waste_chart(metrics)
+    assert chart is not None
+    wasted = sorted((100 * metrics[f"waste.{c}"].mean for c in ("stale", "filtered", "lost")), reverse=True)
+    assert chart.data[0]["x"] == pytest.approx(wasted)
+    names = " ".join(note["text"] for note in chart.layout["annotations"])
+    assert all(name in names for name in ("too old", "filtered", "lost to failures"))
+
+
+def test_lengths_are_those_of_the_samples() -> None:
+    run = simulated_run().run
+    window = window_of(run)
+    chart = lengths_chart(run)
+    assert chart is not None
+    trained = (run.groups["status"] == G_TRAINED) & (run.groups["trained_step"] >= window.first)
+    tokens = run.samples["target"][(run.samples["status"] == DONE) & trained[run.samples["group"]]]
+    shares = 100 * np.histogram(tokens, trace(chart, "trained")["x"])[0] / len(tokens)
+    assert trace(chart, "trained")["y"][:-1] == pytest.approx(shares.tolist(), abs=1e-3)
+    assert "cap 1,024" in [note["text"] for note in chart.layout["annotations"]]
+
+
+def test_curves_are_the_estimates_of_every_count() -> None:
+    plan = sized()
+    found = charts("size")
+    assert set(counts_around(plan.result.instances)) <= {t.instances for t in plan.around.trials}
+    curves = (("idle", "trainer_idle_fraction", 100), ("step", "step_s", 1), ("cost", "cost_per_step", 1))
+    for id_, metric, scale in curves:
+        line = next(t for t in found[id_].data if t.get("meta", {}).get("role") == "means")
+        assert line["x"] == [t.instances for t in plan.around.trials]
+        for i, t in enumerate(plan.around.trials):
+            e = t.estimates[metric]
+            assert line["y"][i] == pytest.approx(scale * e.mean)
+            assert line["y"][i] + line["error_y"]["array"][i] == pytest.approx(scale * e.ci_high)
+            assert line["y"][i] - line["error_y"]["arrayminus"][i] == pytest.approx(scale * e.ci_low)
+        star = next(t for t in found[id_].data if t.get("meta", {}).get("role") == "recommended")
+        assert star["x"] == [plan.result.instances]
+    by_count = {t.instances: t for t in plan.around.trials}
+    for candidate in plan.result.candidates:
+        assert by_count[candidate.instances] == candidate
+
+
+@given(st.integers(1, 2000), st.lists(st.integers(1, 4000), max_size=4))
+def test_counts_lie_around_the_answer(instances: int, also: list[int]) -> None:
+    counts = counts_around(instances, also)
+    assert instances in counts
+    assert list(counts) == sorted(set(counts))
+    assert len(counts) <= 9 + len(also)
+    assert counts[0] >= max(1, instances // 2)
+    assert counts[-1] <= 2 * instances
+
+
+def test_the_waterfall_leads_from_the_nameplate_to_what_is_consumed() -> None:
+    headroom = sized().result.headroom
+    chart = charts("size")["headroom"]
+    bars = {y: (b, b + x) for t in chart.data for y, b, x in zip(t["y"], t["base"], t["x"], strict=True)}
+    assert bars[0] == (0.0, 100.0)
+    assert bars[max(bars)][1] == pytest.approx(100 * headroom.computed, abs=0.05 * len(headroom.parts))
+    lengths = sorted(b - a for i, (a, b) in bars.items() if 0 < i < max(bars))
+    assert lengths == pytest.approx(sorted(100 * abs(p) for p in headroom.parts.values() if abs(p) >= 0.0005))
+
+
+def test_levers_and_ways_are_the_paired_ratios() -> None:
+    plan, advice = sized(), split()
+    step, cost = charts("size")["levers"].data
+    ranked = sorted(plan.result.alternatives.tried, key=lambda a: -a.gain_s)
+    assert step["x"] == pytest.approx([100 * (a.step_ratio.mean - 1) for a in ranked])
+    assert cost["x"] == pytest.approx([100 * (a.cost_ratio.mean - 1) for a in ranked])
+    (ratio,) = charts("split")["ratio"].data
+    assert ratio["x"] == pytest.approx([100 * (o.ratio.mean - 1) for o in advice.result.outcomes])
+    splits = sorted((o for o in advice.result.outcomes if o.arrangement.kind == "split"),
+                    key=lambda o: o.arrangement.rollout_gpus)  # fmt: skip
+    line = next(t for t in charts("split")["step-s"].data if t.get("meta", {}).get("role") == "means")
+    assert line["x"] == [o.arrangement.rollout_gpus for o in splits]
+    assert line["y"] == pytest.approx([o.mean("step_s") for o in splits])
+
+
+# ------------------------------------------------------------------------------------------------- words and safety
+
+
+@pytest.mark.parametrize("name", ["size", "simulate", "split"])
+def test_a_page_is_one_small_file_that_asks_nobody(name: str) -> None:
+    own = without_plotly(pages()[name])
+    assert len(own) < 300_000
+    assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttpRequest", own)
+    made = Page(own)
+    assert (made.wrong, made.open) == ([], [])
+    assert made.data.keys() == charts(name).keys()
+    for tag, attributes in made.tags:
+        assert not {"src", "href", "srcset", "action", "onclick"} & attributes.keys(), tag
+
+
+def test_the_answer_comes_before_the_pictures() -> None:
+    order = {
+        "size": ("rollout instances", "What binds", "More or fewer instances", "Where the headroom goes", "Next"),
+        "simulate": (
+            "What binds",
+            "optimizer step",
+            "one <warning>",
+            "The run",
+            "Every metric",
+            "computed as",
+            "What this rests on",
+        ),
+        "split": ("GPUs", "A step takes", "What binds", "Every way to use these GPUs", "The trainer's seconds"),
+    }
+    for name, told in order.items():
+        words = " ".join(" ".join(Page(pages()[name]).words).split())
+        at = [words.index(text) for text in told]
+        assert at == sorted(at), (name, told)
+
+
+@pytest.mark.parametrize("name", ["size", "simulate", "split"])
+def test_every_chart_has_its_words(name: str) -> None:
+    described = {a["id"]: a["aria-label"] for t, a in Page(pages()[name]).tags if a.get("role") == "img"}
+    for id_, chart in charts(name).items():
+        assert described[f"{id_}-chart"] == f"{chart.title}: {chart.words}"
+        assert len(chart.words) > 40
+
+
+@pytest.mark.parametrize("name", ["size", "simulate", "split"])
+def test_figures_are_what_plotly_understands(name: str) -> None:
+    graph_objects = importlib.import_module("plotly.graph_objects")
+    for figure in Page(without_plotly(pages()[name])).data.values():
+        graph_objects.Figure(figure)  # raises on unknown keys and values
+
+
+def test_the_same_plan_gives_the_same_bytes() -> None:
+    plan = sized()
+    with without_script():
+        assert size_page(plan.result, plan.around, plan.run) == pages()["size"]
+
+
+def test_nothing_is_told_by_colour_alone() -> None:
+    for name in ("size", "simulate", "split"):
+        for chart in charts(name).values():
+            bars = [t for t in chart.data if t["type"] == "bar"]
+            looks = [(t["marker"]["pattern"]["shape"], t["width"]) for t in bars]
+            assert len(set(looks)) == len(looks), chart.id
+            lines = [t for t in chart.data if t.get("name") and t["type"] == "scatter"]
+            looks = [(t.get("line", {}).get("dash"), t.get("marker", {}).get("symbol")) for t in lines]
+            assert len(set(looks)) == len(looks), chart.id
+    assert len({(k.look.pattern, k.thin) for k in KINDS.values()}) == len(KINDS)
+
+
+def palettes() -> tuple[dict[str, str], dict[str, str]]:
+    style = without_plotly(pages()["size"])
+    light, dark = style.split("prefers-color-scheme: dark", 1)
+    colours = [dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]+);", part.split("* {")[0])) for part in (light, dark)]
+    return colours[0], colours[1]
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_is_there_in_both_lights_and_stands_out() -> None:
+    text = json.dumps([c.data for n in pages() for c in charts(n).values()])
+    text += json.dumps([c.layout for n in pages() for c in charts(n).values()])
+    used = set(re.findall(r"var\(--([a-z0-9-]+)\)", text)) | set(re.findall(r'"colour": "([a-z0-9-]+)"', text))
+    assert {"accent", "second", "quiet"} <= used
+    for palette in palettes():
+        assert used <= palette.keys()
+        for name in ("ink", "quiet"):  # words: WCAG AA
+            assert contrast(palette[name], palette["paper"]) >= 4.5, name
+        for name in ("accent", "second", "third", "bad"):  # marks
+            assert contrast(palette[name], palette["paper"]) >= 3.0, name
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60)
+
+
+@given(NAMES)
+@example("</script><script>alert(1)</script>")
+@example('"><img src=x onerror=alert(1)>')
+@example("{{ 7 * 7 }}{% raw %}")
+@settings(max_examples=15)
+def test_a_scenario_s_name_stays_a_name(name: str) -> None:
+    made = simulated_run()
+    plain = [tag for tag, _ in Page(without_plotly(pages()["simulate"])).tags]
+    view = replace(made.view, scenario=with_changes(made.view.scenario, {"name": name}))
+    with without_script():
+        page = Page(without_plotly(run_page(view, made.run, ("one <warning>",))))
+    assert [tag for tag, _ in page.tags] == plain
+    assert " ".join(name.split()) in " ".join(" ".join(page.words).split())
+
+
+def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
+    for text in pages().values():
+        assert str(escape(NAME)) in text
+        assert "<script>alert" not in text
