@@ -27,6 +27,7 @@ extensions = ["myst_nb", "sphinx_copybutton"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["_build"]
 nitpicky = True
+smartquotes = False  # or the two dashes of a flag become one long one
 
 myst_enable_extensions = ["dollarmath", "attrs_inline"]
 myst_heading_anchors = 4

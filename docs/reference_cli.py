@@ -47,15 +47,21 @@ def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def split_help(text: str) -> tuple[list[str], str]:
-    """The examples of a help text (its lines that are commands), and the rest, paragraph by paragraph."""
-    lines = [_MARKUP.sub("", line).replace("\b", "").rstrip() for line in (text or "").splitlines()]
-    examples = [line.strip() for line in lines if line.strip().startswith("fleetsim ")]
-    rest = [
-        line
-        for line in lines
-        if not line.strip().startswith("fleetsim ") and line.strip().rstrip(":").lower() not in ("example", "examples")
-    ]
-    return examples, re.sub(r"\n{3,}", "\n\n", "\n".join(rest)).strip()
+    """The examples of a help text (its lines that are commands), and the rest, in Markdown.
+
+    A paragraph that begins with a backspace keeps its lines, as in a terminal.
+    """
+    examples: list[str] = []
+    rest: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", _MARKUP.sub("", text or "")):
+        kept = "\b" in paragraph
+        lines = [line.rstrip() for line in paragraph.replace("\b", "").strip("\n").splitlines()]
+        examples += [line.strip() for line in lines if line.strip().startswith("fleetsim ")]
+        lines = [line for line in lines if line.strip() and not line.strip().startswith("fleetsim ")]
+        lines = [line for line in lines if line.strip().rstrip(":").lower() not in ("example", "examples")]
+        if lines:
+            rest.append("\n".join(["```text", *lines, "```"] if kept else [line.strip() for line in lines]))
+    return examples, "\n\n".join(rest)
 
 
 def section(title: str, command: Any) -> str:
@@ -94,7 +100,7 @@ def _option(param: Any, command: str) -> str:
     value = "" if param.is_flag else f"`{param.metavar or _type(param)}`"
     if param.multiple:
         value += ", repeatable"
-    default = "" if param.default in (None, False, (), []) else f"`{param.default}`"
+    default = "" if param.default in (None, False, "", (), []) else f"`{param.default}`"
     if not default and command in _BY_FLAGS:
         default = _of_scenario(param.name)
     variable = f" Environment: `{param.envvar}`." if param.envvar else ""
