@@ -8,8 +8,11 @@ equations become MathML here, fonts are the system's.
 
 from __future__ import annotations
 
+import re
+
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from pygments.lexers.shell import BashSessionLexer
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
@@ -20,14 +23,21 @@ author = "The fleetsim maintainers"
 copyright = "The fleetsim maintainers"  # noqa: A001 - Sphinx's name for it
 version = release = fleetsim.__version__
 
-extensions = ["myst_parser", "sphinx_copybutton"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_nb", "sphinx_copybutton"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["_build"]
 nitpicky = True
 
 myst_enable_extensions = ["dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
+
+# The notebook is run by the build, in a folder of its own; an error in it is an error of the build.
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
 
 html_theme = "furo"
 html_title = f"fleetsim {release}"
@@ -47,6 +57,13 @@ copybutton_line_continuation_character = "\\"
 copybutton_exclude = ".linenos, .gp, .go"
 
 
+class Console(BashSessionLexer):
+    """Commands begin with "$ " and nothing else does: a line of output that begins with "% " is output."""
+
+    _ps1rgx = re.compile(r"^(\$ )(.*\n?)")
+    _ps2 = "\0"
+
+
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
     translator.body.append(tex2mathml(node.astext()))
     raise nodes.SkipNode
@@ -58,5 +75,6 @@ def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Equations as MathML, which browsers draw by themselves."""
+    """Equations as MathML, which browsers draw by themselves; prompts as the pages write them."""
+    app.add_lexer("console", Console)
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))

@@ -8,6 +8,7 @@ It runs what the command runs and renders what the command prints; only the fram
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -40,8 +41,10 @@ def picture() -> str:
     if result.warnings:
         console.print()
         console.print(warning_lines(result.warnings))
-    # A fixed id: the same answer gives the same file.
-    return console.export_svg(title="fleetsim", theme=THEME, unique_id="fleetsim-size")
+    # A fixed id: the same answer gives the same file. Without the fonts that rich would fetch from another host:
+    # whoever looks at it has a monospaced one.
+    drawn = console.export_svg(title="fleetsim", theme=THEME, unique_id="fleetsim-size")
+    return re.sub(r"\s*@font-face \{[^}]*\}", "", drawn)
 
 
 if __name__ == "__main__":

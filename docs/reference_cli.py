@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer.main
+from pydantic import BaseModel
 
 from fleetsim.cli.environment import VARIABLES
 from fleetsim.cli.main import app
+from fleetsim.config.load import default_scenario
+from fleetsim.plan.job import PATHS
 
 INTRO = """\
 # Commands
@@ -20,6 +23,8 @@ same as this page.
 """
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 _FIRST = "Options"
+# Commands whose flags are keys of the scenario.
+_BY_FLAGS = ("fleetsim size", "fleetsim split")
 
 
 def page() -> str:
@@ -74,7 +79,7 @@ def section(title: str, command: Any) -> str:
         for panel, params in panels.items():
             if len(panels) > 1:
                 parts.append(f"| **{panel}** | | | |")
-            parts += [_option(p) for p in params]
+            parts += [_option(p, title) for p in params]
         parts.append("")
     return "\n".join(parts)
 
@@ -84,14 +89,30 @@ def _argument(param: Any) -> str:
     return name if param.required else f"[{name}]"
 
 
-def _option(param: Any) -> str:
+def _option(param: Any, command: str) -> str:
     names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
     value = "" if param.is_flag else f"`{param.metavar or _type(param)}`"
     if param.multiple:
         value += ", repeatable"
     default = "" if param.default in (None, False, (), []) else f"`{param.default}`"
+    if not default and command in _BY_FLAGS:
+        default = _of_scenario(param.name)
     variable = f" Environment: `{param.envvar}`." if param.envvar else ""
     return f"| {names} | {value} | {default} | {cell(param.help)}{variable} |"
+
+
+def _of_scenario(name: str) -> str:
+    """What the scenario has where a flag is not given: its key, and that key's own default."""
+    path = PATHS.get(name)
+    if path is None:
+        return ""
+    value: Any = default_scenario()
+    for part in path.split("."):
+        value = getattr(value, part)
+    if isinstance(value, BaseModel):
+        value = getattr(value, "value", None)
+    shown = "" if value in (None, (), []) else f" = `{value}`"
+    return f"[`{path}`](scenario.md#{path.partition('.')[0]}){shown}"
 
 
 def _type(param: Any) -> str:

@@ -25,6 +25,7 @@ DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("split", ("--gpus", "4", "--batch", "64", "--len", "200", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")),
     ("simulate", ("async-one-step", *SMALL, "--steps", "12")),
     ("compare", ("async-one-step", "sync-colocated", "--replications", "2", "--steps", "12")),
+    ("sweep", ("async-one-step", *SMALL, "--steps", "12", "--grid", "fleet.instances=2,3", "--workers", "1")),
     ("replay", ("--from", "history.om")),
     ("validate", ("--case", "C01")),
 )

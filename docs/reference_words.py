@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference_cli import cell, table
 
-from fleetsim.analysis.catalogue import CATALOGUE
+from fleetsim.analysis.catalogue import CATALOGUE, OBSERVED, WINDOW_METRICS, Metric
 from fleetsim.cli.replay_gate import FORMULAS
 from fleetsim.errors import EXIT_CODES
 from fleetsim.plan.binding import BINDINGS
@@ -52,6 +52,15 @@ PARTS_INTRO = """
 `headroom.parts` of `size`: [what a fleet loses of its nameplate rate](../model.md#11-advice), cause by cause.
 
 """
+WINDOWS_INTRO = """
+## Of two windows of history
+
+What [`compare`](../compare.md) reads in each window. Those named as above are the same, as far as metrics show them:
+{shared}. And these:
+
+| name | is | unit | formula | better |
+| --- | --- | --- | --- | --- |
+"""
 CODES_INTRO = """\
 # Exit codes
 
@@ -63,10 +72,15 @@ HOW = {"seconds": "s", "share": "share of 1", "number": ""}
 
 def metrics_page() -> str:
     """docs/reference/metrics.md."""
-    rows = [
-        f"| `{m.name}` | {cell(m.title)} | {HOW[m.how]} | {cell(m.formula)} | {m.better or ''} |" for m in CATALOGUE
-    ]
-    return METRICS_INTRO + "\n".join(rows) + "\n" + REPLAY_INTRO + table(("name", "is"), FORMULAS)
+    own = {m.name for m in OBSERVED}
+    shared = ", ".join(f"`{name}`" for name in WINDOW_METRICS if name not in own)
+    windows = WINDOWS_INTRO.format(shared=shared) + "\n".join(map(_row, OBSERVED)) + "\n"
+    runs = METRICS_INTRO + "\n".join(map(_row, CATALOGUE)) + "\n"
+    return runs + REPLAY_INTRO + table(("name", "is"), FORMULAS) + windows
+
+
+def _row(m: Metric) -> str:
+    return f"| `{m.name}` | {cell(m.title)} | {HOW[m.how]} | {cell(m.formula)} | {m.better or ''} |"
 
 
 def words_page() -> str:

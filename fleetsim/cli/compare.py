@@ -22,9 +22,7 @@ from fleetsim.cli.history_options import (
     Timeout,
     TokenFile,
 )
-from fleetsim.cli.options import RUN, Html, Json
-
-SIMULATED = "What is simulated"
+from fleetsim.cli.options import RUN, SIMULATED, Html, Json
 
 
 def compare(

@@ -56,9 +56,18 @@ def write_page(place: Path, text: str) -> None:
 
 def write_text(place: Path, text: str) -> None:
     """A text file, written beside its place and moved there. Raises OutsideError."""
+    try:
+        data = text.encode("utf-8")
+    except ValueError as error:
+        raise OutsideError(f"{str(place)!r}: cannot be written: {error}") from None
+    write_bytes(place, data)
+
+
+def write_bytes(place: Path, data: bytes) -> None:
+    """A file, written beside its place and moved there. Raises OutsideError."""
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(data)
         beside.replace(place)
     except (OSError, ValueError) as error:
         raise OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}") from None

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.options import JOB, RUN, SIMULATED
+
+HISTORY = "Histories and traces of the first run"
+
 if TYPE_CHECKING:
     from fleetsim.analysis.replicate import Replicated
 
@@ -16,39 +20,74 @@ def simulate(
         str | None, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")
+        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...", rich_help_panel=JOB)
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.", rich_help_panel=JOB),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
+        str | None,
+        typer.Option(help="A measured engine instead of the scenario's: profile name or file.", rich_help_panel=JOB),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps to simulate.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Or as many as fill so many hours.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
-    replications: Annotated[int | None, typer.Option(help="Runs behind each interval.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps to simulate (30).", rich_help_panel=SIMULATED)
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Or as many as fill so many hours.", rich_help_panel=SIMULATED)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes (0).", rich_help_panel=SIMULATED)] = None,
+    replications: Annotated[
+        int | None, typer.Option(help="Runs behind each interval (5).", rich_help_panel=SIMULATED)
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
     parquet: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.")
+        str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.", rich_help_panel=RUN)
     ] = None,
     html: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.", rich_help_panel=RUN),
     ] = None,
     openmetrics: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.", rich_help_panel=HISTORY
+        ),
     ] = None,
     scrape_interval: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Of that history; 15 if not given.")
+        float | None, typer.Option(metavar="SECONDS", help="Of that history; 15 if not given.", rich_help_panel=HISTORY)
     ] = None,
     openmetrics_end: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.", rich_help_panel=HISTORY
+        ),
+    ] = None,
+    perfetto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the first run there as a trace, for ui.perfetto.dev.",
+            rich_help_panel=HISTORY,
+        ),
+    ] = None,
+    perfetto_steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS",
+            help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.",
+            rich_help_panel=HISTORY,
+        ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.'),
+        typer.Option(
+            metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.', rich_help_panel=RUN
+        ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 12 outside the measured range.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 12 outside the measured range.", rich_help_panel=RUN)
+    ] = False,
 ) -> None:
     """Simulate a scenario: where each second of an optimizer step goes.
 
@@ -68,6 +107,8 @@ def simulate(
 
     [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
 
+    [bold]fleetsim simulate job.yaml --perfetto trace.json.gz[/bold]
+
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
@@ -75,6 +116,7 @@ def simulate(
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.step_so_far import StepSoFar
@@ -93,6 +135,7 @@ def simulate(
     )
     check_hours(hours, steps)
     history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
+    trace = check_trace(perfetto, perfetto_steps)
     page = new_page("--html", html)
     folder = None if parquet is None else check_parquet_folder(parquet)
     with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
@@ -100,6 +143,8 @@ def simulate(
         from fleetsim.plan.engine_source import engine_source
 
         simulated = long_enough(job.scenario, hours)
+        if trace is not None:
+            trace.steps.check(simulated.run.steps)
         result = replicate(
             simulated,
             scrape_every_s=None if history is None else history.every_s,
@@ -109,12 +154,16 @@ def simulate(
         if folder is not None:
             write_parquet(folder, result.runs)
         written = None if history is None else write_history(history, result.runs[0])
+        if trace is not None:
+            tell("simulating the trace")
+        traced = None if trace is None else write_trace(trace, result.runs[0])
         source = engine_source(simulated, simulated.fleet.instances, result.runs)
     values = show_run(result, source, job.notes, json_)
     if page is not None:
         write_page(page, run_page_of(result, source, job.notes))
-    if written is not None:
-        typer.echo(written, err=True)
+    for told in (written, traced):
+        if told is not None:
+            typer.echo(told, err=True)
     stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)
 
@@ -127,6 +176,8 @@ def _so_far(notes: Sequence[str], as_json: bool) -> Callable[[Replicated, str], 
         from fleetsim.plan.engine_source import engine_source
 
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
-        show_run(result, source, (*notes, f"interrupted: {missing}; no files are written"), as_json)
+        if not as_json:
+            typer.echo(f"Interrupted: {missing}.")
+        show_run(result, source, (*notes, *([f"interrupted: {missing}"] if as_json else [])), as_json)
 
     return show

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fleetsim.cli.options import JOB, RUN, SIMULATED
+
+GRID, WHERE = "The grid", "Where it runs"
 
 if TYPE_CHECKING:
     from fleetsim.cli.sweep_files import Output
@@ -20,40 +25,62 @@ def sweep(
         str | None, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")
+        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...", rich_help_panel=JOB)
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUES", help="A key and its values: LO:HI:STEP or A,B,C. Repeatable."),
+        typer.Option(
+            metavar="KEY=VALUES", help="A key and its values: LO:HI:STEP or A,B,C. Repeatable.", rich_help_panel=GRID
+        ),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key, in every cell. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other key, in every cell. Repeatable.", rich_help_panel=JOB
+        ),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
+        str | None,
+        typer.Option(help="A measured engine instead of the scenario's: profile name or file.", rich_help_panel=JOB),
     ] = None,
     objective: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC", help="What counts, first things first: METRIC, max:METRIC. Repeatable."),
+        typer.Option(
+            metavar="METRIC",
+            help="What counts, first things first: METRIC, max:METRIC. Repeatable.",
+            rich_help_panel=GRID,
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps of every run.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
-    replications: Annotated[int | None, typer.Option(help="Runs of every cell.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps of every run (30).", rich_help_panel=SIMULATED)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes (0).", rich_help_panel=SIMULATED)] = None,
+    replications: Annotated[int | None, typer.Option(help="Runs of every cell (5).", rich_help_panel=SIMULATED)] = None,
     out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the table there: .parquet or .csv. A killed sweep then goes on."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the table there: .parquet or .csv. A killed sweep then goes on.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Forget what an unfinished sweep left at --out.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget what an unfinished sweep left at --out.", rich_help_panel=RUN)
+    ] = False,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes on this machine; else as many as pay.")
+        int | None,
+        typer.Option(metavar="N", help="Processes on this machine; else as many as pay.", rich_help_panel=WHERE),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster instead: auto, or HOST:PORT.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Ray cluster instead: auto, or HOST:PORT.", rich_help_panel=WHERE),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10 if true of the best cell: "step_s>30". Repeatable.'),
+        typer.Option(
+            metavar="CONDITION", help='Exit 10 if true of the best cell: "step_s>30". Repeatable.', rich_help_panel=RUN
+        ),
     ] = None,
 ) -> None:
     """Simulate every combination of some values, and say which are worth a look.
@@ -81,12 +108,14 @@ def sweep(
     job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), {
         "profile": profile, "steps": steps, "seed": seed, "replications": replications,
     })  # fmt: skip
-    place = _place(out, workers, ray, restart)
-    missing = None
-    try:
-        result = _swept(job, cells, objectives, place, workers, ray, restart)
-    except Interrupted as cut:
-        result, missing = cut.known, cut.missing
+    with _place(out, workers, ray, restart) as place:
+        missing = None
+        try:
+            result = _swept(job, cells, objectives, place, workers, ray, restart)
+        except Interrupted as cut:
+            result, missing = cut.known, cut.missing
+        if place is not None and missing is None:
+            place.write(result)
     notes = (*job.notes, *([f"interrupted: {missing}"] if missing is not None else []))
     if json_:
         from fleetsim.report.sweep_json import sweep_document
@@ -99,8 +128,6 @@ def sweep(
     warn(job.notes)
     if missing is not None:
         raise KeyboardInterrupt(missing)
-    if place is not None:
-        place.write(result)
     if not result.pareto.best:
         raise InfeasibleError("no cell of the grid could be simulated; each says why above")
     best = result.row(result.pareto.best[0].cell)
@@ -193,7 +220,9 @@ def _asked(
     return job, found, wanted
 
 
-def _place(out: str | None, workers: int | None, ray: str | None, restart: bool) -> Output | None:
+def _place(
+    out: str | None, workers: int | None, ray: str | None, restart: bool
+) -> AbstractContextManager[Output | None]:
     """Where the table goes. Raises InputError with what is wrong about it, and about where the work is to be done."""
     from fleetsim.cli.sweep_files import Output
     from fleetsim.errors import InputError, Problem
@@ -219,7 +248,7 @@ def _place(out: str | None, workers: int | None, ray: str | None, restart: bool)
         problems += error.problems
     if problems:
         raise InputError(problems)
-    return place
+    return nullcontext() if place is None else place
 
 
 def _call(

@@ -35,6 +35,14 @@ class Output:
                 raise InputError([Problem("--out", output, "needs pyarrow", remedy)]) from None
         self.place = new_file("--out", output)
 
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets go of the journal; what it holds stays until the table is written."""
+        if self._journal is not None:
+            self._journal.close()
+
     def journal(self, design: Design, restart: bool) -> Journal:
         """The journal beside the table, opened for a design. Raises InputError and OutsideError."""
         from fleetsim.sweep.design import digest_of

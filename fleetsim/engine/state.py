@@ -149,7 +149,7 @@ class World:
         new = self.samples[used : used + n]
         for name in ("group", "instance", "prev", "next", "shared", "system", "turn_cache"):
             new[name] = -1
-        for name in ("start_s", "first_token_s", "finish_s"):
+        for name in ("sent_s", "start_s", "first_token_s", "finish_s"):
             new[name] = -1.0
         return slice(used, used + n)
 

@@ -9,12 +9,12 @@ may double and mean nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
-from fleetsim.plan.compare import BY_ITSELF, Change, Comparison, Kind, Side, Verdict
+from fleetsim.plan.compare import BY_ITSELF, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.plan.compare_words import headline_of
 from fleetsim.plan.input_diff import input_differences
 
@@ -49,21 +49,31 @@ def compare(
     p_values = {j.change.metric: p for j, p in zip(tested, adjusted, strict=True)}
     changes = tuple(_decided(j, p_values.get(j.change.metric), len(tested), min_change) for j in judged)
     replications = len(common) if common else min(_count(a), _count(b))
-    said = [*notes]
+    inputs = input_differences(a.inputs, b.inputs, a.assumed, b.assumed)
+    said = (*notes, *_notes(a, b, inputs, changes, len(tested), kind))
+    found = Comparison(a.label, b.label, kind, bool(common), replications, changes, inputs, "", said, min_change)
+    return replace(found, headline=headline_of(found))
+
+
+def _notes(
+    a: Side, b: Side, inputs: Sequence[InputDifference], changes: Sequence[Change], tested: int, kind: Kind
+) -> Iterator[str]:
+    """What a reader of the changes must know."""
+    batch = next((d for d in inputs if d.path == "trainer.batch_samples"), None)
+    if batch is not None and isinstance(batch.a, int) and isinstance(batch.b, int):  # a damaged result has anything
+        of = f"a step of A trains {batch.a:,} samples and one of B {batch.b:,}"
+        yield f"{of}: what is per step is of other work; goodput is per token"
     if a.binds and b.binds and a.binds != b.binds:
-        said.append(f"what limits the step: {a.binds} in A, {b.binds} in B")
-    if tested:
-        said.append(
-            f"{len(tested)} metrics are tested at once: the chance that luck makes any of them look changed is below "
-            "5 % (Holm's correction); each interval is of 95 % by itself"
+        yield f"what limits the step: {a.binds} in A, {b.binds} in B"
+    if tested > 1:
+        yield (
+            f"{tested} metrics are tested at once: the chance that luck makes any of them look changed is below 5 % "
+            "(Holm's correction); each interval is of 95 % by itself"
         )
     if any(c.why == BY_ITSELF for c in changes):
         text = f"{BY_ITSELF}: its own interval leaves the smallest change of interest, but among so many metrics that"
         more = "; more --replications may tell, or --metric for one alone" if kind == "scenarios" else ""
-        said.append(f"{text} may be luck{more}")
-    inputs = input_differences(a.inputs, b.inputs, a.assumed, b.assumed)
-    found = Comparison(a.label, b.label, kind, bool(common), replications, changes, inputs, "", tuple(said), min_change)
-    return replace(found, headline=headline_of(found))
+        yield f"{text} may be luck{more}"
 
 
 def _count(side: Side) -> int:

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 import fleetsim
 from fleetsim.analysis.catalogue import METRICS
-from fleetsim.analysis.contrast import Mean, quantile
+from fleetsim.analysis.contrast import Mean
+from fleetsim.analysis.intervals import t_quantile
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.compare import Side
@@ -149,7 +150,7 @@ def _mean(estimate: Mapping[str, Any], replications: int) -> Mean:
     half = (_number(estimate["ci_high"]) - _number(estimate["ci_low"])) / 2.0
     if replications < 2:
         return Mean(_number(estimate["mean"]), 0.0, 0.0)
-    return Mean(_number(estimate["mean"]), half / quantile(replications - 1), replications - 1.0)
+    return Mean(_number(estimate["mean"]), half / t_quantile(replications - 1), replications - 1.0)
 
 
 def _number(value: Any) -> float:

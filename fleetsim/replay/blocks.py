@@ -42,10 +42,12 @@ def edges_of(history: History, steps: Steps | None) -> Floats:
 
 
 def ratio_mean(top: Floats, bottom: Floats) -> Mean | None:
-    """sum(top) / sum(bottom) over blocks (m,), NaN where a block has nothing to say. None without any."""
-    known = np.isfinite(top) & np.isfinite(bottom)
+    """sum(top) / sum(bottom) over blocks (m,); one with nothing below, or NaN, has nothing to say. None without any.
+
+    Such blocks count for nothing: what is read every few minutes would look sure of itself by them."""
+    known = np.isfinite(top) & np.isfinite(bottom) & (np.nan_to_num(bottom) > 0)
     top, bottom = top[known], bottom[known]
-    if not top.size or bottom.sum() <= 0:
+    if not top.size:
         return None
     value = float(top.sum() / bottom.sum())
     return _with_error(value, (top - value * bottom) / bottom.mean())

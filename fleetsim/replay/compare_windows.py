@@ -33,6 +33,8 @@ def compare_windows(
     """(label, history) of both. Raises InputError for a window without anything that was observed."""
     left, right = window_of(a[1]), window_of(b[1])
     side_a, side_b = window_side(a[0], left), window_side(b[0], right)
+    known = [_known(one.inputs, other.inputs) for one, other in ((side_a, side_b), (side_b, side_a))]
+    side_a, side_b = (replace(side, inputs=inputs) for side, inputs in zip((side_a, side_b), known, strict=True))
     said = [*notes, _blocks_note(left, right)]
     said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _cautions(w)]
     found = compare(side_a, side_b, "windows", metrics, pair=False, min_change=min_change, notes=said)
@@ -71,6 +73,14 @@ def window_inputs(window: Window) -> dict[str, Any]:
         "workload": {"group_size": None if group is None else round(group.value)},
         "labels": _shared([i.labels for i in history.instances]),
         "cache_config": _shared(history.configs),
+    }
+
+
+def _known(inputs: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what either window does not tell: that is no difference."""
+    return {
+        section: {k: v for k, v in values.items() if v is not None and others[section].get(k, v) is not None}
+        for section, values in inputs.items()
     }
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fleetsim.analysis.contrast import Mean
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Floats, History
-from fleetsim.replay.blocks import FEWEST, edges_of, ratio_mean, section_mean
+from fleetsim.replay.blocks import FEWEST, MOST, edges_of, ratio_mean, section_mean
 from fleetsim.replay.hours import rates_between
 from fleetsim.replay.intervals import Intervals, fleet_total, intervals_of
 from fleetsim.replay.lengths import growth_of, quantile
@@ -65,7 +65,9 @@ def window_means(window: Window) -> tuple[dict[str, Mean], dict[str, str]]:
     missing = {name: why for name, why in _MISSING.items() if name not in means}
     if isinstance(tail, str):
         missing["response_tokens.p99"] = tail
-    return means, missing
+    few = [name for name, found in means.items() if found.freedom <= 0]
+    missing |= dict.fromkeys(few, f"read in fewer than {FEWEST} blocks of the window: too short for an interval")
+    return {name: found for name, found in means.items() if name not in few}, missing
 
 
 _STEPS, _ENGINES = "no optimizer steps are exported", "no engine exports it"
@@ -86,7 +88,7 @@ _MISSING = {
     "oldest_sample_age_steps": "the age of queued samples is not exported",
     "kv_use": _ENGINES,
     "preemptions_per_s": _ENGINES,
-    "prefix_hit": _ENGINES,
+    "prefix_hit": "nothing is looked up in a prefix cache, or no engine counts it",
     "finished_s": _ENGINES,
     "aborted_share": _ENGINES,
     "length_share": _ENGINES,
@@ -235,16 +237,17 @@ def _of_lengths(w: Window) -> Iterator[_Series]:
 
 
 def _ended(w: Window) -> tuple[Floats, Floats] | None:
-    """Per block: requests that ended, cumulative over the bounds (m, E), and their tokens (m,)."""
+    """Requests that ended, cumulative over the bounds (m, E), and their tokens (m,), in blocks of the histogram's own
+    readings: it is read every few minutes."""
     buckets = w.history.histograms.get("output_tokens")
     if buckets is None or len(buckets.times) < 2:
         return None
     counts, sums = growth_of(buckets)
-    at = np.searchsorted(w.edges, buckets.times[1:], side="left") - 1
-    inside = (at >= 0) & (at < w.blocks)
-    by_block, tokens = np.zeros((w.blocks, counts.shape[1])), np.zeros(w.blocks)
-    np.add.at(by_block, at[inside], counts[inside])
-    np.add.at(tokens, at[inside], sums[inside])
+    blocks = min(MOST, len(sums))
+    at = np.arange(len(sums)) * blocks // len(sums)
+    by_block, tokens = np.zeros((blocks, counts.shape[1])), np.zeros(blocks)
+    np.add.at(by_block, at, counts)
+    np.add.at(tokens, at, sums)
     return (by_block, tokens) if by_block[:, -1].sum() > 0 else None
 
 

@@ -53,9 +53,8 @@ def opening(found: Comparison) -> Group:
         how = f"{found.replications} replications, " + (
             "paired: the same draws on both sides" if found.paired else "unpaired"
         )
-    smallest = (
-        f"smallest change of interest {100.0 * found.min_change:g} %, of shares {100.0 * found.min_change:g} points"
-    )
+    points = f"{100.0 * found.min_change:g} point{'' if found.min_change == 0.01 else 's'}"
+    smallest = f"smallest change of interest {100.0 * found.min_change:g} %, of shares {points}"
     return Group(
         Text(found.headline, style="bold"),
         Text(f"A: {found.a_label}", style="dim"),

@@ -110,10 +110,10 @@ class Records:
     """Tables of one run, in the order of time.
 
     steps, syncs, failures: dtypes above. samples: one row per sample of a sent group (SAMPLE of
-    `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, start_s, first_token_s,
-    finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step, submit_s, ready_s,
-    left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer steps contained in
-    weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless the run was scraped.
+    `engine/kernel/tables.py`): prompt, target, made, group, instance, preemptions, status, sent_s, start_s,
+    first_token_s, finish_s. groups: one row per group that was sent (GROUP there): version, status, trained_step,
+    submit_s, ready_s, left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer
+    steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
     activity: dtype above, every instance with a row at its start; empty unless it was recorded.
     """

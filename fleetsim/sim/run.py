@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -29,6 +30,7 @@ def simulate(
     replication: int = 0,
     engine: tuple[StepTime, EngineLimits] | None = None,
     scrape_every_s: float | None = None,
+    scrape_between_s: tuple[float, float] = (0.0, math.inf),
     activity: bool = False,
     on_step: Callable[[int, float], None] | None = None,
 ) -> Records:
@@ -36,6 +38,7 @@ def simulate(
 
     engine: iteration times and limits of one instance, instead of those that the scenario's `engine` section names.
     scrape_every_s: read the fleet at these even times too (`Records.scrapes`); changes nothing else.
+    scrape_between_s: from when on, and until when.
     activity: record what every instance does when (`Records.activity`); likewise.
     on_step: told after each step how many are done, and the simulated seconds.
     Raises StuckError when nothing can ever happen again, InputError for an engine or lengths that do not fit.
@@ -45,8 +48,8 @@ def simulate(
     job = Job(scenario, fleet, replication, scenario.fleet.instances)
     job.watch = watch_of(on_step)
     if scrape_every_s is not None:
-        job.scraper = Scraper(job, scrape_every_s)
-        fleet.look, fleet.look_s = job.scraper.look, 0.0
+        job.scraper = Scraper(job, scrape_every_s, scrape_between_s)
+        fleet.look, fleet.look_s = job.scraper.look, job.scraper.due_s
     if activity:
         fleet.record_activity()
     job.top_up()

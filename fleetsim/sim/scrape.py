@@ -28,16 +28,17 @@ COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
 
 
 class Scraper:
-    """Looks at the fleet every `every_s` seconds, from 0 on, and keeps what it saw.
+    """Looks at the fleet every `every_s` seconds, from the begin of `between_s` to its end, and keeps what it saw.
 
     A look copies the instances' rows; what they mean is worked out for many looks at once, which is ten times as fast.
     Raises ValueError for an every_s that is no positive number.
     """
 
-    def __init__(self, job: Job, every_s: float) -> None:
+    def __init__(self, job: Job, every_s: float, between_s: tuple[float, float] = (0.0, math.inf)) -> None:
         if not (every_s > 0 and math.isfinite(every_s)):
             raise ValueError(f"scrape_every_s {every_s}: a positive number of seconds")
         self.job, self.every_s, self.taken = job, every_s, 0
+        self.from_s, self.until_s = between_s
         n = len(job.fleet.world.instances)
         self.incarnation = np.zeros(n, np.int64)
         self.born_s = np.zeros(n)
@@ -49,8 +50,9 @@ class Scraper:
 
     @property
     def due_s(self) -> float:
-        """When the next scrape is due."""
-        return self.taken * self.every_s
+        """When the next scrape is due; never again after the end."""
+        at = self.from_s + self.taken * self.every_s
+        return at if at <= self.until_s else math.inf
 
     def look(self) -> float:
         """Takes the scrape that is due; the fleet's clock stands there. Returns when the next one is due."""

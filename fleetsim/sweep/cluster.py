@@ -7,6 +7,7 @@ could be journalled meanwhile, and by default gives up when a worker dies (docs/
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -60,7 +61,7 @@ def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[
                 yield result
             slots = _slots(ray)
     except ray.exceptions.RayError as error:
-        raise OutsideError(f"--ray: {_first_line(error)}; {_REMEDY}") from None
+        raise OutsideError(f"--ray: {_last_line(error)}; {_REMEDY}") from None
     finally:
         for task_there in pending:
             ray.cancel(task_there, force=True)
@@ -69,12 +70,20 @@ def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[
 
 def _connect(ray: Any, address: str) -> None:
     try:
+        _answers(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # noqa: BLE001 - Ray raises anything where it cannot connect
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises anything where it cannot connect
         raise OutsideError(
-            f"--ray {address!r}: no cluster there: {_first_line(error)}; start one with ray start --head, "
+            f"--ray {address!r}: no cluster there: {_last_line(error)}; start one with ray start --head, "
             "or give the address of its head node"
         ) from None
+
+
+def _answers(address: str) -> None:
+    """Raises OSError where nothing listens at HOST:PORT: Ray would go on asking for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _slots(ray: Any) -> int:
@@ -88,7 +97,7 @@ def _check_sources(chunk: Chunk) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
+def _last_line(error: BaseException) -> str:
     """The last line of an error that has text: Ray puts the traceback of the worker before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

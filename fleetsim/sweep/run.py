@@ -62,7 +62,8 @@ def sweep(
     """Simulates every cell of the grid. objectives: `objectives_of()` if empty. given: paths that somebody wrote.
 
     workers: processes on this machine; if None as many as there are cores, or none where the work is too little for
-    them. ray: the address of a cluster instead. journal: opens the journal that finished cells go to.
+    them. ray: the address of a cluster instead. journal: opens the journal that finished
+    cells go to, which the caller closes.
 
     Raises InputError when no cell of the grid is valid, OutsideError when a worker, a cluster or the journal fails,
     Interrupted with the Sweep so far on Ctrl-C.

@@ -1,4 +1,4 @@
-"""Ratios and differences of two means: their intervals hold the truth as often as they say, and agree with each other."""
+"""Ratios and differences of two means: their intervals hold the truth as often as they say, and agree."""
 
 from __future__ import annotations
 

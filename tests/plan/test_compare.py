@@ -133,6 +133,13 @@ def test_other_draws_are_unpaired_and_said_to_be(changes: dict[str, Any], why: s
     assert any(note.startswith(f"unpaired: {why}") for note in found.notes)
 
 
+def test_another_batch_is_other_work() -> None:
+    found = compared(SMALL, with_changes(SMALL, {"trainer.batch_samples": 64}), 2)
+    assert "a step of A trains 32 samples and one of B 64: what is per step is of other work; goodput is per token" in (
+        found.notes
+    )
+
+
 def test_other_lengths_take_the_same_draws() -> None:
     longer = with_changes(SMALL, {"workload.output_tokens": {"kind": "gamma", "mean": 220, "cv": 0.8, "max": 800}})
     found = compared(SMALL, longer, 3)

@@ -3,6 +3,7 @@
 - recording is free: with and without it, every other record is the same to the byte.
 - no gaps: the spans of an instance tile the run from its begin to its end.
 - the accounts: their sums at the end of every step are that step's record.
+- who has a sample: its instance is up from the moment that it got it until the sample has finished.
 - a log of any size says the same: the kernel stops when it is full, and goes on where it was.
 """
 
@@ -126,6 +127,18 @@ def check(records: Records) -> None:
         for account in ("busy", "paused", "idle", "down"):
             assert spent[ACCOUNTS.index(account)] == pytest.approx(step[f"{account}_s"], rel=1e-9, abs=1e-9)
     check_trainer(records)
+    check_samples(records, spans)
+
+
+def check_samples(records: Records, spans: Any) -> None:
+    """A finished sample was sent to its instance once that was up, and before it was scheduled there, or moved."""
+    done = records.samples[records.samples["finish_s"] >= 0]
+    submitted = records.groups["submit_s"][done["group"]]
+    assert np.all((submitted <= done["sent_s"] + 1e-9) & (done["sent_s"] < done["finish_s"]))
+    for span in spans[np.isin(spans["account"], [ACCOUNTS.index("down"), ACCOUNTS.index("off")])]:
+        here = done[done["instance"] == span["instance"]]
+        overlap = np.minimum(here["finish_s"], span["end_s"]) - np.maximum(here["sent_s"], span["start_s"])
+        assert np.all(overlap <= 1e-9), "no sample is on an instance that is down"
 
 
 def check_trainer(records: Records) -> None:

@@ -244,6 +244,18 @@ def test_what_the_queue_held() -> None:
     assert queue["oldest_age_steps"].max() == 1
 
 
+def test_scraped_for_a_while_only() -> None:
+    scenario = with_changes(default_scenario(), SHORT)
+    every, some = (
+        simulate(scenario, scrape_every_s=2.0),
+        simulate(scenario, scrape_every_s=2.0, scrape_between_s=(10.0, 21.0)),
+    )
+    times = every.scrapes["time_s"]
+    assert some.scrapes.tobytes() == every.scrapes[(times >= 10.0) & (times <= 21.0)].tobytes()
+    assert some.queue_scrapes["time_s"].tolist() == [10.0, 12.0, 14.0, 16.0, 18.0, 20.0]
+    assert bytes_of(some) == bytes_of(every)
+
+
 def test_a_bad_interval_is_refused() -> None:
     for every_s in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="scrape_every_s"):

@@ -155,6 +155,7 @@ def move_here(fleet: int, i: int, t: float) -> None:
             unwait(fleet, i, s)
             instance.load -= 1
             instance_at(w.instances, to).load += 1
+            sample_at(w.samples, s).sent_s = t
             enqueue(fleet, to, s, t)
     if instance.load > 0:
         for j in range(w.n_timers):
@@ -165,6 +166,7 @@ def move_here(fleet: int, i: int, t: float) -> None:
                     to_client(fleet, s)
                 else:
                     S.instance = to
+                    S.sent_s = t
                     instance.load -= 1
                     instance_at(w.instances, to).load += 1
     show_load(fleet, i)

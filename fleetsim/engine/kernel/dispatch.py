@@ -84,6 +84,7 @@ def send(fleet: int, i: int, s: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     w.in_flight += 1
+    S.sent_s = t
     if S.goal == 0:
         S.goal = turn_goal(fleet, s)
     set_load(fleet, i, MORE)

@@ -78,6 +78,7 @@ SAMPLE = np.dtype(
         ("redo", "i1"),  # its next prefill repeats work
         ("end_count", "i8"),  # decode counter at which the current turn ends
         ("first_version", "i4"),  # weight version that made its first token
+        ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
         ("finish_s", "f8"),

@@ -1,0 +1,122 @@
+"""Ctrl-C, typed into a real terminal: what is known goes to stdout, what is missing to stderr, 130, and soon."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from fleetsim.analysis.replicate import replicate
+from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.load import dump_scenario
+from fleetsim.errors import Interrupted
+from fleetsim.sim.run import simulate
+from fleetsim.sim.stop import STOP, stopping
+from tests.cli.terminal import Ended, in_terminal
+from tests.sweep.jobs import job
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(dump_scenario(job()))
+    return str(file)
+
+
+def drawn(pattern: str) -> Callable[[str], bool]:
+    return lambda text: re.search(pattern, text) is not None
+
+
+def interrupted(tmp_path: Path, pattern: str, *arguments: str) -> Ended:
+    ended = in_terminal(list(arguments), tmp_path / "stdout", drawn(pattern))
+    assert ended.code == 130, ended.drawn[-2000:]
+    assert "interrupted: " in ended.drawn
+    assert "Traceback" not in ended.drawn
+    # Far less than the work that was left, on the busiest machine.
+    assert ended.after_s < 30
+    return ended
+
+
+def test_a_long_run_shows_its_steps_and_what_they_came_to(scenario: str, tmp_path: Path) -> None:
+    ended = interrupted(
+        tmp_path,
+        r"\d of 1,000,000 step .* so far, .* left",
+        "simulate",
+        scenario,
+        "--steps",
+        "1000000",
+        "--replications",
+        "1",
+    )
+    assert re.search(r"step \d.* s so far, .* left", ended.drawn)
+    assert re.match(r"Interrupted: [\d,]+ of 1,000,000 steps were simulated", ended.stdout)
+    assert "trainer idle" in ended.stdout
+
+
+def test_of_several_replications_the_finished_ones_are_shown(scenario: str, tmp_path: Path) -> None:
+    ended = interrupted(
+        tmp_path, r"\d{4} of [\d,]+ step|\d,\d{3} of", "simulate", scenario, "--steps", "300",
+        "--replications", "4000", "--json",
+    )  # fmt: skip
+    document = json.loads(ended.stdout)
+    assert 1 <= document["replications"] < 4000
+    assert f"{document['replications']} of 4,000 replications were simulated" in ended.drawn
+    assert any(text.startswith("interrupted: ") for text in document["warnings"])
+
+
+def test_a_sweep_shows_the_best_so_far_keeps_its_cells_and_goes_on(scenario: str, tmp_path: Path) -> None:
+    output = tmp_path / "t.csv"
+    arguments = ["sweep", scenario, "--grid", "trainer.fixed_s=2:5:0.01", "--out", str(output), "--workers", "2"]
+    ended = interrupted(tmp_path, r"[1-9]\d* of 301", *arguments)
+    assert re.search(r"best US dollars per step [\d.]+ at trainer\.fixed_s=", ended.drawn)
+    count = re.search(r"small: (\d+) of 301 cells", ended.stdout)
+    assert count is not None
+    assert f"interrupted: {count[1]} of 301 cells are finished; the same command goes on from there" in ended.drawn
+    kept = (tmp_path / "t.csv.journal.jsonl").read_text().splitlines()
+    assert len(kept) == int(count[1]) + 1
+    assert not output.exists()
+
+
+def test_size_shows_the_fleets_that_were_tried(tmp_path: Path) -> None:
+    ended = interrupted(
+        tmp_path, r"simulating \d+ instances[^\r]*\r.*simulating (\d+) instances", "size", "--batch", "4096", "--len",
+        "3000", "--set", "run.steps=100",
+    )  # fmt: skip
+    assert "none is recommended yet" in ended.drawn
+
+
+def test_other_threads_stop_after_their_step() -> None:
+    """Ctrl-C reaches the main thread alone; what runs elsewhere looks at STOP."""
+    steps: list[int] = []
+
+    def long(_: int) -> int:
+        run = simulate(job(steps=1_000_000), on_step=lambda done, now_s: steps.append(done))
+        assert stopping()
+        return len(run.steps)
+
+    stop = Event()
+    timer = Timer(0.5, stop.set)
+    timer.start()
+    assert all(0 < n < 1_000_000 for n in side_by_side(long, [0, 1], stop))
+    assert STOP.get() is None
+
+
+def test_an_interrupted_replicate_knows_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = job(steps=5, replications=6)
+    whole = replicate(scenario)
+
+    def progress(done: int, of: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as cut:
+        replicate(scenario, progress=progress)
+    known = cut.value.known
+    assert 2 <= len(known.runs) <= 6
+    assert list(known.values) == [v for v, r in zip(whole.values, whole.runs, strict=True) if r.replication in
+                                  {run.replication for run in known.runs}]  # fmt: skip
+    assert f"{len(known.runs)} of 6 replications" in cut.value.missing

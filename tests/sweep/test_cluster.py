@@ -1,0 +1,121 @@
+"""A real Ray cluster of two nodes on this machine: the same bytes as without it, whatever dies in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleetsim.config.load import dump_scenario
+from fleetsim.errors import InputError, OutsideError
+from fleetsim.sweep.cluster import check_ray
+from fleetsim.sweep.run import sweep
+from tests.sweep.jobs import SMALL, job
+from tests.sweep.logged import LOG, PAUSE, noted
+from tests.sweep.test_killed import CELLS, FLAGS, ROOT, command, journalled, wanted_bytes
+
+try:
+    import ray
+except ImportError:
+    ray = None
+
+REQUIRED = os.environ.get("FLEETSIM_REQUIRE_RAY") == "1"
+WITHOUT_RAY = "SWEEPS ON A RAY CLUSTER ARE NOT TESTED: ray is not installed (pip install 'fleetsim[ray]')"
+needs_ray = pytest.mark.skipif(ray is None and not REQUIRED, reason=WITHOUT_RAY)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a cluster of two nodes with a core each, and the log of its workers."""
+    assert ray is not None, WITHOUT_RAY
+    log = tmp_path_factory.mktemp("cluster") / "log"
+    # Without tokens, which Ray would write into the home folder; set for a process of its own, before it imports ray.
+    changed = {"PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: "0", "RAY_AUTH_MODE": "disabled"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in changed.items():
+            patch.setenv(name, value)
+        made = subprocess.Popen(
+            [sys.executable, "-m", "tests.sweep.cluster_of_two"],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert made.stdout is not None
+        address = next((line.split()[1] for line in made.stdout if line.startswith("at ")), None)
+        try:
+            assert address is not None, made.communicate()[1]
+            yield address, log
+        finally:
+            made.communicate(timeout=60)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(dump_scenario(job()))
+    return str(file)
+
+
+@needs_ray
+def test_a_worker_dies_and_the_table_is_the_local_one_to_the_byte(
+    cluster: tuple[str, Path], scenario: str, tmp_path: Path
+) -> None:
+    address, log = cluster
+    output = tmp_path / "t.parquet"
+    call = command(scenario, *FLAGS, "--ray", address, "--out", str(output))
+    with subprocess.Popen(call, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as sweeping:
+        deadline = time.monotonic() + 100
+        while len(noted(log, "begin")) < 4 and sweeping.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sweeping.poll() is None
+        victim, _ = noted(log, "begin")[-1]
+        os.kill(victim, signal.SIGKILL)
+        _, told = sweeping.communicate(timeout=100)
+    assert sweeping.returncode == 0, told
+    assert output.read_bytes() == wanted_bytes(tmp_path)
+    begun = [cell for _, chunk in noted(log, "begin") for cell in chunk]
+    assert set(begun) == set(range(CELLS))
+    assert len({pid for pid, _ in noted(log, "begin")}) > 2  # the victim's place was taken
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+@needs_ray
+def test_a_driver_that_is_killed_goes_on_from_its_journal(
+    cluster: tuple[str, Path], scenario: str, tmp_path: Path
+) -> None:
+    address, log = cluster
+    log.write_text("")
+    output = tmp_path / "t.parquet"
+    call = command(scenario, *FLAGS, "--ray", address, "--out", str(output))
+    with subprocess.Popen(call, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
+        deadline = time.monotonic() + 100
+        while len(noted(log, "end")) < 5 and killed.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        killed.kill()
+    kept = journalled(output)
+    assert 0 < len(kept) < CELLS
+    # Here on this machine what the cluster left: where cells run makes no difference.
+    local = [sys.executable, "-m", "fleetsim", "sweep", scenario, *FLAGS, "--workers", "1", "--out", str(output)]
+    done = subprocess.run(local, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert output.read_bytes() == wanted_bytes(tmp_path)
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379"])
+def test_no_cluster_at_an_address(address: str) -> None:
+    assert ray is not None, WITHOUT_RAY
+    with pytest.raises(OutsideError, match=r"no cluster there.*ray start --head"):
+        sweep(job(), SMALL, ray=address)
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"fleetsim\[ray\]"):
+        check_ray("auto")
+    with pytest.raises(InputError, match="names no cluster"):
+        check_ray(" ")

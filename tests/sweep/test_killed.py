@@ -1,0 +1,92 @@
+"""A sweep that is killed outright, as the kernel kills what takes too much memory: nothing but the cells in flight are
+run again, and the table is the same to the byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fleetsim.config.load import dump_scenario
+from fleetsim.sweep.journal import journal_path
+from fleetsim.sweep.run import sweep
+from fleetsim.sweep.table import write_table
+from tests.sweep.jobs import grid, job
+from tests.sweep.logged import LOG, PAUSE, noted
+
+ROOT = Path(__file__).parents[2]
+CELLS = 24
+GRID = grid(("fleet.instances", list(range(1, 13))), ("admission.max_staleness", [0, 1]))
+FLAGS = ["--grid", "fleet.instances=1:12", "--grid", "admission.max_staleness=0,1"]
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(dump_scenario(job()))
+    return str(file)
+
+
+def environment(log: Path, pause_s: float) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: str(pause_s)}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tests.sweep.logged", "sweep", *arguments]
+
+
+def wanted_bytes(folder: Path) -> bytes:
+    place = folder / "wanted.parquet"
+    write_table(sweep(job(), GRID, workers=1), place)
+    return place.read_bytes()
+
+
+def journalled(output: Path) -> set[int]:
+    lines = journal_path(output).read_bytes().split(b"\n")[1:-1]
+    return {int(line[1:].split(b",")[0]) for line in lines}
+
+
+def test_a_killed_sweep_runs_at_most_the_cells_in_flight_again(scenario: str, tmp_path: Path) -> None:
+    output, log = tmp_path / "t.parquet", tmp_path / "log"
+    call = command(scenario, *FLAGS, "--workers", "2", "--out", str(output))
+    with subprocess.Popen(call, env=environment(log, 0.05), cwd=ROOT, start_new_session=True) as killed:
+        deadline = time.monotonic() + 100
+        while len(noted(log, "end")) < 7 and killed.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL
+    assert not output.exists()
+    kept = journalled(output)
+    begun = noted(log, "begin")
+    assert 0 < len(kept) < CELLS
+    # In flight: what each worker had begun last, and what it had handed over just before.
+    last = [chunk for pid in {pid for pid, _ in begun} for chunk in [b for b in begun if b[0] == pid][-2:]]
+    in_flight = {cell for _, cells in last for cell in cells}
+    assert {cell for _, cells in begun for cell in cells} - kept <= in_flight
+    done = subprocess.run(call, env=environment(log, 0), cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    again = noted(log, "begin")[len(begun) :]
+    assert Counter(cell for _, cells in again for cell in cells) == Counter(set(range(CELLS)) - kept)
+    assert output.read_bytes() == wanted_bytes(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["job.yaml", "log", "t.parquet", "wanted.parquet"]
+
+
+def test_a_worker_that_is_killed_ends_the_sweep_with_what_to_do(scenario: str, tmp_path: Path) -> None:
+    output, log = tmp_path / "t.parquet", tmp_path / "log"
+    call = command(scenario, *FLAGS, "--workers", "2", "--out", str(output))
+    with subprocess.Popen(call, env=environment(log, 0.2), cwd=ROOT, stderr=subprocess.PIPE, text=True) as sweeping:
+        deadline = time.monotonic() + 100
+        while len(noted(log, "end")) < 3 and sweeping.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(noted(log, "begin")[-1][0], signal.SIGKILL)
+        _, told = sweeping.communicate(timeout=100)
+    assert sweeping.returncode == 3, told
+    assert "a worker process died" in told
+    assert "run the same command again" in told
+    assert journalled(output)
