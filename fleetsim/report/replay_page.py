@@ -80,6 +80,7 @@ def replay_page(history: History, result: Replayed, answers: Answers) -> str:
         model=MODEL,
         unseen=unseen(shown, observed),
         events=tuple(_events(shown)),
+        engines=shown.fleet is not None,
         simulated=tuple(_simulated(result)),
         sheets=tuple(sheet for sheet in _sheets(result) if sheet.rows),
     )
