@@ -171,12 +171,6 @@ def replay(
         answers = applied(answer(questions, result, known.given, tell), patch)
         call = (*source_words(source), *known_words(scenario, preset, given or (), profile))
         result = replace(result, verdict=addressed(result.verdict, call))
-        drawn = None
-        if page is not None:
-            from fleetsim.report.replay_page import replay_page
-
-            tell("drawing")
-            drawn = replay_page(history, result, answers)
     if json_:
         from fleetsim.report.replay_json import replay_document
 
@@ -186,8 +180,10 @@ def replay(
 
         show(replay_report(result, answers))
     warn(known.warnings)
-    if page is not None and drawn is not None:
-        write_page(page, drawn)
+    if page is not None:
+        from fleetsim.report.replay_page import replay_page
+
+        write_page(page, replay_page(history, result, answers))
     write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))
     stop_if_unverified(answers)
     stop_if_tripped(conditions, gate_values(result.observed, result.verdict, result.backtest))

@@ -70,7 +70,7 @@ def _missed(results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
     """(case and arm, why) of every arm that misses a gate, and of every wrong order."""
     for result in results:
         for arm in result.misses:
-            yield f"{result.case.id} {arm.arm.name}", _plain(arm.arm.reading) or "no reason is known"
+            yield f"{result.case.id} {arm.arm.name}", _plain(arm.arm.reading) or "its case gives no reason"
         for a, b in result.wrong_order:
             yield f"{result.case.id} order of {a} and {b}", "the simulation has them the other way round"
 

@@ -75,8 +75,9 @@ def test_validation(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None
 
 
 def changed(metric: str, mean: float, half: float, verdict: str) -> Change:
-    a, b = Estimate(20.0, 19.8, 20.2), Estimate(20.0 * mean, 19.7 * mean, 20.3 * mean)
-    difference = Estimate(mean - 1, mean - 1 - half, mean - 1 + half)
+    of = 0.2 if metric.endswith("fraction") else 20.0
+    a, b = Estimate(of, 0.99 * of, 1.01 * of), Estimate(of * mean, 0.98 * of * mean, 1.02 * of * mean)
+    difference = Estimate(of * (mean - 1), of * (mean - 1 - half), of * (mean - 1 + half))
     return Change(metric, a, b, Estimate(mean, mean - half, mean + half), difference, verdict)  # type: ignore[arg-type]
 
 

@@ -54,6 +54,10 @@ def with_trainer(history: History, idle: float = 0.25, step_s: float = 60.0) -> 
     )
 
 
+def words_of(page: Page) -> str:
+    return " ".join(" ".join(page.words).split())
+
+
 def figure(page: Page, name: str) -> dict[str, Any]:
     found: dict[str, Any] = page.data[name]
     return found
@@ -82,7 +86,7 @@ def test_the_trainers_chart_has_its_steps_and_its_waiting() -> None:
     assert set(trace(page, "trainer", "trainer idle")["y"]) == {25.0}
     assert result.observed.trainer.idle_fraction is not None
     assert result.observed.trainer.idle_fraction.value == pytest.approx(0.25)
-    assert "waits for samples 25.0 % of its time" in " ".join(page.words)
+    assert "waits for samples 25.0 % of its time" in words_of(page)
 
 
 def test_what_nobody_read_is_a_hole_in_the_line_and_not_zero() -> None:
@@ -96,7 +100,7 @@ def test_what_nobody_read_is_a_hole_in_the_line_and_not_zero() -> None:
     running = trace(page, "fleet", "running")["y"]
     assert running[45:65] == [None] * 20
     assert 0.0 not in running
-    words = " ".join(page.words)
+    words = words_of(page)
     assert "nothing was read of any instance for 7 min" in words
 
 
@@ -109,7 +113,7 @@ def test_stragglers_are_drawn_by_name_in_a_band_of_all() -> None:
     middle = trace(page, "instances", "median instance")
     assert np.mean(slow["y"]) == pytest.approx(0.6 * np.mean(middle["y"]), rel=0.02)
     assert slow["line"]["dash"] != middle["line"].get("dash", "solid")
-    assert "1 straggler: rollout-7." in " ".join(page.words)
+    assert "1 straggler: rollout-7." in words_of(page)
 
 
 def test_pauses_are_shaded_where_they_can_be_seen_and_each_has_a_mark() -> None:
@@ -121,7 +125,7 @@ def test_pauses_are_shaded_where_they_can_be_seen_and_each_has_a_mark() -> None:
     assert marks["x"] == pytest.approx([1e3 * (START + a) for a, _ in pauses], abs=20e3)
     shades = [s for s in figure(page, "fleet")["layout"]["shapes"] if s["type"] == "rect"]
     assert len(shades) == 6 * 3  # in each of the chart's panels
-    assert "Shaded: pauses of the whole fleet." in " ".join(page.words)
+    assert "Shaded: pauses of the whole fleet." in words_of(page)
 
 
 def test_events_have_a_letter_in_the_charts_and_words_in_the_list() -> None:
@@ -131,7 +135,7 @@ def test_events_have_a_letter_in_the_charts_and_words_in_the_list() -> None:
     tokens[2, 150:] -= tokens[2, 150] - 1.0  # restarted
     tokens[3, :60], running[3, :60] = np.nan, np.nan  # came
     page = page_of(history)
-    words = " ".join(" ".join(page.words).split()).partition("Named events")[2]
+    words = words_of(page).partition("Named events")[2]
     order = [words.index(told) for told in ("rollout-3 appeared", "rollout-1 vanished", "rollout-2 restarted")]
     assert order == sorted(order)
     letters = [a["text"] for a in figure(page, "fleet")["layout"]["annotations"] if re.fullmatch("[A-C]", a["text"])]
@@ -177,7 +181,7 @@ def test_strips_cover_the_time_in_which_an_instance_was_there_and_no_other() -> 
 )
 def test_what_is_not_observed_is_said_and_not_drawn(history: History, told: tuple[str, ...], drawn: set[str]) -> None:
     page = page_of(history)
-    words = " ".join(" ".join(page.words).split())
+    words = words_of(page)
     assert all(sentence in words for sentence in told)
     assert page.data.keys() == drawn
 
@@ -221,7 +225,7 @@ def test_the_verdict_and_its_grounds_come_before_every_chart() -> None:
     body = text[text.index("<body>") :]
     assert body.index("<h1>") < body.index("Findings, in the runbook") < body.index('class="chart"')
     for finding in result.verdict.findings:
-        assert finding.title in " ".join(Page(text).words)
+        assert finding.title in words_of(Page(text))
 
 
 NAMES = st.text(min_size=1, max_size=30).filter(str.strip) | st.sampled_from(
