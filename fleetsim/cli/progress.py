@@ -42,16 +42,22 @@ class Progress:
 
 
 class TimeLeft:
-    """Seconds left, from the pace of the later half of what is done: the beginning compiles, or was done before."""
+    """Seconds left, from the pace of the later half of what is done.
+
+    What was done when it was first told has no pace, and the next that is done after it bears the start of everything.
+    """
 
     def __init__(self) -> None:
+        self._first: float | None = None
         self._told: deque[tuple[float, float]] = deque(maxlen=4096)
 
     def __call__(self, now_s: float, done: float, of: float) -> float | None:
         """At this time so much of so much is done; None before there is a pace."""
+        if self._first is None or done <= self._first:
+            self._first = done
+            return None
         self._told.append((now_s, done))
-        first = self._told[0][1]
-        while len(self._told) > 2 and self._told[1][1] <= first + (done - first) / 2:
+        while len(self._told) > 2 and self._told[1][1] <= self._first + (done - self._first) / 2:
             self._told.popleft()
         since_s, since = self._told[0]
         return (now_s - since_s) / (done - since) * (of - done) if done > since else None
