@@ -19,10 +19,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompareResult",
     "Estimate",
     "FleetsimError",
     "InfeasibleError",
     "InputError",
+    "Interrupted",
     "Job",
     "Metrics",
     "OutsideError",
@@ -31,15 +33,18 @@ __all__ = [
     "SizeResult",
     "SplitResult",
     "StuckError",
+    "SweepResult",
     "__version__",
+    "compare",
     "load",
     "profile",
     "profiles",
     "replay",
     "scenarios",
+    "sweep",
 ]
 # Functions that bear the name of a package of ours.
-_ALSO_PACKAGES = frozenset({"replay"})
+_ALSO_PACKAGES = frozenset({"replay", "sweep"})
 
 
 class _Callable(ModuleType):

@@ -11,6 +11,7 @@ The same question gives the same digits here and on the command line: a result's
 from __future__ import annotations
 
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.api.compared import CompareResult, compare
 from fleetsim.api.job import Job, load
 from fleetsim.api.metrics import Metrics
 from fleetsim.api.replay import ReplayResult, replay
@@ -18,13 +19,16 @@ from fleetsim.api.shipped import profile, profiles, scenarios
 from fleetsim.api.simulated import SimulateResult
 from fleetsim.api.sized import SizeResult
 from fleetsim.api.splits import SplitResult
-from fleetsim.errors import FleetsimError, InfeasibleError, InputError, OutsideError, StuckError
+from fleetsim.api.swept import SweepResult, sweep
+from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 
 __all__ = [
+    "CompareResult",
     "Estimate",
     "FleetsimError",
     "InfeasibleError",
     "InputError",
+    "Interrupted",
     "Job",
     "Metrics",
     "OutsideError",
@@ -33,9 +37,12 @@ __all__ = [
     "SizeResult",
     "SplitResult",
     "StuckError",
+    "SweepResult",
+    "compare",
     "load",
     "profile",
     "profiles",
     "replay",
     "scenarios",
+    "sweep",
 ]

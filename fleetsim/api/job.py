@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -12,7 +12,8 @@ from fleetsim.config.load import dump_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
-from fleetsim.plan.job import PATHS, Start, job_from_flags
+from fleetsim.plan.job import PATHS, job_from_flags
+from fleetsim.plan.job import Start as File
 from fleetsim.plan.length_flags import LENGTH_FLAGS
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.api.simulated import SimulateResult
     from fleetsim.api.sized import SizeResult
     from fleetsim.api.splits import SplitResult
+    from fleetsim.api.swept import SweepResult
     from fleetsim.history.history import History
 
 Tell = Callable[[str], None]
@@ -45,7 +47,7 @@ class Job:
     scenario: Scenario
     given: frozenset[str]
     notes: tuple[str, ...]
-    _start: Start
+    _start: File
     _changes: Mapping[str, str]
     _options: Mapping[str, Any]
 
@@ -148,6 +150,12 @@ class Job:
 
         return split(self.with_(None, **options), gpus, by, trainer_min_gpus, trainer_unit, tell)
 
+    def sweep(self, grid: Mapping[str, Sequence[Any]], **options: Any) -> SweepResult:
+        """`fleetsim.sweep(self, grid, **options)`: every combination of some values."""
+        from fleetsim.api.swept import sweep
+
+        return sweep(self, grid, **options)
+
     def replay(self, history: str | os.PathLike[str] | History, **options: Any) -> ReplayResult:
         """`fleetsim.replay(history, self, **options)`: this job's policies and prices on what a fleet did."""
         from fleetsim.api.replay import replay
@@ -155,8 +163,12 @@ class Job:
         return replay(history, self, **options)
 
 
+Start = Job | str | os.PathLike[str] | Mapping[str, Any] | Scenario | None
+"""What `load` takes."""
+
+
 def load(
-    start: Job | str | os.PathLike[str] | Mapping[str, Any] | Scenario | None = None,
+    start: Start = None,
     changes: Mapping[str, Any] | None = None,
     /,
     **options: Unpack[Options],
@@ -214,7 +226,7 @@ def filled(job: Job, hours: float | None, steps: int | None) -> Scenario:
     return with_changes(job.scenario, {"run.steps": steps_for(job.scenario, hours * 3600.0)})
 
 
-def _job(start: Start, texts: Mapping[str, str], options: Mapping[str, Any]) -> Job:
+def _job(start: File, texts: Mapping[str, str], options: Mapping[str, Any]) -> Job:
     try:
         found = job_from_flags(start, list(texts.values()), options)
     except InputError as error:

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.job import Job, Tell, load
+from fleetsim.api.job import Start, Tell, load
 from fleetsim.api.options import change_texts
 from fleetsim.api.result import Result
 from fleetsim.config.override import env_overrides, parse_override, parse_overrides
-from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Group
 
+    from fleetsim.config.scenario import Scenario
     from fleetsim.history.access import Access
     from fleetsim.history.history import History
     from fleetsim.replay.answers import Answers
@@ -81,6 +81,11 @@ class ReplayResult(Result):
 
         return replay_report(self.replayed, self.answers)
 
+    def _page(self) -> str:
+        from fleetsim.report.replay_page import replay_page
+
+        return replay_page(self.history, self.replayed, self.answers)
+
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.replay_json import replay_document
 
@@ -89,7 +94,7 @@ class ReplayResult(Result):
 
 def replay(
     history: str | os.PathLike[str] | History,
-    job: Job | str | os.PathLike[str] | Mapping[str, Any] | Scenario | None = None,
+    job: Start = None,
     *,
     start: str | None = None,
     end: str | None = None,

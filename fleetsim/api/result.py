@@ -6,7 +6,12 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.errors import InputError, OutsideError, Problem
+
 if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
     from rich.console import RenderableType
 
 
@@ -23,6 +28,11 @@ class Result(ABC):
     def _document(self) -> dict[str, Any]:
         """What the command prints under --json."""
 
+    def _page(self) -> str:
+        """What the command writes under --html; a result that has no page says so."""
+        rule = f"a {type(self).__name__} has no page"
+        raise InputError([Problem("to_html", type(self).__name__, rule, "print it, or take its table")])
+
     def __str__(self) -> str:
         from fleetsim.report.shown import as_text
 
@@ -32,6 +42,21 @@ class Result(ABC):
         from fleetsim.report.shown import as_html
 
         return as_html(self._view())
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the page of the command's --html: one file that opens offline. What it shows beyond the result is
+        simulated for it. An existing file is replaced. Raises OutsideError without jinja2 and plotly, or where the file
+        cannot be written.
+        """
+        from pathlib import Path
+
+        place = Path(path)
+        text = self._page()
+        try:
+            place.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
+        return place
 
     def to_json(self) -> str:
         """The document of the command's --json: sorted keys, full precision, no time of day."""

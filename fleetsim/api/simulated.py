@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.api.metrics import Metrics
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.api.job import Job, Tell
     from fleetsim.config.scenario import Scenario
     from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.report.run_view import RunView
     from fleetsim.sim.records import Records
 
 HOUR_S = 3600.0
@@ -106,13 +107,46 @@ class SimulateResult(Result):
             raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
         return place
 
-    def _view(self) -> Group:
-        from fleetsim.report.run_view import RunView, run_report, trained_staleness
+    def to_perfetto(self, path: str | os.PathLike[str], steps: str | None = None) -> Path:
+        """Writes the first run as a trace for ui.perfetto.dev and chrome://tracing; one that ends in .gz is compressed.
 
-        first = self.runs[0]
+        steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
+        existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
+        """
+        from pathlib import Path
+
+        from fleetsim.report.perfetto import parse_steps, record, trace_of
+
+        place, first = Path(path), self.runs[0]
+        try:
+            asked = parse_steps(steps)
+            trace = trace_of(record(self.scenario, first, asked), asked)
+        except InputError as error:
+            raise InputError([replace(p, path="steps") for p in error.problems]) from None
+        try:
+            place.write_bytes(trace.data(compressed=place.suffix == ".gz"))
+        except OSError as error:
+            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
+        return place
+
+    def _shown(self, first: Records) -> RunView:
+        """What the view and the page show. first: the records of the first replication."""
+        from fleetsim.report.run_view import RunView, trained_staleness
+
         staleness = trained_staleness(first)
-        view = RunView(self.scenario, self.metrics, self.binding, len(self.runs), first.steps, staleness, self.profile)
-        return run_report(view)
+        return RunView(self.scenario, self.metrics, self.binding, len(self.runs), first.steps, staleness, self.profile)
+
+    def _view(self) -> Group:
+        from fleetsim.report.run_view import run_report
+
+        return run_report(self._shown(self.runs[0]))
+
+    def _page(self) -> str:
+        from fleetsim.report.run_page import run_page
+        from fleetsim.sim.run import simulate
+
+        first = simulate(self.scenario, replication=self.runs[0].replication, activity=True)
+        return run_page(self._shown(first), first, self.warnings)
 
     def _document(self) -> dict[str, Any]:
         from fleetsim.plan.trials import flat

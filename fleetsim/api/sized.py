@@ -103,6 +103,17 @@ class SizeResult(Result):
 
         return size_report(self.plan)
 
+    def _page(self) -> str:
+        from fleetsim.plan.around import around
+        from fleetsim.plan.trials import remembered, simulated, with_instances
+        from fleetsim.report.size_page import size_page
+        from fleetsim.sim.run import simulate
+
+        plan = self.plan
+        also = [c.instances for c in plan.candidates]
+        near = around(plan.scenario, plan.instances, remembered(simulated), also=also)
+        return size_page(plan, near, simulate(with_instances(plan.scenario, plan.instances), activity=True))
+
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.json import size_document
 

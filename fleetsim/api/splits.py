@@ -93,6 +93,13 @@ class SplitResult(Result):
 
         return split_report(self.advice)
 
+    def _page(self) -> str:
+        from fleetsim.report.split_page import split_page
+        from fleetsim.sim.run import simulate
+
+        ways = [o.arrangement for o in (self.advice.best_split, self.advice.best_colocated) if o is not None]
+        return split_page(self.advice, {way.label: simulate(way.scenario, activity=True) for way in ways})
+
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.json import split_document
 

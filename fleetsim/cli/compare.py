@@ -22,9 +22,7 @@ from fleetsim.cli.history_options import (
     Timeout,
     TokenFile,
 )
-from fleetsim.cli.options import RUN, Json
-
-SIMULATED = "What is simulated"
+from fleetsim.cli.options import RUN, SIMULATED, Html, Json
 
 
 def compare(
@@ -70,6 +68,7 @@ def compare(
     min_change: Annotated[
         float, typer.Option(help="Smallest change of interest; 0.01 = 1 %.", rich_help_panel=RUN)
     ] = 0.01,
+    html: Html = None,
     json_: Json = False,
     fail_if: Annotated[
         list[str] | None,
@@ -94,7 +93,7 @@ def compare(
 
     [bold]fleetsim compare before.json after.json --fail-if regression[/bold]
 
-    [bold]fleetsim compare before.om after.om[/bold]
+    [bold]fleetsim compare before.om after.om --html changes.html[/bold]
 
     [bold]fleetsim compare --prometheus http://localhost:9090 --a -6h..-3h --b -3h..now[/bold]
 
@@ -109,6 +108,7 @@ def compare(
     """
     from fleetsim.cli.compare_call import Call, question_of
     from fleetsim.cli.compare_gate import stop_if_tripped
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.output import show, show_json
     from fleetsim.cli.progress import progress
 
@@ -120,6 +120,7 @@ def compare(
         selector, selector_a, selector_b, map_ or (), framework, access, metric or (), min_change, fail_if or (),
     )  # fmt: skip
     question = question_of(call)
+    page = new_page("--html", html)
     if question.what == {"history"}:
         from fleetsim.cli.compare_windows import compare_windows
 
@@ -139,4 +140,8 @@ def compare(
         from fleetsim.report.compare_view import compare_report
 
         show(compare_report(found))
+    if page is not None:
+        from fleetsim.report.compare_page import compare_page
+
+        write_page(page, compare_page(found))
     stop_if_tripped(question.gate, found)

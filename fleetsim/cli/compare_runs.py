@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fleetsim.cli.compare_call import Call, Question
 from fleetsim.cli.compare_input import Given
 from fleetsim.errors import InputError, Problem
+from fleetsim.plan.job import Job, job_from_flags
 
 if TYPE_CHECKING:
     from fleetsim.cli.progress import Progress
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 def jobs_of(call: Call, question: Question) -> dict[str, Job]:
     """The scenarios among A and B, by letter, with their --set. Raises InputError with the problems of both."""
-    from fleetsim.plan.job import job_from_flags
 
     problems: dict[str, list[Problem]] = {}
     jobs: dict[str, Job] = {}

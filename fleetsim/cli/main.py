@@ -19,6 +19,8 @@ from fleetsim.cli import (
     calibrate,
     compare,
     dashboard,
+    doctor,
+    manual,
     profile,
     replay,
     scenario,
@@ -32,6 +34,8 @@ from fleetsim.cli import (
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
 INTERRUPTED = 130
+# A shell that asks for completions sets it.
+COMPLETING = "_FLEETSIM_COMPLETE"
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -88,7 +92,6 @@ app = typer.Typer(
     cls=ErrorsToExitCodes,
     name="fleetsim",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -104,8 +107,10 @@ app.command("dashboard")(dashboard.dashboard)
 app.command("watch")(watch.watch)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
+app.command("doctor")(doctor.doctor)
 app.add_typer(profile.app, name="profile")
 app.add_typer(scenario.app, name="scenario")
+manual.attach(app)
 
 
 def _version(asked: bool) -> None:
@@ -135,6 +140,7 @@ def fleetsim_command(
     fleetsim calibrate --model NAME         measure your engine on your GPU
     fleetsim profile ls                     which engines were measured, and how well
     fleetsim validate                       published runs, predicted: how far off are the answers
+    fleetsim doctor                         what is installed here, and does it work
 
     Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 
@@ -152,6 +158,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     # Importing makes many objects and no garbage; collecting after every 700 of them is a tenth of a short command.
     gc.set_threshold(100_000, 20, 100)
+    if COMPLETING in os.environ:
+        from fleetsim.cli.complete import attach
+
+        attach(app)
     try:
         app(prog_name="fleetsim")
     finally:

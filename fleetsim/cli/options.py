@@ -7,19 +7,20 @@ from typing import Annotated
 import typer
 
 JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
+SIMULATED = "What is simulated"
 
-Batch = Annotated[int | None, typer.Option(help="Samples per optimizer step.", rich_help_panel=JOB)]
+Batch = Annotated[int | None, typer.Option(help="Samples per optimizer step (512).", rich_help_panel=JOB)]
 MeanLength = Annotated[
-    float | None, typer.Option("--len", help="Mean generated tokens per sample.", rich_help_panel=JOB)
+    float | None, typer.Option("--len", help="Mean generated tokens per sample (1,536).", rich_help_panel=JOB)
 ]
 LongestLength = Annotated[
-    float | None, typer.Option(help="Longest response, tokens (max_tokens).", rich_help_panel=JOB)
+    float | None, typer.Option(help="Longest response, tokens: max_tokens (8,192).", rich_help_panel=JOB)
 ]
 LengthSpread = Annotated[
-    float | None, typer.Option(help="Spread of the lengths: deviation / mean; 0 = all equal.", rich_help_panel=JOB)
+    float | None, typer.Option(help="Spread of the lengths: deviation / mean (1).", rich_help_panel=JOB)
 ]
-GroupSize = Annotated[int | None, typer.Option(help="Samples per prompt (G).", rich_help_panel=JOB)]
-PromptLength = Annotated[int | None, typer.Option(help="Tokens per prompt.", rich_help_panel=JOB)]
+GroupSize = Annotated[int | None, typer.Option(help="Samples per prompt, G (8).", rich_help_panel=JOB)]
+PromptLength = Annotated[int | None, typer.Option(help="Tokens per prompt (512).", rich_help_panel=JOB)]
 ScenarioFile = Annotated[
     str | None,
     typer.Option(metavar="SCENARIO", help="Start from a scenario file, or a shipped one.", rich_help_panel=JOB),
@@ -31,20 +32,24 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any key of a scenario. Repeatable.", rich_help_panel=JOB),
 ]
-Model = Annotated[str | None, typer.Option(help="Hugging Face id, or a config.json.", rich_help_panel=ENGINE)]
-TensorParallel = Annotated[int | None, typer.Option(help="GPUs per instance.", rich_help_panel=ENGINE)]
+Model = Annotated[
+    str | None, typer.Option(help="Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", rich_help_panel=ENGINE)
+]
+TensorParallel = Annotated[int | None, typer.Option(help="GPUs per instance (1).", rich_help_panel=ENGINE)]
 ProfileFile = Annotated[
     str | None, typer.Option(help="A measured engine: profile name or file.", rich_help_panel=ENGINE)
 ]
 InstanceRate = Annotated[
     float | None, typer.Option(help="Output tok/s of one instance, as measured; prompts free.", rich_help_panel=ENGINE)
 ]
-MaxStaleness = Annotated[float | None, typer.Option(help="Weight versions a sample may lag.", rich_help_panel=TRAINER)]
+MaxStaleness = Annotated[
+    float | None, typer.Option(help="Weight versions a sample may lag (1).", rich_help_panel=TRAINER)
+]
 SyncPause = Annotated[
     float | None, typer.Option(help="Seconds engines pause per weight sync.", rich_help_panel=TRAINER)
 ]
-Replications = Annotated[int | None, typer.Option(help="Simulated runs behind each interval.", rich_help_panel=RUN)]
-Seed = Annotated[int | None, typer.Option(help="Same seed, same bytes.", rich_help_panel=RUN)]
+Replications = Annotated[int | None, typer.Option(help="Simulated runs behind each interval (5).", rich_help_panel=RUN)]
+Seed = Annotated[int | None, typer.Option(help="Same seed, same bytes (0).", rich_help_panel=RUN)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)]
 Html = Annotated[
     str | None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,14 +56,9 @@ def write_trace(file: TraceFile, run: Records, engine: tuple[StepTime, EngineLim
     from fleetsim.report.perfetto import record, trace_of
 
     trace = trace_of(record(run.scenario, run, file.steps, engine), file.steps)
-    buffer = io.BytesIO()
-    if file.place.suffix == ".gz":
-        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0, compresslevel=6) as packed:
-            packed.writelines(text.encode() for text in trace.text())
-    else:
-        buffer.writelines(text.encode() for text in trace.text())
-    write_bytes(file.place, buffer.getvalue())
-    size = f"{len(buffer.getvalue()) / 1e6:.1f} MB"
+    data = trace.data(compressed=file.place.suffix == ".gz")
+    write_bytes(file.place, data)
+    size = f"{len(data) / 1e6:.1f} MB"
     shown = "; ".join(trace.left_out)
     return (
         f"{file.place}: {size}, {len(trace.events):,} events: {shown}; open it at ui.perfetto.dev or chrome://tracing"

@@ -30,6 +30,10 @@ class Progress:
     def __call__(self, text: str) -> None:
         """What is being done now."""
 
+    def due(self) -> bool:
+        """Whether `at` would be shown: for whoever has to count before it can say how far it is."""
+        return False
+
     def at(self, done: float, of: float, best: Callable[[], str] | None = None) -> None:
         """So much of so much is done; best: what is known by now, asked for only when it is shown.
 
@@ -61,6 +65,9 @@ class _Counted(Progress):
     def __init__(self) -> None:
         self._left = TimeLeft()
         self._next_s = 0.0
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._next_s
 
     def at(self, done: float, of: float, best: Callable[[], str] | None = None) -> None:
         now_s = time.monotonic()

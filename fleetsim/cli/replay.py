@@ -24,7 +24,7 @@ from fleetsim.cli.history_options import (
     Timeout,
     TokenFile,
 )
-from fleetsim.cli.options import RUN, FailIf, Json
+from fleetsim.cli.options import RUN, FailIf, Html, Json
 
 FLEET, CHANGE = "What is known of the fleet", "Another fleet on the same history"
 
@@ -93,6 +93,7 @@ def replay(
     no_backtest: Annotated[
         bool, typer.Option("--no-backtest", help="Observe and judge; simulate nothing.", rich_help_panel=RUN)
     ] = False,
+    html: Html = None,
     json_: Json = False,
     fail_if: FailIf = None,
     token_file: TokenFile = None,
@@ -118,11 +119,14 @@ def replay(
 
     [bold]fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json[/bold]
 
-    Reads only. Nothing is written but what --save, --plan-out and --patch name.
+    [bold]fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html[/bold]
+
+    Reads only. Nothing is written but what --save, --html, --plan-out and --patch name.
     """
     from dataclasses import replace
 
     from fleetsim.cli.fail_if import parse_conditions
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
@@ -147,6 +151,7 @@ def replay(
     changes = ChangeFlags(set_ or (), one_sweep(sweep or ()), recommend, plan_out, patch, deployment, verify)
     questions = questions_of(changes)
     dump = new_dump(save)
+    page = new_page("--html", html)
     with progress("starting", aloud=True) as tell:
         history = read(source, tell)
         if dump is not None:
@@ -175,6 +180,10 @@ def replay(
 
         show(replay_report(result, answers))
     warn(known.warnings)
+    if page is not None:
+        from fleetsim.report.replay_page import replay_page
+
+        write_page(page, replay_page(history, result, answers))
     write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))
     stop_if_unverified(answers)
     stop_if_tripped(conditions, gate_values(result.observed, result.verdict, result.backtest))

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.options import JOB, RUN, SIMULATED
+
+HISTORY = "Histories and traces of the first run"
+
 if TYPE_CHECKING:
     from fleetsim.analysis.replicate import Replicated
 
@@ -16,45 +20,74 @@ def simulate(
         str | None, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")
+        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...", rich_help_panel=JOB)
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.", rich_help_panel=JOB),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
+        str | None,
+        typer.Option(help="A measured engine instead of the scenario's: profile name or file.", rich_help_panel=JOB),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps to simulate.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Or as many as fill so many hours.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
-    replications: Annotated[int | None, typer.Option(help="Runs behind each interval.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps to simulate (30).", rich_help_panel=SIMULATED)
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Or as many as fill so many hours.", rich_help_panel=SIMULATED)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes (0).", rich_help_panel=SIMULATED)] = None,
+    replications: Annotated[
+        int | None, typer.Option(help="Runs behind each interval (5).", rich_help_panel=SIMULATED)
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
     parquet: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.")
+        str | None, typer.Option(metavar="DIR", help="Write the records there, one file a table.", rich_help_panel=RUN)
     ] = None,
     html: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write a page with charts there; it opens offline.", rich_help_panel=RUN),
     ] = None,
     openmetrics: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write the first run there, as vLLM and a trainer export it.", rich_help_panel=HISTORY
+        ),
     ] = None,
     scrape_interval: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Of that history; 15 if not given.")
+        float | None, typer.Option(metavar="SECONDS", help="Of that history; 15 if not given.", rich_help_panel=HISTORY)
     ] = None,
     openmetrics_end: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Its end: now, -6h, ISO or unix; else this hour's begin.", rich_help_panel=HISTORY
+        ),
     ] = None,
     perfetto: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the first run there as a trace, for ui.perfetto.dev.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the first run there as a trace, for ui.perfetto.dev.",
+            rich_help_panel=HISTORY,
+        ),
     ] = None,
     perfetto_steps: Annotated[
-        str | None, typer.Option(metavar="STEPS", help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.")
+        str | None,
+        typer.Option(
+            metavar="STEPS",
+            help="Of that trace: 20 (after warm-up) if not given, 0:9, or all.",
+            rich_help_panel=HISTORY,
+        ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.'),
+        typer.Option(
+            metavar="CONDITION", help='Exit 10 if true: "trainer_idle_fraction>0.1". Repeatable.', rich_help_panel=RUN
+        ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 12 outside the measured range.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 12 outside the measured range.", rich_help_panel=RUN)
+    ] = False,
 ) -> None:
     """Simulate a scenario: where each second of an optimizer step goes.
 

@@ -53,28 +53,30 @@ def size(
     scenario: ScenarioFile = None,
     preset: Preset = None,
     set_: Settings = None,
-    gpu: Annotated[str | None, typer.Option(help="Rollout GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="Rollout GPU: H100, H200, A100... (H100).", rich_help_panel=ENGINE)
+    ] = None,
     model: Model = None,
     tp: TensorParallel = None,
     profile: ProfileFile = None,
     instance_tok_s: InstanceRate = None,
     trainer_step_s: Annotated[
-        float | None, typer.Option(help="Trainer compute seconds per step.", rich_help_panel=TRAINER)
+        float | None, typer.Option(help="Trainer compute seconds per step (20).", rich_help_panel=TRAINER)
     ] = None,
-    trainer_gpus: Annotated[int | None, typer.Option(help="GPUs of the trainer.", rich_help_panel=TRAINER)] = None,
+    trainer_gpus: Annotated[int | None, typer.Option(help="GPUs of the trainer (8).", rich_help_panel=TRAINER)] = None,
     max_staleness: MaxStaleness = None,
     sync_pause_s: SyncPause = None,
     target_idle: Annotated[
-        float | None, typer.Option(help="Trainer idle at most: 0.05 = 5 %.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="Trainer idle at most, as a share (0.05).", rich_help_panel=TARGETS)
     ] = None,
     headroom: Annotated[
-        float | None, typer.Option(help="Derate of the arithmetic answer.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="Derate of the arithmetic answer (0.8).", rich_help_panel=TARGETS)
     ] = None,
     instance_price: Annotated[
-        float | None, typer.Option(help="USD per rollout GPU-hour.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="USD per rollout GPU-hour (3).", rich_help_panel=TARGETS)
     ] = None,
     trainer_price: Annotated[
-        float | None, typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=TARGETS)
+        float | None, typer.Option(help="USD per trainer GPU-hour (3).", rich_help_panel=TARGETS)
     ] = None,
     replications: Replications = None,
     seed: Seed = None,
@@ -103,7 +105,7 @@ def size(
 
     [bold]fleetsim size --batch 512 --len 1536 --html size.html[/bold]
 
-    Whatever is not given is assumed, and the answer lists it.
+    Whatever is not given is assumed, as in parentheses below, and the answer lists it.
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """

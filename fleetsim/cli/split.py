@@ -57,16 +57,18 @@ def split(
     scenario: ScenarioFile = None,
     preset: Preset = None,
     set_: Settings = None,
-    gpu: Annotated[str | None, typer.Option(help="The GPU: H100, H200, A100...", rich_help_panel=ENGINE)] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="The GPU: H100, H200, A100... (H100).", rich_help_panel=ENGINE)
+    ] = None,
     model: Model = None,
     tp: TensorParallel = None,
     profile: ProfileFile = None,
     instance_tok_s: InstanceRate = None,
     trainer_step_s: Annotated[
-        float | None, typer.Option(help="Trainer compute seconds per step...", rich_help_panel=TRAINER)
+        float | None, typer.Option(help="Trainer compute seconds per step (20)...", rich_help_panel=TRAINER)
     ] = None,
     trainer_gpus: Annotated[
-        int | None, typer.Option(help="...on so many GPUs; they scale from there.", rich_help_panel=TRAINER)
+        int | None, typer.Option(help="...on so many GPUs (8); they scale from there.", rich_help_panel=TRAINER)
     ] = None,
     trainer_point: Annotated[
         list[str] | None,
@@ -92,10 +94,10 @@ def split(
         str, typer.Option(metavar="MEASURE", help="step_s, goodput or cost_per_step.", rich_help_panel=RULES)
     ] = "step_s",
     instance_price: Annotated[
-        float | None, typer.Option(help="USD per rollout GPU-hour.", rich_help_panel=RULES)
+        float | None, typer.Option(help="USD per rollout GPU-hour (3).", rich_help_panel=RULES)
     ] = None,
     trainer_price: Annotated[
-        float | None, typer.Option(help="USD per trainer GPU-hour.", rich_help_panel=RULES)
+        float | None, typer.Option(help="USD per trainer GPU-hour (3).", rich_help_panel=RULES)
     ] = None,
     replications: Replications = None,
     seed: Seed = None,
@@ -124,7 +126,7 @@ def split(
 
     The trainer's seconds are those on --trainer-gpus; on other counts they follow a law, or measured points.
 
-    Whatever is not given is assumed, and the answer lists it.
+    Whatever is not given is assumed, as in parentheses below, and the answer lists it.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import new_file, new_page, write_page, write_text

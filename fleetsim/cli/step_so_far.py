@@ -17,10 +17,9 @@ class StepSoFar:
 
     def __call__(self, reached: Mapping[int, tuple[int, float]]) -> None:
         """Replication -> (steps done, simulated seconds)."""
-        done = sum(steps for steps, _ in reached.values())
-        if done == len(reached) or done == 1:
+        if self._tell.due():
             self._tell("simulating, steps")
-        self._tell.at(done, self._of, lambda: _words(reached))
+            self._tell.at(sum(steps for steps, _ in reached.values()), self._of, lambda: _words(reached))
 
 
 def _words(reached: Mapping[int, tuple[int, float]]) -> str:

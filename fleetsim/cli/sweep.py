@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.options import JOB, RUN, SIMULATED
+
+GRID, WHERE = "The grid", "Where it runs"
+
 if TYPE_CHECKING:
     from fleetsim.cli.sweep_files import Output
     from fleetsim.plan.job import Job
@@ -21,40 +25,62 @@ def sweep(
         str | None, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...")
+        str | None, typer.Option(help="A framework instead: verl-fully-async, areal, trl-grpo...", rich_help_panel=JOB)
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUES", help="A key and its values: LO:HI:STEP or A,B,C. Repeatable."),
+        typer.Option(
+            metavar="KEY=VALUES", help="A key and its values: LO:HI:STEP or A,B,C. Repeatable.", rich_help_panel=GRID
+        ),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key, in every cell. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other key, in every cell. Repeatable.", rich_help_panel=JOB
+        ),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="A measured engine instead of the scenario's: profile name or file.")
+        str | None,
+        typer.Option(help="A measured engine instead of the scenario's: profile name or file.", rich_help_panel=JOB),
     ] = None,
     objective: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC", help="What counts, first things first: METRIC, max:METRIC. Repeatable."),
+        typer.Option(
+            metavar="METRIC",
+            help="What counts, first things first: METRIC, max:METRIC. Repeatable.",
+            rich_help_panel=GRID,
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps of every run.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes.")] = None,
-    replications: Annotated[int | None, typer.Option(help="Runs of every cell.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps of every run (30).", rich_help_panel=SIMULATED)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same bytes (0).", rich_help_panel=SIMULATED)] = None,
+    replications: Annotated[int | None, typer.Option(help="Runs of every cell (5).", rich_help_panel=SIMULATED)] = None,
     out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the table there: .parquet or .csv. A killed sweep then goes on."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the table there: .parquet or .csv. A killed sweep then goes on.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Forget what an unfinished sweep left at --out.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget what an unfinished sweep left at --out.", rich_help_panel=RUN)
+    ] = False,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes on this machine; else as many as pay.")
+        int | None,
+        typer.Option(metavar="N", help="Processes on this machine; else as many as pay.", rich_help_panel=WHERE),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster instead: auto, or HOST:PORT.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Ray cluster instead: auto, or HOST:PORT.", rich_help_panel=WHERE),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10 if true of the best cell: "step_s>30". Repeatable.'),
+        typer.Option(
+            metavar="CONDITION", help='Exit 10 if true of the best cell: "step_s>30". Repeatable.', rich_help_panel=RUN
+        ),
     ] = None,
 ) -> None:
     """Simulate every combination of some values, and say which are worth a look.

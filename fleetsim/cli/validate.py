@@ -13,6 +13,7 @@ def validate(
         str | None, typer.Option(metavar="DIR", help="Write validation.md and validation.svg there.")
     ] = None,
     check: Annotated[str | None, typer.Option(metavar="DIR", help="Exit 10 if the page there would change.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with charts there.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 10 if a gate does not hold.")] = False,
 ) -> None:
@@ -24,19 +25,26 @@ def validate(
 
     [bold]fleetsim validate --case C02 --json[/bold]
 
+    [bold]fleetsim validate --html validation.html[/bold]
+
     [bold]fleetsim validate --write docs[/bold]
     """
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.output import show, show_json
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.validation_files import checked_folder, drifted, write_page
+    from fleetsim.cli.validation_files import checked_folder, drifted, write_docs
 
     folder = checked_folder(case or (), write, check)
+    page = new_page("--html", html)
     with progress("loading the simulator") as tell:
-        from fleetsim.validate.case import load_cases
+        from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
 
-        results = run_cases(load_cases(tuple(case or ())), progress=lambda done: tell(f"simulating: {done} done"))
+        cases = load_cases(tuple(case or ()))
+        order = [c.id for c in cases]
+        tell("simulating published runs")
+        results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
     if json_:
         from fleetsim.report.validation_json import validation_document
 
@@ -45,8 +53,12 @@ def validate(
         from fleetsim.report.validation_view import validation_report
 
         show(validation_report(results))
+    if page is not None:
+        from fleetsim.report.validation_html import validation_html
+
+        write_page(page, validation_html(results, of=len(case_files())))
     if write is not None and folder is not None:
-        write_page(folder, results)
+        write_docs(folder, results)
     if check is not None and folder is not None and drifted(folder, results):
         typer.echo(f"the page in {check} has drifted: run fleetsim validate --write {check}", err=True)
         raise typer.Exit(10)

@@ -31,7 +31,7 @@ def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -
     return None if given is None else Path(given)
 
 
-def write_page(folder: Path, results: Sequence[CaseResult]) -> None:
+def write_docs(folder: Path, results: Sequence[CaseResult]) -> None:
     """Writes the page and its plot. Raises OutsideError."""
     from fleetsim.report.validation_page import PLOT, validation_page
     from fleetsim.report.validation_plot import validation_plot

@@ -100,6 +100,33 @@ class Prometheus:
         """Closes its connections."""
         self._session.close()
 
+    def about(self) -> dict[str, str]:
+        """What the server says of itself, where it does: `version` and `retention`. Never raises."""
+        said = {
+            "version": self._status("buildinfo").get("version"),
+            "retention": self._status("runtimeinfo").get("storageRetention"),
+        }
+        return {key: value for key, value in said.items() if isinstance(value, str) and value}
+
+    def _status(self, name: str) -> dict[str, Any]:
+        """`data` of /api/v1/status/NAME, empty where there is none: VictoriaMetrics and Mimir know other pages."""
+        import requests
+
+        try:
+            response = requests.Session.request(
+                self._session,
+                "GET",
+                f"{self.url}/api/v1/status/{name}",
+                headers=dict(self.access.headers),
+                auth=self._client.auth,
+                timeout=self.access.timeout_s,
+                allow_redirects=False,
+            )
+            data = response.json().get("data")
+        except (requests.RequestException, ValueError, AttributeError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
     def query(self, expr: str, at_s: float) -> list[SeriesData]:
         """The value of an expression at one time: one point per series, or the raw samples of `metric[5m]`.
 

@@ -60,7 +60,7 @@ def _notes(
 ) -> Iterator[str]:
     """What a reader of the changes must know."""
     batch = next((d for d in inputs if d.path == "trainer.batch_samples"), None)
-    if batch is not None:
+    if batch is not None and isinstance(batch.a, int) and isinstance(batch.b, int):  # a damaged result has anything
         of = f"a step of A trains {batch.a:,} samples and one of B {batch.b:,}"
         yield f"{of}: what is per step is of other work; goodput is per token"
     if a.binds and b.binds and a.binds != b.binds:

@@ -38,6 +38,15 @@ def span_words(observed: Observed) -> str:
     return f"{start:%Y-%m-%d %H:%M} to {until} UTC ({span}), every {step}"
 
 
+def span_of_time(start_s: float, end_s: float) -> str:
+    """A part of a window: "16:00 to 17:00 UTC"; without a clock, "2 min 00 s to 5 min 00 s" after the beginning."""
+    if not has_clock(end_s):
+        return f"{units.seconds(start_s)} to {units.seconds(end_s)}"
+    start, end = (datetime.fromtimestamp(t, UTC) for t in (start_s, end_s))
+    begin = f"{start:%H:%M}" if start.date() == end.date() else f"{start:%Y-%m-%d %H:%M}"
+    return f"{begin} to {end:%H:%M} UTC"
+
+
 def clock(at_s: float) -> str:
     """A time of day, for the rows of a table: "11-20 14:00"; without a clock, how long after the beginning."""
     if not has_clock(at_s):

@@ -97,6 +97,8 @@ def gantt_words(shown: Shown) -> str:
             f"Shown are {len(shown.instances)} of {shown.of:,} instances, spread evenly over the fleet "
             f"({numbers}, ... {shown.instances[-1]})."
         )
+    if any(sum(s.end_s - s.start_s for s in row) < length - 1e-6 for row in shown.rows):
+        said.append("Where the row of an instance is empty, its GPUs are not the fleet's.")
     shortest = length / PARTS
     if any(len(merged(row, shortest)) < len(row) for row in (shown.trainer, shown.sync, *shown.rows)):
         said.append(MERGED)
@@ -126,13 +128,17 @@ def _instance(spans: NDArray[Any], paused: str) -> list[Span]:
 
 
 def _sync(records: Records, start: float, end: float) -> list[Span]:
-    """Publishing and pausing of each sync; where one begins before the last has ended, its begin is not drawn."""
+    """Publishing and pausing of each sync; where one begins before the last has ended, its begin is not drawn.
+
+    A rolling sync holds one instance after the other: as a whole its weights are under way.
+    """
+    held = HELD if records.scenario.sync.scope == "global" else PUBLISH
     out: list[Span] = []
     until = start
     for row in timeline.sync_spans(records, start, end):
         for kind, a, b in (
             (PUBLISH, float(row["trigger_s"]), float(row["pause_start_s"])),
-            (HELD, float(row["pause_start_s"]), float(row["end_s"])),
+            (held, float(row["pause_start_s"]), float(row["end_s"])),
         ):
             begin, stop = max(a, until), min(b, end)
             if stop > begin:

@@ -71,9 +71,15 @@ def _tile(view: RunView, name: str, label: str) -> Tile:
 
 def metrics_sheet(view: RunView) -> Sheet:
     """All metrics with their intervals."""
+    once = view.replications == 1
+    headings = ("metric", "value") if once else ("metric", "mean", "95 % interval")
     rows = tuple((_capital(m), *_mean_and_ends(view.metrics[m.name], m.how)) for m in _shown(view))
-    note = f"Means over {words.plural(view.replications, 'replication')}, of the steps after warm-up."
-    return Sheet("metrics", ("metric", "mean", "95 % interval"), rows, note=note)
+    note = (
+        "Of the steps after warm-up."
+        if once
+        else f"Means over {words.plural(view.replications, 'replication')}, of the steps after warm-up."
+    )
+    return Sheet("metrics", headings, tuple(row[: len(headings)] for row in rows), note=note)
 
 
 def formulas_sheet(view: RunView) -> Sheet:

@@ -134,15 +134,7 @@ def recommendation_view(answers: Answers) -> Group:
     """The count, what it is predicted to do, the queue's cap, the patch and the way back."""
     found, plan = answers.recommendation, answers.plan
     assert found is not None
-    others = any(path != "fleet.instances" for path in found.changes)
-    table: Table = grid(
-        "", f"{found.was:,} instances" if others else "now", "recommended", align=("left", "right", "right")
-    )
-    for metric in _PROMISED:
-        if metric in found.now and metric in found.predicted:
-            label, how = METRICS[metric]
-            table.add_row(label, _estimate(found.now[metric], how), _estimate(found.predicted[metric], how))
-    lines: list[RenderableType] = [Text(recommendation_words(found), style="bold"), table]
+    lines: list[RenderableType] = [Text(recommendation_words(found), style="bold"), promised(found)]
     lines.append(Text(f"Queue: a cap of {units.count(found.queue_cap_samples)} samples costs next to no step time."))
     if found.size.missed:
         names = ", ".join(f"{t.name} <= {t.limit:g}" for t in found.size.missed)
@@ -160,6 +152,19 @@ def recommendation_view(answers: Answers) -> Group:
     if answers.patch is None and found.resized:
         lines.append(Text("--patch FILE --deployment NAME writes it as a patch", style="dim"))
     return Group(*lines)
+
+
+def promised(found: Recommendation) -> Table:
+    """What the fleet as it is does, and what the recommended one is predicted to do."""
+    others = any(path != "fleet.instances" for path in found.changes)
+    table: Table = grid(
+        "", f"{found.was:,} instances" if others else "now", "recommended", align=("left", "right", "right")
+    )
+    for metric in _PROMISED:
+        if metric in found.now and metric in found.predicted:
+            label, how = METRICS[metric]
+            table.add_row(label, _estimate(found.now[metric], how), _estimate(found.predicted[metric], how))
+    return table
 
 
 def recommendation_words(found: Recommendation) -> str:

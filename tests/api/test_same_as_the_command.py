@@ -33,6 +33,37 @@ def test_simulate() -> None:
     assert str(result) == command(*words)
 
 
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace(name: str, tmp_path: Path) -> None:
+    run = fs.load("async-one-step").simulate(steps=8, replications=1)
+    ours, theirs = run.to_perfetto(tmp_path / f"ours-{name}", "2:5"), tmp_path / name
+    words = ["simulate", "async-one-step", "--steps", "8", "--replications", "1"]
+    command(*words, "--perfetto", str(theirs), "--perfetto-steps", "2:5")
+    assert ours.read_bytes() == theirs.read_bytes()
+    for wrong in ("9:12", "x"):
+        with pytest.raises(fs.InputError, match=r"^steps: "):
+            run.to_perfetto(tmp_path / "x.json", wrong)
+
+
+def test_pages(tmp_path: Path) -> None:
+    job = fs.load(batch=64, len=400, replications=2)
+    results = {
+        "simulate async-one-step --steps 8 --replications 2": fs.load("async-one-step").simulate(
+            steps=8, replications=2
+        ),
+        "size --batch 64 --len 400 --replications 2": job.size(),
+        "split --gpus 6 --batch 64 --len 400 --replications 2": job.split(6),
+    }
+    for k, (words, result) in enumerate(results.items()):
+        theirs = tmp_path / f"{k}.html"
+        command(*words.split(), "--html", str(theirs))
+        assert result.to_html(tmp_path / "ours.html").read_text() == theirs.read_text()
+    with pytest.raises(fs.OutsideError, match="cannot be written"):
+        job.simulate(steps=2, replications=1).to_html(tmp_path)
+    with pytest.raises(fs.InputError, match="has no page"):
+        fs.sweep(job, {"fleet.instances": [2]}, steps=2, replications=1).to_html(tmp_path / "x.html")
+
+
 @pytest.mark.usefixtures("wide")
 def test_size() -> None:
     result = fs.load(**SMALL).size(target_idle=0.1)

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from fleetsim.analysis.metrics import window_of
-from fleetsim.config import with_changes
+from fleetsim.config import load_scenario, with_changes
+from fleetsim.config.shipped import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
 from fleetsim.plan.around import counts_around
 from fleetsim.report.page import Chart
@@ -333,3 +334,22 @@ def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
     for text in pages().values():
         assert str(escape(NAME)) in text
         assert "<script>alert" not in text
+
+
+@pytest.mark.parametrize(
+    ("preset", "kinds", "told"),
+    [
+        ("verl-sync", {"lent", "switch"}, "held by weight sync"),
+        ("laminar", {"publish"}, "waits for samples"),
+        ("verl-v1-separate-async-switch", {"switch"}, "its GPUs are not the fleet's"),
+    ],
+)
+def test_every_placement_has_its_own_gantt(preset: str, kinds: set[str], told: str) -> None:
+    run = simulate(with_changes(load_scenario(find_preset(preset)), {"run.steps": 8}), activity=True)
+    shown = shown_of(run)
+    drawn = {span.kind for row in (*shown.rows, shown.trainer, shown.sync) for span in row}
+    assert kinds <= drawn
+    assert told in gantt_words(shown)
+    # Instances that rest while their GPUs train, or sync one after the other, are not held by the sync all that time.
+    if preset != "verl-v1-separate-async-switch":
+        assert not any(span.kind == HELD for row in (shown.rows if "lent" in kinds else (shown.sync,)) for span in row)

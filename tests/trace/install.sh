@@ -28,7 +28,7 @@ if ! { command -v node && command -v npm; } > /dev/null; then
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends nodejs npm > /dev/null
 fi
-if ! check 2> /dev/null; then
+if ! check > /dev/null 2>&1; then
   packed=$(mktemp -d)
   trap 'rm -rf "$packed"' EXIT
   (cd "$packed" && npm pack --silent "$package" "$polyfill" > /dev/null) || refuse "npm cannot fetch $package"

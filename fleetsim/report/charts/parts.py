@@ -102,6 +102,7 @@ def whiskers(estimates: Sequence[Estimate], scale: float = 1.0, **more: Any) -> 
         "symmetric": False,
         "array": [scale * (e.ci_high - e.mean) for e in estimates],
         "arrayminus": [scale * (e.mean - e.ci_low) for e in estimates],
+        "visible": any(e.ci_low < e.ci_high for e in estimates),
         "thickness": 1.5,
         "width": 4,
         "color": "var(--ink)",

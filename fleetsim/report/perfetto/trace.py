@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +46,16 @@ class Trace:
         for k, line in enumerate(self.events.lines()):
             yield ("\n" if k == 0 else ",\n") + line
         yield "\n]}\n"
+
+    def data(self, *, compressed: bool) -> bytes:
+        """The document as the bytes of a file, gzip's if `compressed`: without a name or a time in them."""
+        buffer = io.BytesIO()
+        if not compressed:
+            buffer.writelines(text.encode() for text in self.text())
+            return buffer.getvalue()
+        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0, compresslevel=6) as packed:
+            packed.writelines(text.encode() for text in self.text())
+        return buffer.getvalue()
 
 
 def record(

@@ -1,0 +1,122 @@
+"""`fleetsim doctor`: what is installed, what works, and what to do about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetsim.cli.history_options import (
+    AccessFlags,
+    BasicAuthFile,
+    CaFile,
+    ClientCert,
+    ClientKey,
+    OrgId,
+    SkipVerify,
+    TokenFile,
+)
+from fleetsim.cli.options import Json
+
+if TYPE_CHECKING:
+    from fleetsim.cli.doctor_checks.check import Check
+
+BROKEN = 3
+ASKED = "What is looked at"
+_MARKS = {"ok": "ok", "info": "-", "warning": "warning", "fault": "FAULT"}
+
+
+def doctor(
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Is this server there, and useful?", rich_help_panel=ASKED)
+    ] = None,
+    compile_: Annotated[
+        bool, typer.Option("--compile", help="Compile the kernel if it is not yet (seconds).", rich_help_panel=ASKED)
+    ] = False,
+    json_: Json = False,
+    token_file: TokenFile = None,
+    basic_auth_file: BasicAuthFile = None,
+    org_id: OrgId = None,
+    ca_file: CaFile = None,
+    client_cert: ClientCert = None,
+    client_key: ClientKey = None,
+    insecure_skip_verify: SkipVerify = False,
+) -> None:
+    """Look at this installation: versions, extras, kernel, caches, GPU, and a Prometheus if one is named.
+
+    Examples:
+
+    [bold]fleetsim doctor[/bold]
+
+    [bold]fleetsim doctor --prometheus http://localhost:9090[/bold]
+
+    [bold]fleetsim doctor --json > doctor.json[/bold]
+
+    Secrets are not shown. Attach its --json to a report of a bug.
+    """
+    access = AccessFlags(
+        token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout_s=10.0
+    )
+    checks = examined(prometheus, access, compile_)
+    faults = [check for check in checks if check.state == "fault"]
+    if json_:
+        import fleetsim
+        from fleetsim.cli.output import show_json
+
+        show_json(
+            {
+                "schema_version": 1,
+                "command": "doctor",
+                "fleetsim_version": fleetsim.__version__,
+                "ok": not faults,
+                "checks": [asdict(check) for check in checks],
+            }
+        )
+    else:
+        typer.echo("\n".join(lines(checks)))
+    for check in faults:
+        typer.echo(f"error: {check.name}: {check.text}", err=True)
+    if faults:
+        raise typer.Exit(BROKEN)
+
+
+def examined(prometheus: str | None, access: AccessFlags, compile_now: bool) -> list[Check]:
+    """All checks, none of which raises: what every command needs comes first, and is a fault where it fails."""
+    from fleetsim.cli.doctor_checks import kernel, machine, outside, packages
+    from fleetsim.cli.doctor_checks.check import Check, guarded
+
+    checks = [
+        guarded("fleetsim", machine.installed),
+        guarded("python", machine.python),
+        guarded("machine", machine.cores),
+        guarded("packages", packages.required, "fault"),
+        guarded("kernel", lambda: kernel.kernel(compile_now), "fault"),
+        guarded("cache", kernel.cache),
+    ]
+    try:
+        checks += packages.extras()
+    except Exception as error:  # noqa: BLE001 - as in `guarded`
+        checks.append(Check("extras", "warning", f"could not be looked at: {error}"))
+    checks += [
+        guarded("gpu", machine.gpu),
+        guarded("profiles", outside.profiles),
+        guarded("environment", outside.environment),
+    ]
+    if prometheus is not None:
+        checks.append(guarded("prometheus", lambda: outside.prometheus(prometheus, access), "fault"))
+    return checks
+
+
+def lines(checks: Sequence[Check]) -> list[str]:
+    """The plain text: a line a check, its remedy below, and a last line that sums up."""
+    width = max(len(check.name) for check in checks)
+    result = []
+    for check in checks:
+        result.append(f"{_MARKS[check.state]:<8} {check.name:<{width}}  {check.text}")
+        if check.remedy is not None and check.state != "ok":
+            result.append(f"{'':<8} {'':<{width}}  -> {check.remedy}")
+    counts = [sum(check.state == state for check in checks) for state in ("fault", "warning")]
+    words = [f"{n} {word}{'' if n == 1 else 's'}" for n, word in zip(counts, ("fault", "warning"), strict=True) if n]
+    return [*result, "", "everything that every command needs works" if not words else ", ".join(words)]

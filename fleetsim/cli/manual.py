@@ -1,0 +1,93 @@
+"""What stands at the end of a command's `--help`: its exit codes, the variables and files it reads, where to go on.
+
+A row a command; `tests/cli/test_manual.py` holds that there is one for each, and that what it names exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import typer
+
+from fleetsim.cli.help import Documented
+
+# An exit code in two or three words; errors.EXIT_CODES says more of each.
+CODES: Mapping[int, str] = {
+    0: "ok",
+    1: "internal error",
+    2: "bad input",
+    3: "outside world",
+    10: "condition or check failed",
+    11: "no feasible fleet",
+    12: "outside the measured range",
+    130: "interrupted",
+}
+_ANY = (0, 1, 2, 130)  # of every command
+SCENARIO, CACHE = "FLEETSIM_<SECTION>__<FIELD>", "FLEETSIM_CACHE_DIR"
+PROMETHEUS = ("FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD")
+_KERNEL = "~/.cache/fleetsim holds the kernel's machine code"
+
+
+@dataclass(frozen=True, slots=True)
+class Manual:
+    """codes: exit codes beside those of every command. variables: names of cli/environment.py. files: a sentence.
+    see: pages of docs/, and commands without their first word."""
+
+    codes: tuple[int, ...] = ()
+    variables: tuple[str, ...] = ()
+    files: str = ""
+    see: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The paragraphs, as typer takes them."""
+        codes = ", ".join(f"{code} {CODES[code]}" for code in sorted({*_ANY, *self.codes}))
+        parts = [f"Exit codes: {codes}."]
+        if self.variables:
+            parts.append(f"Environment: {', '.join(self.variables)}.")
+        if self.files:
+            parts.append(f"Files: {self.files}.")
+        shown = [word if word.startswith("docs/") else f"fleetsim {word}" for word in self.see]
+        return "\n\n".join([*parts, f"See also: {', '.join(shown)}."])
+
+
+MANUALS: Mapping[str, Manual] = {
+    "size": Manual((3, 10, 11, 12), (SCENARIO, CACHE), _KERNEL, ("docs/model.md", "split", "simulate", "alerts")),
+    "split": Manual((3, 10, 12), (SCENARIO, CACHE), _KERNEL, ("docs/model.md", "size", "compare")),
+    "simulate": Manual((3, 10, 12), (SCENARIO, CACHE), _KERNEL, ("docs/metrics.md", "docs/presets.md", "scenario")),
+    "compare": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/metrics.md", "simulate", "replay")),
+    "sweep": Manual((3, 10, 11), (SCENARIO, CACHE), _KERNEL, ("docs/metrics.md", "compare", "size")),
+    "replay": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/replay.md", "docs/run_logs.md", "watch")),
+    "alerts": Manual((3, 10), (SCENARIO, CACHE), _KERNEL, ("docs/alerts.md", "dashboard", "watch")),
+    "dashboard": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/alerts.md", "alerts")),
+    "watch": Manual((3,), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/watch.md", "replay", "alerts")),
+    "validate": Manual((3, 10), (CACHE,), _KERNEL, ("docs/validation.md", "docs/accuracy.md")),
+    "calibrate": Manual(
+        (3,),
+        ("FLEETSIM_API_KEY", "OPENAI_API_KEY"),
+        "beside NAME.profile.json, NAME.raw.jsonl.gz keeps every measurement",
+        ("docs/calibrate.md", "profile"),
+    ),
+    "doctor": Manual((3,), (CACHE, *PROMETHEUS), _KERNEL, ("docs/calibrate.md", "validate")),
+    "profile ls": Manual(files="*.profile.json in this folder", see=("docs/calibrate.md", "profile show")),
+    "profile show": Manual((3,), see=("docs/calibrate.md", "profile check")),
+    "profile check": Manual((3, 10), (CACHE,), see=("docs/calibrate.md", "profile show")),
+    "profile estimate": Manual((3,), see=("docs/accuracy.md", "calibrate")),
+    "scenario from": Manual((3,), see=("docs/frameworks.md", "scenario check")),
+    "scenario init": Manual((3,), see=("docs/model.md", "size", "scenario schema")),
+    "scenario check": Manual((), (SCENARIO,), see=("docs/model.md", "scenario schema")),
+    "scenario schema": Manual(see=("docs/model.md", "scenario check")),
+    "scenario ls": Manual(see=("docs/presets.md", "scenario init")),
+}
+
+
+def attach(app: typer.Typer, prefix: str = "") -> None:
+    """Gives every command its manual, and the one form of help."""
+    for command in app.registered_commands:
+        manual = MANUALS.get(f"{prefix}{command.name}")
+        command.cls = Documented
+        if manual is not None:
+            command.epilog = manual.text()
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            attach(group.typer_instance, f"{prefix}{group.name} ")
