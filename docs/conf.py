@@ -9,11 +9,14 @@ equations become MathML here, fonts are the system's.
 from __future__ import annotations
 
 import re
+from html import escape
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from pygments.lexers.shell import BashSessionLexer
 from sphinx.application import Sphinx
+from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 import fleetsim
@@ -65,13 +68,22 @@ class Console(BashSessionLexer):
     _ps2 = "\0"
 
 
+def _mathml(node: nodes.Node, *, as_block: bool) -> str:
+    """The equation; what cannot be converted is a warning that says where it is, and shown as it is written."""
+    try:
+        return tex2mathml(node.astext(), as_block=as_block)
+    except MathError as error:
+        logging.getLogger(__name__).warning("an equation: %s", error, location=node)
+        return f"<code>{escape(node.astext())}</code>"
+
+
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="equation">{tex2mathml(node.astext(), as_block=True)}</div>\n')
+    translator.body.append(f'<div class="equation">{_mathml(node, as_block=True)}</div>\n')
     raise nodes.SkipNode
 
 
