@@ -16,6 +16,7 @@ from fleetsim.config.load import dump_scenario
 from fleetsim.errors import InputError, OutsideError
 from fleetsim.sweep.cluster import check_ray
 from fleetsim.sweep.run import sweep
+from tests.sweep.cluster_of_two import LOOPBACK
 from tests.sweep.jobs import SMALL, job
 from tests.sweep.logged import LOG, PAUSE, noted
 from tests.sweep.test_killed import CELLS, FLAGS, ROOT, command, journalled, wanted_bytes
@@ -36,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     assert ray is not None, WITHOUT_RAY
     log = tmp_path_factory.mktemp("cluster") / "log"
     # Without tokens, which Ray would write into the home folder; set for a process of its own, before it imports ray.
-    changed = {"PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: "0", "RAY_AUTH_MODE": "disabled"}
+    changed = {"PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: "0", "RAY_AUTH_MODE": "disabled", **LOOPBACK}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
             patch.setenv(name, value)
