@@ -121,23 +121,29 @@ def simulate(
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.step_so_far import StepSoFar
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
+    from fleetsim.cli.together import together
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.job import job_from_flags
 
-    conditions = parse_conditions(fail_if or (), METRICS)
-    start = scenario_or_preset(scenario, preset)
-    if start is None:
-        raise InputError(
-            [Problem("SCENARIO", None, "nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)")]
-        )
-    job = job_from_flags(
-        start, set_ or (), {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
-    )
-    check_hours(hours, steps)
-    history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
-    trace = check_trace(perfetto, perfetto_steps)
-    page = new_page("--html", html)
-    folder = None if parquet is None else check_parquet_folder(parquet)
+    flags = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
+    with together() as wrong:
+        with wrong.check():
+            conditions = parse_conditions(fail_if or (), METRICS)
+        with wrong.check():
+            start = scenario_or_preset(scenario, preset)
+            if start is None:
+                missing = ("nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)")
+                raise InputError([Problem("SCENARIO", None, *missing)])
+            job = job_from_flags(start, set_ or (), flags)
+        with wrong.check():
+            check_hours(hours, steps)
+            history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
+        with wrong.check():
+            trace = check_trace(perfetto, perfetto_steps)
+        with wrong.check():
+            page = new_page("--html", html)
+        with wrong.check():
+            folder = None if parquet is None else check_parquet_folder(parquet)
     with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source

@@ -115,14 +115,20 @@ def size(
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.together import together
     from fleetsim.errors import Interrupted
     from fleetsim.plan.job import job_from_flags
 
-    place = None if save is None else new_file("--save", save)
-    page = new_page("--html", html)
-    conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
-    job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
+    with together() as wrong:
+        with wrong.check():
+            place = None if save is None else new_file("--save", save)
+        with wrong.check():
+            page = new_page("--html", html)
+        with wrong.check():
+            conditions = parse_conditions(fail_if or (), (*METRICS, "instances"))
+        with wrong.check():
+            job = job_from_flags(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
     with if_interrupted(_tried_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.size import size as plan_size

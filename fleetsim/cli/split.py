@@ -133,12 +133,18 @@ def split(
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.together import together
 
-    place = None if save is None else new_file("--save", save)
-    page = new_page("--html", html)
-    conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
-    job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
+    with together() as wrong:
+        with wrong.check():
+            place = None if save is None else new_file("--save", save)
+        with wrong.check():
+            page = new_page("--html", html)
+        with wrong.check():
+            conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
+        with wrong.check():
+            job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
     with progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.split import split as plan_split

@@ -102,12 +102,15 @@ def sweep(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.output import show, show_json, stop_if_tripped, warn
+    from fleetsim.cli.together import together
     from fleetsim.errors import InfeasibleError, Interrupted
 
-    conditions = parse_conditions(fail_if or (), METRICS)
-    job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), {
-        "profile": profile, "steps": steps, "seed": seed, "replications": replications,
-    })  # fmt: skip
+    flags: dict[str, Any] = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
+    with together() as wrong:
+        with wrong.check():
+            conditions = parse_conditions(fail_if or (), METRICS)
+        with wrong.check():
+            job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), flags)
     with _place(out, workers, ray, restart) as place:
         missing = None
         try:
