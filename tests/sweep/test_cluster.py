@@ -116,7 +116,7 @@ def test_no_cluster_at_an_address(address: str) -> None:
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"fleetsim\[ray\]"):
+    with pytest.raises(OutsideError, match=r"fleetsim\[ray\]"):
         check_ray("auto")
     with pytest.raises(InputError, match="names no cluster"):
         check_ray(" ")
