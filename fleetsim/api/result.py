@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.api.in_python import in_python
-from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import os
@@ -29,10 +28,9 @@ class Result(ABC):
     def _document(self) -> dict[str, Any]:
         """What the command prints under --json."""
 
+    @abstractmethod
     def _page(self) -> str:
-        """What the command writes under --html; a result that has no page says so."""
-        rule = f"a {type(self).__name__} has no page"
-        raise InputError([Problem("to_html", type(self).__name__, rule, "print it, or take its table")])
+        """What the command writes under --html."""
 
     def __str__(self) -> str:
         from fleetsim.report.shown import as_text

@@ -58,6 +58,11 @@ class SweepResult(Result):
 
         return sweep_report(self.swept, ["SCENARIO"])
 
+    def _page(self) -> str:
+        from fleetsim.report.sweep_page import sweep_page
+
+        return sweep_page(self.swept, ["SCENARIO"], self.job.notes)
+
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.sweep_json import sweep_document
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetsim.cli.options import JOB, RUN, SIMULATED
+from fleetsim.cli.options import JOB, RUN, SIMULATED, Html
 
 GRID, WHERE = "The grid", "Where it runs"
 
@@ -75,6 +75,7 @@ def sweep(
         str | None,
         typer.Option(metavar="ADDRESS", help="A Ray cluster instead: auto, or HOST:PORT.", rich_help_panel=WHERE),
     ] = None,
+    html: Html = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.", rich_help_panel=RUN)] = False,
     fail_if: Annotated[
         list[str] | None,
@@ -91,6 +92,8 @@ def sweep(
 
     [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32 --out sweep.parquet[/bold]
 
+    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --html sweep.html[/bold]
+
     [bold]fleetsim sweep job.yaml --grid engine.gpu=H100,H200 --objective goodput --objective step_s --json[/bold]
 
     [bold]fleetsim sweep job.yaml --grid fleet.instances=100:1000:10 --out sweep.parquet --ray auto[/bold]
@@ -101,6 +104,7 @@ def sweep(
     The same command goes on where a killed one stopped, if there is an --out.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
+    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.output import show, show_json, stop_if_tripped, warn
     from fleetsim.cli.together import together
     from fleetsim.errors import InfeasibleError, Interrupted
@@ -111,6 +115,8 @@ def sweep(
             conditions = parse_conditions(fail_if or (), METRICS)
         with wrong.check():
             job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), flags)
+        with wrong.check():
+            page = new_page("--html", html)
     with _place(out, workers, ray, restart) as place:
         missing = None
         try:
@@ -119,6 +125,7 @@ def sweep(
             result, missing = cut.known, cut.missing
         if place is not None and missing is None:
             place.write(result)
+    call = _call(scenario, preset, set_ or (), profile, seed)
     notes = (*job.notes, *([f"interrupted: {missing}"] if missing is not None else []))
     if json_:
         from fleetsim.report.sweep_json import sweep_document
@@ -127,7 +134,11 @@ def sweep(
     else:
         from fleetsim.report.sweep_view import sweep_report
 
-        show(sweep_report(result, _call(scenario, preset, set_ or (), profile, seed)))
+        show(sweep_report(result, call))
+    if page is not None and missing is None:
+        from fleetsim.report.sweep_page import sweep_page
+
+        write_page(page, sweep_page(result, call, notes))
     warn(job.notes)
     if missing is not None:
         raise KeyboardInterrupt(missing)

@@ -48,12 +48,12 @@ def sweep_report(result: Sweep, call: Sequence[str]) -> Group:
         blocks += [
             section(f"what {axis.path} does (means over the other keys)", effect(result, axis))
             for axis in result.design.grid.axes
-            if 1 < len(axis.values) <= _MOST_VALUES
+            if has_effect(axis)
         ]
     if failed := [row for row in result.rows if row.status != "ok"]:
-        blocks.append(section("cells that could not be simulated", *_failures(result, failed)))
+        blocks.append(section("cells that could not be simulated", *(Text(line) for line in failures(result, failed))))
     if result.pareto.best:
-        blocks.append(section("next", *next_commands(result, call)))
+        blocks.append(section("next", *(NextLines("", text) for text in commands(result, call))))
     return Group(*blocks)
 
 
@@ -79,7 +79,7 @@ def best_words(result: Sweep, best: Best) -> str:
     value = _value(best.objective, row.estimates()[best.objective.metric]).plain
     way = "Highest" if best.objective.most else "Lowest"
     ties = f"; {plural(len(best.tied), 'other cell')} within luck of it" if best.tied else ""
-    return f"{way} {_title(best.objective)}: {value} at {_cell_words(result, best.cell)}{ties}"
+    return f"{way} {_title(best.objective)}: {value} at {cell_words(result, best.cell)}{ties}"
 
 
 def cells(result: Sweep) -> list[RenderableType]:
@@ -127,36 +127,39 @@ def effect(result: Sweep, axis: Axis) -> Table:
     return table
 
 
-def next_commands(result: Sweep, call: Sequence[str]) -> list[RenderableType]:
+def has_effect(axis: Axis) -> bool:
+    """Whether `effect` of this key is worth a table."""
+    return 1 < len(axis.values) <= _MOST_VALUES
+
+
+def commands(result: Sweep, call: Sequence[str]) -> tuple[str, str]:
     """The best cell of the first objective, simulated as a run of its own; and one that sizes from there."""
     sets = _sets(result, result.pareto.best[0].cell)
     words = [word for text in sets for word in ("--set", text)]
     sized = [word for text in sets if not text.startswith("fleet.instances=") for word in ("--set", text)]
     source = ("--scenario", *call) if call and not call[0].startswith("-") else call
-    return [
-        NextLines("", shlex.join(["fleetsim", "simulate", *call, *words])),
-        NextLines("", shlex.join(["fleetsim", "size", *source, *sized])),
-    ]
+    return shlex.join(["fleetsim", "simulate", *call, *words]), shlex.join(["fleetsim", "size", *source, *sized])
 
 
-def _failures(result: Sweep, failed: Sequence[Row]) -> list[RenderableType]:
+def failures(result: Sweep, failed: Sequence[Row]) -> list[str]:
     """Each reason once, with its cells."""
     reasons: dict[tuple[str, str], list[int]] = {}
     for row in failed:
         reasons.setdefault((row.status, row.reason), []).append(row.cell)
-    lines: list[RenderableType] = []
+    lines: list[str] = []
     for (status, reason), found in list(reasons.items())[:_MOST_ROWS]:
-        where = _cell_words(result, found[0]) + (f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else "")
-        lines.append(Text(f"{where}: {status}: {reason}"))
+        where = cell_words(result, found[0]) + (f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else "")
+        lines.append(f"{where}: {status}: {reason}")
     left = len(reasons) - _MOST_ROWS
-    return [*lines, *([Text(f"{plural(left, 'other reason')} not shown", style="dim")] if left > 0 else [])]
+    return [*lines, *([f"{plural(left, 'other reason')} not shown"] if left > 0 else [])]
 
 
 def _sets(result: Sweep, cell: int) -> list[str]:
     return [f"{path}={text_of(value)}" for path, value in result.design.grid.values(cell).items()]
 
 
-def _cell_words(result: Sweep, cell: int) -> str:
+def cell_words(result: Sweep, cell: int) -> str:
+    """ "fleet.instances=8, admission.max_staleness=1"."""
     return ", ".join(_sets(result, cell))
 
 

@@ -1,0 +1,75 @@
+"""The page of a sweep: which cells it draws and how they are told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fleetsim as fs
+from fleetsim.cli.main import app
+from fleetsim.report.sweep_page import front_chart, sweep_story
+from fleetsim.sweep.run import Sweep
+
+SCENARIO = "async-one-step"
+
+
+@pytest.fixture(scope="module")
+def swept() -> Sweep:
+    job = fs.load(SCENARIO, {"admission.law": "unbounded"}, steps=6, replications=2)
+    return fs.sweep(job, {"fleet.instances": [2, 4, 6], "buffer.capacity_samples": [16, 512]}, workers=1).swept
+
+
+def test_every_cell_that_ran_is_drawn_once_at_its_means(swept: Sweep) -> None:
+    chart = front_chart(swept)
+    assert chart is not None
+    *groups, best = chart.data
+    drawn = sorted((x, y) for group in groups for x, y in zip(group["x"], group["y"], strict=True))
+    ran = [row.estimates() for row in swept.rows if row.status == "ok"]
+    assert drawn == sorted((e["step_s"].mean, e["cost_per_step"].mean) for e in ran)
+    assert len({group["marker"]["symbol"] for group in chart.data}) == len(chart.data)  # not by colour alone
+    first = swept.row(swept.pareto.best[0].cell).estimates()
+    assert (best["x"], best["y"]) == ([first["step_s"].mean], [first["cost_per_step"].mean])
+
+
+def test_larger_symbols_have_more_of_the_third_objective(swept: Sweep) -> None:
+    chart = front_chart(swept)
+    assert chart is not None
+    sizes = {
+        (x, y): size
+        for group in chart.data[:-1]
+        for x, y, size in zip(group["x"], group["y"], group["marker"]["size"], strict=True)
+    }
+    ran = [row.estimates() for row in swept.rows if row.status == "ok"]
+    ran.sort(key=lambda e: e["staleness_steps.mean"].mean)
+    areas = [sizes[e["step_s"].mean, e["cost_per_step"].mean] for e in ran]
+    assert areas == sorted(areas)
+    assert areas[0] < areas[-1]
+
+
+def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: Sweep) -> None:
+    alone = replace(swept, pareto=replace(swept.pareto, objectives=swept.pareto.objectives[:1]))
+    assert front_chart(alone) is None
+    nothing = replace(swept, rows=swept.rows[:1], pareto=replace(swept.pareto, marks={}, best=()))
+    story = sweep_story(nothing, [SCENARIO])
+    assert story.title == "No cell could be simulated."
+    assert [section.title for section in story.sections] == ["Cells that could not be simulated"]
+
+
+def test_the_command_writes_the_page_of_the_interface(tmp_path: Path) -> None:
+    page = tmp_path / "sweep.html"
+    flags = ["--steps", "4", "--replications", "2", "--workers", "1"]
+    words = ["sweep", SCENARIO, "--grid", "fleet.instances=2,4", *flags, "--html", str(page)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    assert f"wrote {page}" in done.stderr
+    found = fs.sweep(SCENARIO, {"fleet.instances": [2, 4]}, steps=4, replications=2, workers=1)
+    ours = found.to_html(tmp_path / "ours.html").read_text()
+    assert ours == page.read_text().replace(f"simulate {SCENARIO}", "simulate SCENARIO").replace(
+        f"--scenario {SCENARIO}", "--scenario SCENARIO"
+    )
+    again = CliRunner().invoke(app, [*words[:-4], "--steps", "0", "--html", str(page)])
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
