@@ -160,12 +160,14 @@ def _swept(
     Raises what `sweep` raises before the first cell.
     """
     from fleetsim.cli.progress import progress
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.sweep_best import BestSoFar
     from fleetsim.errors import Interrupted, UnfinishedError
 
     with progress("loading the simulator") as tell:
         from fleetsim.sweep.run import sweep as run_sweep
 
+        loaded()
         told = BestSoFar(grid, objectives[0], tell)
         try:
             result = run_sweep(
