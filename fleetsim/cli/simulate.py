@@ -119,6 +119,7 @@ def simulate(
     from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.step_so_far import StepSoFar
     from fleetsim.cli.tables import check_parquet_folder, write_parquet
     from fleetsim.cli.together import together
@@ -148,6 +149,7 @@ def simulate(
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
+        loaded()
         simulated = long_enough(job.scenario, hours)
         if trace is not None:
             trace.steps.check(simulated.run.steps)
@@ -178,12 +180,18 @@ def _so_far(notes: Sequence[str], as_json: bool) -> Callable[[Replicated, str], 
     """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
 
     def show(result: Replicated, missing: str) -> None:
+        from fleetsim.analysis.warmup import least_warmup_steps
         from fleetsim.cli.output import show_run
         from fleetsim.plan.engine_source import engine_source
 
+        steps = max(len(run.steps) for run in result.runs)
+        warming = steps < result.scenario.run.steps and steps <= least_warmup_steps(result.scenario)
+        if warming:
+            missing += "; warm-up only, no steady value yet"
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
         if not as_json:
             typer.echo(f"Interrupted: {missing}.")
-        show_run(result, source, (*notes, *([f"interrupted: {missing}"] if as_json else [])), as_json)
+        told = (*notes, *([f"interrupted: {missing}"] if as_json else []))
+        show_run(result, source, told, as_json, steady=not warming)
 
     return show
