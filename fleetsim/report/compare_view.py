@@ -23,8 +23,8 @@ _MOST_INPUTS = 60
 def compare_report(found: Comparison) -> Group:
     """Everything that `fleetsim compare` prints on stdout."""
     changed = found.significant
-    same = [c for c in found.changes if c.verdict == "no significant change" and c.p_value is not None]
-    equal = [c for c in found.changes if c.verdict == "no significant change" and c.p_value is None]
+    same = [c for c in found.changes if c.verdict == "no significant change" and c.p_adjusted is not None]
+    equal = [c for c in found.changes if c.verdict == "no significant change" and c.p_adjusted is None]
     without = [c for c in found.changes if c.verdict == "not comparable"]
     blocks: list[RenderableType] = [opening(found)]
     if changed:
