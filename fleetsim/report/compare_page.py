@@ -9,7 +9,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.compare import Change, Comparison
 from fleetsim.report.as_sheet import as_sheet
 from fleetsim.report.charts.forest import Dot, Heading, Style, forest, ratio_axis
-from fleetsim.report.compare_view import RATIO, change_of, inputs, table, written
+from fleetsim.report.compare_view import RATIO, change_of, input_table, table, written
 from fleetsim.report.page import Chart, axis, render
 from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.words import plural
@@ -33,12 +33,12 @@ def compare_page(found: Comparison) -> str:
         charts,
         title=found.headline,
         lede=tuple(_lede(found)),
-        changed=as_sheet(f"changed ({RATIO})", table(found.significant)),
-        same=as_sheet(f"no significant change ({RATIO})", table(_of(found, "no significant change"))),
+        changed=as_sheet(f"changed ({RATIO})", table(found.significant).plain()),
+        same=as_sheet(f"no significant change ({RATIO})", table(_of(found, "no significant change")).plain()),
         values=Sheet(
-            "both sides, with their own 95 % intervals", ("", "A", "B", ""), tuple(_values(found)), note=_why(found)
+            "both sides, with their own 95 % intervals", ("", "", "A", "B"), tuple(_values(found)), 2, _why(found)
         ),
-        differs=as_sheet("inputs that differ", inputs(found)),
+        differs=_differs(found),
         notes=found.notes,
     )
 
@@ -135,7 +135,7 @@ def _values(found: Comparison) -> Iterator[tuple[str, ...]]:
     for change in found.changes:
         metric = described(change.metric)
         sides = tuple(_side(e, metric.how) for e in (change.a, change.b))
-        yield (metric.title, *sides, change.verdict)
+        yield (metric.title, change.verdict, *sides)
 
 
 def _side(e: Estimate | None, how: str) -> str:
@@ -144,6 +144,12 @@ def _side(e: Estimate | None, how: str) -> str:
     if e.ci_low == e.ci_high:
         return written(e.mean, how)
     return f"{written(e.mean, how)} [{written(e.ci_low, how)}, {written(e.ci_high, how)}]"
+
+
+def _differs(found: Comparison) -> Sheet:
+    rows = input_table(found)
+    more = len(found.inputs) - len(rows.rows)
+    return as_sheet("inputs that differ", rows.plain(), note=f"and {more} more: see --json" if more else "")
 
 
 def _why(found: Comparison) -> str:
