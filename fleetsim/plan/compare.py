@@ -13,6 +13,8 @@ Verdict = Literal["better", "worse", "changed", "no significant change", "not co
 Kind = Literal["scenarios", "results", "windows"]
 # Why a metric did not change although its own interval says so: it is one of many.
 BY_ITSELF = "by itself only"
+# How it begins, where there is nothing to test.
+EQUAL = "equal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
-from fleetsim.plan.compare import BY_ITSELF, Change, Comparison, InputDifference, Kind, Side, Verdict
+from fleetsim.plan.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.plan.compare_words import headline_of
 from fleetsim.plan.input_diff import input_differences
 
@@ -96,7 +96,7 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
     if not left.freedom or not right.freedom:
         difference = Mean(right.value - left.value, 0.0, 0.0).estimate()
         if left.value == right.value:
-            return _Judged(Change(name, *estimates, None, difference, "no significant change", "equal"))
+            return _Judged(Change(name, *estimates, None, difference, "no significant change", EQUAL))
         return _Judged(Change(name, *estimates, None, difference, "not comparable", ONE_RUN))
     if common:
         contrast = paired([a.runs[key][name] for key in common], [b.runs[key][name] for key in common])
@@ -106,7 +106,7 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
         name, estimates[0], estimates[1], contrast.ratio(), contrast.difference(), "no significant change", ""
     )
     if contrast.difference_error == 0.0 and contrast.b.value == contrast.a.value:
-        return _Judged(replace(change, why="equal in every run"))
+        return _Judged(replace(change, why=f"{EQUAL} in every run"))
     up, down = _tests(contrast, described(name).how == "share", min_change)
     return _Judged(change, up < down, min(1.0, 2.0 * min(up, down)))
 
