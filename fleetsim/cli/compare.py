@@ -105,10 +105,13 @@ def compare(
     A metric changed if that is told from luck and from --min-change (of shares: points), however many are looked at.
 
     \b
-    --fail-if regression            any metric is worse, beyond luck and --min-change
-    --fail-if regression.step_s     this one is; with --metric step_s it need not stand out among others
-    --fail-if "ratio.step_s>1.05"   B / A; ratio.step_s.low and .high are the ends of its interval
-    --fail-if "difference.trainer_idle_fraction.low>0.02"      B - A, likewise
+    --fail-if regression            step, trainer idle, cost, staleness or lost
+                                    samples are worse, beyond luck and
+                                    --min-change; with --metric: any named one
+    --fail-if regression.step_s     this one is; with --metric step_s it need not
+                                    stand out among others
+    --fail-if "ratio.step_s>1.05"   B / A; ratio.step_s.low and .high are the ends
+                                    of its interval; difference.step_s: B - A
     --fail-if "step_s>30"           the mean of B
     """
     from fleetsim.cli.compare_call import Call, question_of
