@@ -126,7 +126,9 @@ def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: boo
     Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
     """
     if not result.feasible:
-        names = ", ".join(f"{t.name} <= {t.limit:g}" for t in result.missed if t.given)
+        from fleetsim.report.words import target
+
+        names = " and ".join(target(t.name, t.limit) for t in result.missed if t.given)
         raise InfeasibleError(f"no fleet holds {names}; the best that was found is printed above")
     stop_if_unmeasured(result.profile, strict)
     values = {name: e.mean for name, e in result.recommended.estimates.items()}
