@@ -112,7 +112,7 @@ def simulate(
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_page, write_page
+    from fleetsim.cli.files import apart, new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
@@ -135,6 +135,8 @@ def simulate(
                 missing = ("nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)")
                 raise InputError([Problem("SCENARIO", None, *missing)])
             job = job_from_flags(start, set_ or (), flags)
+        with wrong.check():
+            apart({"--html": html, "--openmetrics": openmetrics, "--perfetto": perfetto, "--parquet": parquet})
         with wrong.check():
             check_hours(hours, steps)
             history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)

@@ -304,8 +304,9 @@ def look_at(rows: Sequence[Row], implied: Implied, *, unplayed: bool = False) ->
     confirmed = _confirmed(implied)
     if rate is not None and confirmed is not None:
         places.append(
-            f"the load: at the loads of the window the engine's speed is right ({units.share(confirmed)} off on the half "
-            "that it was not fitted to), so the simulation keeps other loads: admission, batch, trainer seconds, lengths"
+            f"the load: at the loads of the window the engine's speed is right ({units.share(confirmed)} off on the "
+            "half that it was not fitted to), so the simulation keeps other loads: admission, batch, trainer seconds, "
+            "lengths"
         )
     elif rate is not None:
         word = "faster" if rate > 0 else "slower"
