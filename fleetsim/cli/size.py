@@ -110,7 +110,7 @@ def size(
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_file, new_page, write_page, write_text
+    from fleetsim.cli.files import apart, new_file, new_page, write_page, write_text
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import progress
@@ -122,6 +122,8 @@ def size(
 
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     with together() as wrong:
+        with wrong.check():
+            apart({"--save": save, "--html": html})
         with wrong.check():
             place = None if save is None else new_file("--save", save)
         with wrong.check():

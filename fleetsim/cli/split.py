@@ -130,7 +130,7 @@ def split(
     Whatever is not given is assumed, as in parentheses below, and the answer lists it.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_file, new_page, write_page, write_text
+    from fleetsim.cli.files import apart, new_file, new_page, write_page, write_text
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import progress
@@ -140,6 +140,8 @@ def split(
 
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     with together() as wrong:
+        with wrong.check():
+            apart({"--save": save, "--html": html})
         with wrong.check():
             place = None if save is None else new_file("--save", save)
         with wrong.check():

@@ -26,6 +26,8 @@ def check_parquet_folder(folder: str) -> Path:
         raise InputError(
             [Problem("--parquet", folder, "needs pyarrow", "install it: pip install 'fleetsim[parquet]'")]
         ) from None
+    if folder == "-":
+        raise InputError([Problem("--parquet", folder, "is no folder: stdout is for the answer", "give a folder")])
     path = Path(folder)
     try:
         if path.exists() and not path.is_dir():
