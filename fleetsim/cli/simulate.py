@@ -122,10 +122,10 @@ def simulate(
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.starting import loaded
     from fleetsim.cli.step_so_far import StepSoFar
-    from fleetsim.cli.tables import check_parquet_folder, write_parquet
     from fleetsim.cli.together import together
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.job import job_from_flags
+    from fleetsim.report.parquet import check_folder, write_parquet
 
     flags = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     with together() as wrong:
@@ -147,7 +147,7 @@ def simulate(
         with wrong.check():
             page = new_page("--html", html)
         with wrong.check():
-            folder = None if parquet is None else check_parquet_folder(parquet)
+            folder = None if parquet is None else check_folder(parquet, "--parquet")
     with if_interrupted(_so_far(job, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source

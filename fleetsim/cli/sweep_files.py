@@ -31,8 +31,10 @@ class Output:
             try:
                 import pyarrow.parquet  # noqa: F401 - only whether it is there
             except ImportError:
-                remedy = "install it: pip install 'fleetsim[parquet]', or write .csv"
-                raise InputError([Problem("--out", output, "needs pyarrow", remedy)]) from None
+                remedy = "pip install 'fleetsim[parquet]', or write .csv"
+                raise OutsideError(
+                    f"--out {output!r}: Parquet needs pyarrow, which is not installed; {remedy}"
+                ) from None
         self.place = new_file("--out", output)
 
     def __enter__(self) -> Output:

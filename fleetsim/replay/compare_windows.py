@@ -12,7 +12,7 @@ from fleetsim.history.window import shown
 from fleetsim.plan.compare import Comparison, Side
 from fleetsim.plan.judge import compare
 from fleetsim.replay.window_metrics import Window, window_means, window_of
-from fleetsim.units import share
+from fleetsim.units import seconds, share
 
 # Labels that name one instance, or one scrape target, and say nothing of what it is.
 _POD = ("pod", "pod_ip", "pod_uid", "uid", "container_id", "ip")
@@ -44,6 +44,16 @@ def compare_windows(
         text = f"the {what} changed between the windows: part of what changed is the work, not the fleet"
         found = replace(found, notes=(text, *found.notes))
     return found
+
+
+def overlap(a: History, b: History) -> tuple[str, ...]:
+    """What to say of two windows of one history that share time; nothing where they do not."""
+    shared = min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
+    if shared <= 0:
+        return ()
+    return (
+        f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
+    )
 
 
 def window_side(label: str, window: Window) -> Side:

@@ -35,13 +35,13 @@ TOKEN = (
 
 
 def check_ray(address: str) -> None:
-    """Raises InputError where Ray is not installed, or no address was given."""
+    """Raises InputError where no address was given, OutsideError where Ray is not installed."""
     if not address.strip():
         raise InputError([Problem("--ray", address, "names no cluster", "give auto, or HOST:PORT")])
     try:
         import ray  # noqa: F401 - only whether it is there
     except ImportError:
-        raise InputError([Problem("--ray", address, "needs Ray", "install it: pip install 'fleetsim[ray]'")]) from None
+        raise OutsideError("a Ray cluster needs Ray, which is not installed; pip install 'fleetsim[ray]'") from None
 
 
 def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[Chunk]:

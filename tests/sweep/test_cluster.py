@@ -137,7 +137,7 @@ def test_a_cluster_that_asks_for_a_token(
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"fleetsim\[ray\]"):
+    with pytest.raises(OutsideError, match=r"fleetsim\[ray\]"):
         check_ray("auto")
     with pytest.raises(InputError, match="names no cluster"):
         check_ray(" ")
