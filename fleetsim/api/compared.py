@@ -50,14 +50,14 @@ class CompareResult(Result):
         return self.comparison.significant
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_value."""
+        """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
         from fleetsim.api.frames import frame, with_intervals
 
         rows = []
         for c in self.comparison.changes:
             parts = {"a": c.a, "b": c.b, "ratio": c.ratio, "difference": c.difference}
             cells: dict[str, Any] = with_intervals({name: e for name, e in parts.items() if e is not None})
-            rows.append({"metric": c.metric, "verdict": c.verdict, "p_value": c.p_value, **cells})
+            rows.append({"metric": c.metric, "verdict": c.verdict, "p_adjusted": c.p_adjusted, **cells})
         return frame(rows).set_index("metric")
 
     def _view(self) -> Group:

@@ -138,10 +138,14 @@ class SimulateResult(Result):
 
     def _shown(self, first: Records) -> RunView:
         """What the view and the page show. first: the records of the first replication."""
+        from fleetsim.plan.run_assumptions import run_assumptions
+        from fleetsim.report.counted import warmups_of
         from fleetsim.report.run_view import RunView, trained_staleness
 
-        staleness = trained_staleness(first)
-        return RunView(self.scenario, self.metrics, self.binding, len(self.runs), first.steps, staleness, self.profile)
+        return RunView(
+            self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
+            self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
+        )  # fmt: skip
 
     def _view(self) -> Group:
         from fleetsim.report.run_view import run_report
@@ -173,6 +177,7 @@ def simulated(
     from fleetsim.plan.engine_source import engine_source
     from fleetsim.plan.trials import flat
     from fleetsim.plan.warnings import range_warnings
+    from fleetsim.report.counted import early_events, warmups_of
 
     if scrape_interval_s is not None and not LEAST_SCRAPE_S <= scrape_interval_s <= HOUR_S:
         rule, remedy = "must be 1 to 3600 seconds", "Prometheus's own is 15"
@@ -187,5 +192,5 @@ def simulated(
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
     metrics = flat(result.metrics)
     binding = str(metrics.pop("binding"))
-    warnings = (*job.notes, *range_warnings(source))
+    warnings = (*job.notes, *early_events(scenario, warmups_of(result.runs)), *range_warnings(source))
     return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result)

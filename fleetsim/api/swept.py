@@ -43,6 +43,13 @@ class SweepResult(Result):
             raise InputError([Problem("best", None, rule, f"the first says: {why}" if why else "change the grid")])
         return self.job.with_(self.swept.design.grid.values(self.swept.pareto.best[0].cell))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As the command prints them on stderr."""
+        from fleetsim.sweep.idle import idle_keys
+
+        return (*self.job.notes, *idle_keys(self.swept))
+
     def to_pandas(self) -> pd.DataFrame:
         """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
         and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
@@ -61,12 +68,12 @@ class SweepResult(Result):
     def _page(self) -> str:
         from fleetsim.report.sweep_page import sweep_page
 
-        return sweep_page(self.swept, ["SCENARIO"], self.job.notes)
+        return sweep_page(self.swept, ["SCENARIO"], self.warnings)
 
     def _document(self) -> dict[str, Any]:
         from fleetsim.report.sweep_json import sweep_document
 
-        return sweep_document(self.swept, self.job.notes)
+        return sweep_document(self.swept, self.warnings)
 
 
 @in_python()

@@ -62,7 +62,8 @@ class Output:
             write_table(result, beside)
             beside.replace(self.place)
         except OSError as error:
-            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}") from None
+            kept = "" if self._journal is None else f"; the cells are kept in {self._journal.path}"
+            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}{kept}") from None
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ def compare_windows(
     side_a, side_b = window_side(a[0], left), window_side(b[0], right)
     known = [_known(one.inputs, other.inputs) for one, other in ((side_a, side_b), (side_b, side_a))]
     side_a, side_b = (replace(side, inputs=inputs) for side, inputs in zip((side_a, side_b), known, strict=True))
-    said = [*notes, _blocks_note(left, right)]
+    said = [*notes, *_blocks_note(left, right)]
     said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _cautions(w)]
     found = compare(side_a, side_b, "windows", metrics, pair=False, min_change=min_change, notes=said)
     work = [c for c in found.significant if c.metric in ("response_tokens.mean", "trained_samples")]
@@ -104,15 +104,19 @@ def _shared(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def _blocks_note(a: Window, b: Window) -> str:
+def _blocks_note(a: Window, b: Window) -> Iterator[str]:
+    """What the intervals rest on, where there are any."""
+    if not (a.blocks and b.blocks):
+        return
+
     def words(w: Window) -> str:
         if w.steps is None:
             return f"{w.blocks} blocks of equal time"
         steps = w.steps.count[w.steps.count == w.steps.count].sum()
-        return f"{w.blocks} blocks of about {steps / w.blocks:.0f} steps" if w.blocks else "no blocks"
+        return f"{w.blocks} blocks of about {steps / w.blocks:.0f} steps"
 
     blocks = f"{words(a)} in A, {words(b)} in B"
-    return f"intervals by batch means: {blocks}, widened by what neighbouring blocks have in common"
+    yield f"intervals by batch means: {blocks}, widened by what neighbouring blocks have in common"
 
 
 def _cautions(w: Window) -> list[str]:

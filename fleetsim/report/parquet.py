@@ -23,6 +23,8 @@ def check_folder(folder: str, asked: str) -> Path:
         import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError:
         raise OutsideError(f"{asked} needs pyarrow, which is not installed; pip install 'fleetsim[parquet]'") from None
+    if folder == "-":
+        raise InputError([Problem(asked, folder, "is no folder: stdout is for the answer", "give a folder")])
     path = Path(folder)
     try:
         if path.exists() and not path.is_dir():
