@@ -21,7 +21,7 @@ EXIT_CODES: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where, what was given, which rule it breaks, how to mend it."""
+    """One thing that is wrong: where, what was given (None: nothing was), which rule it breaks, how to mend it."""
 
     path: str
     value: object
@@ -29,10 +29,10 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        shown = repr(self.value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        return f"{self.path}: {shown}: {self.rule}; {self.remedy}"
+        shown = "" if self.value is None else f" {self.value!r}:"
+        if len(shown) > 82:
+            shown = shown[:78] + "...:"
+        return f"{self.path}:{shown} {self.rule}; {self.remedy}"
 
 
 class FleetsimError(Exception):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetsim.cli.sweep_files import Output
     from fleetsim.plan.job import Job
     from fleetsim.sweep.grid import Grid
+    from fleetsim.sweep.journal import Journal
     from fleetsim.sweep.objective import Objective
     from fleetsim.sweep.run import Sweep
 
@@ -189,7 +190,7 @@ def _swept(
                 given=job.given,
                 workers=workers,
                 ray=ray,
-                journal=None if place is None else lambda design: place.journal(design, restart),
+                journal=None if place is None else lambda design: _told(place.journal(design, restart), len(grid)),
                 progress=told,
             )
         except (Interrupted, UnfinishedError) as cut:
@@ -199,6 +200,13 @@ def _swept(
                 return cut.known, KeyboardInterrupt(f"{done}; {how}")
             return cut.known, UnfinishedError(f"{cut}; {done}" if cut.known.rows else str(cut), cut.known)
     return result, None
+
+
+def _told(journal: Journal, cells: int) -> Journal:
+    """The journal; that the sweep goes on from it is worth a line, on a terminal or off it."""
+    if journal.rows:
+        typer.echo(f"going on: {len(journal.rows):,} of {cells:,} cells are in {journal.path}", err=True)
+    return journal
 
 
 def _asked(

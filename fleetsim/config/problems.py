@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from fleetsim.config.tree import Node, Place, did_you_mean, paths_ending_in, place_of
+from fleetsim.config.tree import Node, Place, did_you_mean, did_you_mean_one_of, paths_ending_in, place_of
 from fleetsim.errors import Problem
 
 # A screenful of problems is to be mended, thousands (a file of another kind) are only to be counted.
@@ -73,7 +73,7 @@ def _unknown_law(path: str, given: Any, node: Node) -> Problem:
     kind = given.get("kind")
     if kind is None:
         return Problem(path, given, "does not say which law it is", f"add kind: one of {known}")
-    return Problem(f"{path}.kind", kind, f"must be one of {known}", did_you_mean(str(kind), node.laws))
+    return Problem(f"{path}.kind", kind, f"must be one of {known}", did_you_mean_one_of(str(kind), node.laws))
 
 
 def _lower(text: str) -> str:
@@ -113,7 +113,7 @@ def _literal(given: Any, ctx: dict[str, Any]) -> tuple[str, str]:
     words = str(ctx["expected"]).replace("'", "")
     known = list(dict.fromkeys(w.strip() for w in words.replace(" or ", ",").split(",")))
     return f"must be {'one of ' if len(known) > 1 else ''}{', '.join(known)}", (
-        did_you_mean(given, known) if isinstance(given, str) else f"use {known[0]}"
+        did_you_mean_one_of(given, known) if isinstance(given, str) else f"use {known[0]}"
     )
 
 

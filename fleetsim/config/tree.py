@@ -111,6 +111,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"known here: {', '.join(names)}" if names else "nothing may be given below this key"
 
 
+def did_you_mean_one_of(word: str, known: Iterable[str]) -> str:
+    """The same where the rule has told already what is known."""
+    hint = did_you_mean(word, known)
+    return hint if "did you mean" in hint else "write one of these"
+
+
 def paths_ending_in(root: Node, key: str, prefix: str = "") -> list[str]:
     """Every dotted path whose last key is `key`: where a key that was given in the wrong section belongs."""
     found = [f"{prefix}{name}" for name in root.children if name == key]

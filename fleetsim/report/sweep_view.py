@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +28,8 @@ from fleetsim.sweep.run import Sweep
 
 # Rows of the table of cells; the dominated ones go first where there are more.
 _MOST_ROWS = 40
+# Wide enough for any table: what it needs is measured, not what the terminal has.
+_UNBOUNDED = 10_000
 # Values of a key whose effect is shown.
 _MOST_VALUES = 20
 _MARKS = {"front": "*", "tied": "~", "dominated": ""}
@@ -94,23 +99,49 @@ def cells(result: Sweep) -> list[RenderableType]:
         worth = [row for row in ran if marks[row.cell] != "dominated"]
         shown = [row for row in worth if marks[row.cell] == "front"] if len(worth) > _MOST_ROWS else worth
         shown = shown[:_MOST_ROWS]
-    axes = result.design.grid.axes
-    table = grid(" ", *_headings(axes), *(_SHORT.get(o.metric, o.metric) for o in objectives), "binds")
+    tables = [_cells_table(result, shown, binds) for binds in (True, False)]
+    left = len(ran) - len(shown)
+    note = f"{plural(left, 'other cell')} not shown: --out FILE and --json have all of them"
+    return [_Fitting(*tables), *([Text(note, style="dim")] if left else [])]
+
+
+def _cells_table(result: Sweep, shown: Sequence[Row], binds: bool) -> Table:
+    objectives, marks, axes = result.pareto.objectives, result.pareto.marks, result.design.grid.axes
+    last = ("binds",) if binds else ()
+    table = grid(" ", *_headings(axes), *(_SHORT.get(o.metric, o.metric) for o in objectives), *last)
     for row in shown:
         estimates, values = row.estimates(), result.design.grid.values(row.cell)
         table.add_row(
             _MARKS[marks[row.cell]],
             *(text_of(values[axis.path]) for axis in axes),
             *(_plain(o, estimates[o.metric].mean) for o in objectives),
-            row.binding.replace("_", " "),
+            *([row.binding.replace("_", " ")] if binds else []),
             style="bold" if marks[row.cell] == "front" else "",
         )
-    left = len(ran) - len(shown)
-    note = f"{plural(left, 'other cell')} not shown: --out FILE and --json have all of them"
-    return [table, *([Text(note, style="dim")] if left else [])]
+    return table
 
 
-def effect(result: Sweep, axis: Axis) -> Table:
+class _Fitting:
+    """The first of some tables that fits as it is; else one of them with a word of a heading a line; else the last."""
+
+    def __init__(self, *tables: Table) -> None:
+        self._tables = tables
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in (*self._tables, *map(_stacked, self._tables)):
+            if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
+                break
+        yield table
+
+
+def _stacked(table: Table) -> Table:
+    """The table with a word of its headings a line."""
+    stacked = copy(table)
+    stacked.columns = [replace(column, header=str(column.header).replace(" ", "\n")) for column in table.columns]
+    return stacked
+
+
+def effect(result: Sweep, axis: Axis) -> RenderableType:
     """The mean of each objective at each value of one key, over the values of the other keys that ran at all of its
     values, so that like is compared with like."""
     objectives = result.pareto.objectives
@@ -121,13 +152,19 @@ def effect(result: Sweep, axis: Axis) -> Table:
             value = text_of(values.pop(axis.path))
             by_others.setdefault(repr(values), {})[value] = row
     balanced = [rows for rows in by_others.values() if len(rows) == len(axis.values)]
-    table = grid(axis.path, *(_SHORT.get(o.metric, o.metric) for o in objectives), "cells")
+    rows_of = {}
     for value in map(text_of, axis.values):
         rows = [rows[value] for rows in (balanced or by_others.values()) if value in rows]
         means = [[row.estimates()[o.metric].mean for row in rows] for o in objectives]
         shown = [_plain(o, math.fsum(m) / len(m)) if m else "-" for o, m in zip(objectives, means, strict=True)]
-        table.add_row(value, *shown, f"{len(rows):,}")
-    return table
+        rows_of[value] = (*shown, f"{len(rows):,}")
+    tables = []
+    for heading in (axis.path, axis.path.rpartition(".")[2]):
+        table = grid(heading, *(_SHORT.get(o.metric, o.metric) for o in objectives), "cells")
+        for value, cells_of_row in rows_of.items():
+            table.add_row(value, *cells_of_row)
+        tables.append(table)
+    return _Fitting(*tables)
 
 
 def has_effect(axis: Axis) -> bool:
@@ -183,9 +220,11 @@ def _title(objective: Objective) -> str:
 
 def _value(objective: Objective, value: Estimate) -> Text:
     how = BY_NAME[objective.metric].how
-    if how == "seconds" and value.mean >= 60:  # a column of minutes does not compare
-        how = "number"
-    return with_interval(value, how)
+    if how != "seconds" or value.mean < 60:
+        return with_interval(value, how)
+    text = with_interval(value, "number")  # a column of minutes does not compare
+    plain = number(value.mean)
+    return Text.assemble(plain, " s", text[len(plain) :])
 
 
 def _plain(objective: Objective, mean: float) -> str:

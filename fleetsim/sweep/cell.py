@@ -14,7 +14,7 @@ from fleetsim.analysis.metrics import metrics_of
 from fleetsim.errors import InputError, StuckError
 from fleetsim.plan.trials import flat
 from fleetsim.sim.run import simulate
-from fleetsim.sweep.design import Design, sources_digest
+from fleetsim.sweep.design import Design, in_engine, sources_digest
 
 Status = Literal["ok", "invalid", "stuck"]
 
@@ -49,11 +49,13 @@ class Chunk:
 
 def run_cell(design: Design, cell: int) -> Row:
     """Simulates one cell."""
+    scenario = None
     try:
         scenario = design.scenario(cell)
         runs = [flat(metrics_of(simulate(scenario, replication=r))) for r in range(design.replications)]
     except InputError as error:
-        return Row(cell, "invalid", "; ".join(str(error).splitlines()))
+        problems = error.problems if scenario is None else [in_engine(scenario, p) for p in error.problems]
+        return Row(cell, "invalid", "; ".join(map(str, problems)))
     except StuckError as error:
         return Row(cell, "stuck", "; ".join(str(error).splitlines()))
     binding = Counter(str(run["binding"]) for run in runs).most_common(1)[0][0]

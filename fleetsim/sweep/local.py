@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Generator, Sequence
+from functools import cache
 
 from fleetsim.errors import OutsideError
 from fleetsim.sweep.cell import Chunk, run_cells
 from fleetsim.sweep.chunks import Chunks
 from fleetsim.sweep.design import Design
+
+# Between two looks of a worker at whether its driver is still there.
+_LOOK_S = 0.5
 
 
 def cores() -> int:
@@ -49,8 +55,22 @@ def in_processes(design: Design, cells: Sequence[int], workers: int) -> Generato
         done.close()
 
 
+@cache
+def _end_with(driver: int) -> None:
+    """Ends this worker soon after its driver: one that is killed outright cannot end its workers, which would stay for
+    minutes. By looking, for the signal that Linux would send is bound to the thread that started the worker."""
+
+    def look() -> None:
+        while os.getppid() == driver:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True, name="end with the driver").start()
+
+
 def _run(design: Design, cells: Sequence[int], driver: int) -> Chunk:
     if os.getpid() != driver:
+        _end_with(driver)
         # Ctrl-C reaches every process of the terminal; it is the driver's to act on.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return run_cells(design, cells)

@@ -15,7 +15,7 @@ from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Unfi
 from fleetsim.sim.engines import engine_of
 from fleetsim.sweep import local
 from fleetsim.sweep.cell import Chunk, Row
-from fleetsim.sweep.design import Design, design_of
+from fleetsim.sweep.design import Design, design_of, in_engine
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
 from fleetsim.sweep.objective import Objective, objectives_of
@@ -102,12 +102,13 @@ def check_some_valid(design: Design) -> None:
     """Raises InputError, with what is wrong in each, when no cell of a design can be simulated at all."""
     found: dict[tuple[str, str], Problem] = {}
     for cell in range(len(design.grid)):
+        scenario = None
         try:
             scenario = design.scenario(cell)
             engine_of(scenario)
             sync_times(scenario)
         except InputError as error:
-            for problem in error.problems:
+            for problem in error.problems if scenario is None else (in_engine(scenario, p) for p in error.problems):
                 found.setdefault((problem.path, problem.rule), problem)
         else:
             return

@@ -143,12 +143,14 @@ def test_a_disk_that_is_full_costs_no_cell_that_is_known(scenario: str, tmp_path
     assert len(output.read_text().splitlines()) == 7
 
 
+def full(result: object, place: Path) -> None:
+    """What writing a table comes to on a full disk."""
+    raise OSError(28, "No space left on device")
+
+
 def test_a_table_that_cannot_be_written_is_shown(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(result: object, place: Path) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr("fleetsim.sweep.table.write_table", full)
     result = run(scenario, *GRID, "--out", str(tmp_path / "t.csv"))
     assert result.exit_code == 3
@@ -200,3 +202,40 @@ def test_other_keys_stay_what_they_are_set_to(scenario: str) -> None:
     assert document["scenario"]["trainer"]["fixed_s"] == 9
     assert document["seeds"] == [{"seed": 3, "replication": r} for r in range(2)]
     assert all(row["metrics"]["step_s"]["mean"] >= 9 for row in document["rows"])
+
+
+def test_what_is_wrong_is_told_under_its_full_name_and_once(scenario: str) -> None:
+    told = run(scenario, "--grid", "engine.gpu=H100,B300x", "--workers", "1").stdout
+    assert "invalid: engine.gpu: 'B300x': " in " ".join(told.split())
+    assert "error: engine.gpu: 'B300x': " in run(scenario, "--grid", "engine.gpu=B300x").stderr
+    told = run(scenario, "--grid", "buffer.batch_rule=qqq,zzz").stderr
+    assert told.count("oldest_version_first") == 1
+    for nothing in ((), (scenario,)):
+        assert "None" not in run(*nothing).stderr
+    assert "error: --grid: nothing to sweep over; " in run(scenario).stderr
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_word_of_a_heading_is_cut(scenario: str, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    told = run(scenario, *GRID, "--workers", "1").stdout
+    cells = told[told.index("cells, by") : told.index("next")]
+    words = cells.split()
+    for word in ("instances", "max_staleness", "$/step", "step,", "stale", "cells"):
+        assert word in words, (word, cells)
+    assert all(len(line) <= columns for line in cells.splitlines())
+
+
+def test_a_long_step_has_its_unit(scenario: str) -> None:
+    told = run(scenario, "--set", "trainer.fixed_s=70", *GRID, "--workers", "1").stdout
+    assert re.search(r"Lowest optimizer step: \d+(\.\d+)? s ", " ".join(told.split()))
+
+
+def test_a_sweep_that_goes_on_says_so(scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "t.csv"
+    monkeypatch.setattr("fleetsim.sweep.table.write_table", full)
+    assert run(scenario, *GRID, "--out", str(output)).exit_code == 3
+    monkeypatch.undo()
+    again = run(scenario, *GRID, "--out", str(output))
+    assert again.exit_code == 0, again.output
+    assert f"going on: 6 of 6 cells are in {journal_path(output)}" in again.stderr

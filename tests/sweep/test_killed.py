@@ -90,3 +90,27 @@ def test_a_worker_that_is_killed_ends_the_sweep_with_what_to_do(scenario: str, t
     assert "a worker process died" in told
     assert "run the same command again" in told
     assert journalled(output)
+
+
+def test_workers_do_not_outlive_a_driver_that_is_killed(scenario: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    call = command(scenario, *FLAGS, "--workers", "2")
+    with subprocess.Popen(call, env=environment(log, 0.2), cwd=ROOT, stderr=subprocess.DEVNULL) as killed:
+        deadline = time.monotonic() + 100
+        workers: set[int] = set()
+        while len(workers) < 2 and killed.poll() is None and time.monotonic() < deadline:
+            workers = {pid for pid, _ in noted(log, "begin")} - {killed.pid}
+            time.sleep(0.02)
+        assert len(workers) == 2
+        os.kill(killed.pid, signal.SIGKILL)
+    while any(map(_runs, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(_runs, workers))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there, and not only as what nobody has waited for."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
