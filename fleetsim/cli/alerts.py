@@ -73,7 +73,7 @@ def alerts(
 
     Each alert says how often it will cry wolf and how soon it sees its fault. docs/alerts.md has the method.
     """
-    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.cli.files import apart, new_file, write_text
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.cli.standing_files import names_of, plan_of
@@ -94,6 +94,7 @@ def alerts(
         problems.append(Problem("--tests", tests, "tests name their rule file", "give --output as well"))
     if problems:
         raise InputError(problems)
+    apart({"--output": output, "--tests": tests})
     rule_file = None if output is None else new_file("--output", output, force)
     test_file = None if tests is None else new_file("--tests", tests, force)
     planned = plan_of(scenario, preset, plan, set_ or (), profile, "alerts")

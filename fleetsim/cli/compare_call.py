@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
 from fleetsim.cli.compare_gate import Gate, parse_gate
-from fleetsim.cli.compare_input import Given, What, given_of
 from fleetsim.cli.compare_spans import Span, spans_of
 from fleetsim.cli.history_options import AccessFlags
 from fleetsim.errors import InputError, Problem
+from fleetsim.plan.compare_input import Given, What, given_of
 
 FIRST = "give two: fleetsim compare A B, or one and what to change in it: fleetsim compare A --set-b fleet.instances=8"
 

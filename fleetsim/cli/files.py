@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from fleetsim.errors import InputError, OutsideError, Problem
@@ -17,6 +18,8 @@ def new_file(flag: str, output: str, overwrite: bool = False) -> Path:
 
     if not output or "\0" in output:
         raise refuse("is no file name", "give one, for example job.yaml")
+    if output == "-":
+        raise refuse("is no file: stdout is for the answer", "give a file")
     try:
         if os.path.isdir(output):
             raise refuse("is a directory", "give a file")
@@ -30,6 +33,20 @@ def new_file(flag: str, output: str, overwrite: bool = False) -> Path:
     except (OSError, ValueError) as error:
         raise refuse(f"is no usable path: {error}", "give a file") from None
     return Path(output)
+
+
+def apart(outputs: Mapping[str, str | None]) -> None:
+    """Outputs of one command are files of their own: flag -> path, None where not given. Raises InputError."""
+    first: dict[str, str] = {}
+    problems = []
+    for flag, output in outputs.items():
+        if not output or "\0" in output:
+            continue
+        other = first.setdefault(os.path.realpath(output), flag)
+        if other != flag:
+            problems.append(Problem(flag, output, f"is the place of {other} as well", "give each a name of its own"))
+    if problems:
+        raise InputError(problems)
 
 
 def new_page(flag: str, output: str | None) -> Path | None:

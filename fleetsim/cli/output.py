@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -81,43 +81,62 @@ def show_split(result: SplitResult, as_json: bool) -> None:
     warn(result.warnings)
 
 
-def show_run(result: Replicated, profile: EngineSource, notes: Sequence[str], as_json: bool) -> dict[str, float]:
-    """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name."""
-    view, warnings = _viewed(result, profile, notes)
+def show_run(
+    result: Replicated,
+    profile: EngineSource,
+    notes: Sequence[str],
+    given: Collection[str],
+    as_json: bool,
+    steady: bool = True,
+) -> dict[str, float]:
+    """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name.
+
+    given: dotted paths that somebody gave; the rest are defaults. steady: False for a run that was cut off in its
+    warm-up: its steps are shown, and no metric of them.
+    """
+    view, warnings = _viewed(result, profile, notes, given)
     if as_json:
         from fleetsim.plan.trials import flat
         from fleetsim.report.json import simulate_document
 
-        values = [flat(run) for run in result.values]
-        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings, values))
+        values = [flat(run) for run in result.values] if steady else []
+        metrics = result.metrics if steady else {}
+        show_json(simulate_document(result.scenario, metrics, len(result.runs), profile, warnings, values))
     else:
-        from fleetsim.report.run_view import run_report
+        from fleetsim.report.run_view import run_report, warm_up_report
 
-        show(run_report(view))
+        show(run_report(view) if steady else warm_up_report(view))
     warn(warnings)
     return {name: e.mean for name, e in view.metrics.items()}
 
 
-def run_page_of(result: Replicated, profile: EngineSource, notes: Sequence[str]) -> str:
+def run_page_of(result: Replicated, profile: EngineSource, notes: Sequence[str], given: Collection[str]) -> str:
     """The page of a simulated scenario, whose first run was recorded with its activity."""
     from fleetsim.report.run_page import run_page
 
-    view, warnings = _viewed(result, profile, notes)
+    view, warnings = _viewed(result, profile, notes, given)
     return run_page(view, result.runs[0], warnings)
 
 
-def _viewed(result: Replicated, profile: EngineSource, notes: Sequence[str]) -> tuple[RunView, tuple[str, ...]]:
+def _viewed(
+    result: Replicated, profile: EngineSource, notes: Sequence[str], given: Collection[str]
+) -> tuple[RunView, tuple[str, ...]]:
     """What is shown of a simulated scenario, and what is warned of."""
+    from fleetsim.plan.run_assumptions import run_assumptions
     from fleetsim.plan.trials import flat
     from fleetsim.plan.warnings import range_warnings
+    from fleetsim.report.counted import early_events, warmups_of
     from fleetsim.report.run_view import RunView, trained_staleness
 
     metrics = flat(result.metrics)
     binding = str(metrics.pop("binding"))
     first = result.runs[0]
     staleness = trained_staleness(first)
-    view = RunView(result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile)
-    return view, (*notes, *range_warnings(profile))
+    warmups, assumed = warmups_of(result.runs), run_assumptions(result.scenario, given)
+    view = RunView(
+        result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile, warmups, assumed
+    )
+    return view, (*notes, *early_events(result.scenario, warmups), *range_warnings(profile))
 
 
 def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: bool) -> None:
@@ -126,7 +145,9 @@ def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: boo
     Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
     """
     if not result.feasible:
-        names = ", ".join(f"{t.name} <= {t.limit:g}" for t in result.missed if t.given)
+        from fleetsim.report.words import target
+
+        names = " and ".join(target(t.name, t.limit) for t in result.missed if t.given)
         raise InfeasibleError(f"no fleet holds {names}; the best that was found is printed above")
     stop_if_unmeasured(result.profile, strict)
     values = {name: e.mean for name, e in result.recommended.estimates.items()}

@@ -126,7 +126,7 @@ def replay(
     from dataclasses import replace
 
     from fleetsim.cli.fail_if import parse_conditions
-    from fleetsim.cli.files import new_page, write_page
+    from fleetsim.cli.files import apart, new_page, write_page
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
@@ -150,6 +150,7 @@ def replay(
     known = known_of(scenario, preset, given or (), profile)
     changes = ChangeFlags(set_ or (), one_sweep(sweep or ()), recommend, plan_out, patch, deployment, verify)
     questions = questions_of(changes)
+    apart({"--save": save, "--html": html, "--plan-out": plan_out, "--patch": patch})
     dump = new_dump(save)
     page = new_page("--html", html)
     with progress("starting", aloud=True) as tell:

@@ -123,7 +123,7 @@ def new_dump(path: str | None) -> Path | None:
     if path is None:
         return None
     place = Path(path)
-    if not path or "\0" in path:
+    if not path or path == "-" or "\0" in path:
         raise InputError([Problem("--save", path, "is no file name", "give one, for example window.parquet")])
     if place.exists():
         raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])

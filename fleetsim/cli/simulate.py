@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ HISTORY = "Histories and traces of the first run"
 
 if TYPE_CHECKING:
     from fleetsim.analysis.replicate import Replicated
+    from fleetsim.plan.job import Job
 
 
 def simulate(
@@ -112,18 +113,19 @@ def simulate(
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_page, write_page
+    from fleetsim.cli.files import apart, new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.step_so_far import StepSoFar
-    from fleetsim.cli.tables import check_parquet_folder, write_parquet
     from fleetsim.cli.together import together
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.job import job_from_flags
+    from fleetsim.report.parquet import check_folder, write_parquet
 
     flags = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     with together() as wrong:
@@ -136,6 +138,8 @@ def simulate(
                 raise InputError([Problem("SCENARIO", None, *missing)])
             job = job_from_flags(start, set_ or (), flags)
         with wrong.check():
+            apart({"--html": html, "--openmetrics": openmetrics, "--perfetto": perfetto, "--parquet": parquet})
+        with wrong.check():
             check_hours(hours, steps)
             history = check_history(openmetrics, scrape_interval, openmetrics_end, hours)
         with wrong.check():
@@ -143,11 +147,12 @@ def simulate(
         with wrong.check():
             page = new_page("--html", html)
         with wrong.check():
-            folder = None if parquet is None else check_parquet_folder(parquet)
-    with if_interrupted(_so_far(job.notes, json_)), progress("loading the simulator") as tell:
+            folder = None if parquet is None else check_folder(parquet, "--parquet")
+    with if_interrupted(_so_far(job, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
+        loaded()
         simulated = long_enough(job.scenario, hours)
         if trace is not None:
             trace.steps.check(simulated.run.steps)
@@ -164,9 +169,9 @@ def simulate(
             tell("simulating the trace")
         traced = None if trace is None else write_trace(trace, result.runs[0])
         source = engine_source(simulated, simulated.fleet.instances, result.runs)
-    values = show_run(result, source, job.notes, json_)
+    values = show_run(result, source, job.notes, job.given, json_)
     if page is not None:
-        write_page(page, run_page_of(result, source, job.notes))
+        write_page(page, run_page_of(result, source, job.notes, job.given))
     for told in (written, traced):
         if told is not None:
             typer.echo(told, err=True)
@@ -174,16 +179,22 @@ def simulate(
     stop_if_tripped(conditions, values)
 
 
-def _so_far(notes: Sequence[str], as_json: bool) -> Callable[[Replicated, str], None]:
+def _so_far(job: Job, as_json: bool) -> Callable[[Replicated, str], None]:
     """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
 
     def show(result: Replicated, missing: str) -> None:
+        from fleetsim.analysis.warmup import least_warmup_steps
         from fleetsim.cli.output import show_run
         from fleetsim.plan.engine_source import engine_source
 
+        steps = max(len(run.steps) for run in result.runs)
+        warming = steps < result.scenario.run.steps and steps <= least_warmup_steps(result.scenario)
+        if warming:
+            missing += "; warm-up only, no steady value yet"
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
         if not as_json:
             typer.echo(f"Interrupted: {missing}.")
-        show_run(result, source, (*notes, *([f"interrupted: {missing}"] if as_json else [])), as_json)
+        notes = (*job.notes, *([f"interrupted: {missing}"] if as_json else []))
+        show_run(result, source, notes, job.given, as_json, steady=not warming)
 
     return show

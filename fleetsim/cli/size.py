@@ -110,17 +110,20 @@ def size(
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_file, new_page, write_page, write_text
+    from fleetsim.cli.files import apart, new_file, new_page, write_page, write_text
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.together import together
     from fleetsim.errors import Interrupted
     from fleetsim.plan.job import job_from_flags
 
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     with together() as wrong:
+        with wrong.check():
+            apart({"--save": save, "--html": html})
         with wrong.check():
             place = None if save is None else new_file("--save", save)
         with wrong.check():
@@ -135,6 +138,7 @@ def size(
         from fleetsim.plan.trials import remembered, with_instances
         from fleetsim.plan.tried import Tried
 
+        loaded()
         tried = Tried()
         measure = remembered(tried)
         try:

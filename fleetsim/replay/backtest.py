@@ -4,18 +4,22 @@ Throughput, step time and the instance's rate are compared as ratios; the traine
 points of the step, because a ratio of two small shares says nothing; the queue in batches while it is shorter than
 one. A fleet that was resized in the window is resized in the simulation at the same times, and each slice of the window
 (`Observed.hours`) is held against its own part of the run; a fleet that kept its size is one steady run, and a slice
-against it shows how the window drifted. What nobody observed is not compared.
+against it shows how the window drifted. Resizes happen at steps of the simulation: where no step was observed, how many
+of them a time holds is taken from a short simulation of each fleet size. What nobody observed is not compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate, estimate
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.analysis.warmup import warmup_steps
@@ -31,6 +35,8 @@ LIMIT = 0.10
 # Steps that a run with resizes may have; beyond them the window is simulated as if it were steady.
 MOST_STEPS = 2_000
 _SLACK = 1.25
+# Steps of the short simulation that says how long a step of a fleet size takes, where nobody observed it.
+_PILOT_STEPS = 24
 
 Quantity = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"]
 Measure = Literal["ratio", "points", "batches"]
@@ -129,22 +135,28 @@ def backtest(
     verdict: Literal["ok", "wrong", "unknown"] = "unknown"
     if overall:
         verdict = "ok" if all(row.within for row in overall) else "wrong"
-    where = look_at(overall, implied) if verdict == "wrong" else ()
+    unplayed = not moves and len(implied.resizes) > 1
+    where = look_at(overall, implied, unplayed=unplayed) if verdict == "wrong" else ()
     return Backtest(overall, tuple(hours), verdict, limit, where, scenario.run.steps, n)
 
 
 def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
     """The scenario to simulate, and whether it is resized as the window was."""
-    scenario, step = implied.scenario, observed.trainer.step_s
-    if len(implied.resizes) < 2 or step is None or step.value <= 0:
+    scenario, seen = implied.scenario, observed.trainer.step_s
+    if len(implied.resizes) < 2 or (seen is not None and seen.value <= 0):
         return scenario, False
+    step_s = cache(lambda count: _simulated_step_s(implied, count) if seen is None else seen.value)
     warm = max(4, warmup_steps(scenario, np.ones(64)))
-    steps = warm + int(_SLACK * observed.span_s / step.value) + 2
+    at = [observed.start_s, *(at for at, _ in implied.resizes[1:]), observed.end_s]
+    done = [0.0]
+    for (start_s, end_s), (_, count) in zip(pairwise(at), implied.resizes, strict=True):
+        done.append(done[-1] + (end_s - start_s) / step_s(count))
+    steps = warm + int(_SLACK * done[-1]) + 2
     if steps > MOST_STEPS:
         return scenario, False
     events = [
-        {"step": warm + round((at - observed.start_s) / step.value), "instances": count}
-        for at, count in implied.resizes[1:]
+        {"step": warm + round(before), "instances": count}
+        for before, (_, count) in zip(done[1:], implied.resizes[1:], strict=False)
     ]
     changes: dict[str, Any] = {
         "fleet.instances": implied.resizes[0][1],
@@ -153,6 +165,13 @@ def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
         "run.events": events,
     }
     return with_changes(scenario, changes), True
+
+
+def _simulated_step_s(implied: Implied, instances: int) -> float:
+    """Seconds of an optimizer step with so many instances, after warm-up, by one short run."""
+    few = min(_PILOT_STEPS, implied.scenario.run.steps)
+    scenario = with_changes(implied.scenario, {"fleet.instances": instances, "run.steps": few, "run.events": []})
+    return _Span.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
 
 
 def _overall(observed: Observed) -> tuple[float | None, ...]:
@@ -256,15 +275,43 @@ REMEASURE = "re-measure per-instance throughput at true production settings (fle
 RECHECK_PAUSES = "re-check weight-sync pauses: their length, and how often they come"
 
 
-def look_at(rows: Sequence[Row], implied: Implied) -> tuple[str, ...]:
-    """Where the model is likely wrong, by which quantities are off; the runbook's two always among them."""
+# What decides how much an instance has to do, where nobody said or showed it: in the order of its weight.
+_GUESSES = (
+    "admission:",
+    "trainer seconds:",
+    "trainer.fixed_s:",
+    "trainer.batch_samples:",
+    "workload.output_tokens:",
+    "workload.group_size:",
+)
+
+
+def look_at(rows: Sequence[Row], implied: Implied, *, unplayed: bool = False) -> tuple[str, ...]:
+    """Where the model is likely wrong, by which quantities are off: what was assumed comes before the engine's speed.
+
+    An engine whose fitted speed predicts the half of the window that it never saw is not where to look, whatever the
+    simulated rate. unplayed: the window's resizes were not simulated.
+    """
     off = {row.quantity: row.error for row in rows if not row.within}
     places = []
+    if unplayed:
+        places.append(f"resizes: {len(implied.resizes) - 1} in the window, too many steps to simulate them")
+    guesses = [line for start in _GUESSES for line in implied.assumed if line.startswith(start)]
+    places += [f"assumed, not read: {line}" for line in guesses]
+    if guesses:
+        places.append("give what was assumed: --scenario FILE, --given KEY=VALUE, or the trainer's run log with --from")
     rate = off.get("instance_tok_s", off.get("tok_s"))
-    if rate is not None:
+    confirmed = _confirmed(implied)
+    if rate is not None and confirmed is not None:
+        places.append(
+            f"the load: at the loads of the window the engine's speed is right ({units.share(confirmed)} off on the "
+            "half that it was not fitted to), so the simulation keeps other loads: admission, batch, trainer seconds, "
+            "lengths"
+        )
+    elif rate is not None:
         word = "faster" if rate > 0 else "slower"
         what = implied.speed.text if implied.speed is not None else "the scenario's own engine"
-        places.append(f"engine speed: the model's instances are {word} by {abs(rate):.0%} ({what})")
+        places.append(f"engine speed: the model's instances are {word} by {units.share(abs(rate))} ({what})")
     if not any(row.quantity in ("tok_s", "instance_tok_s") for row in rows):
         places.append("engine speed: no throughput was read that could confirm or rule it out")
     elif "step_s" in off and rate is None:
@@ -278,4 +325,10 @@ def look_at(rows: Sequence[Row], implied: Implied) -> tuple[str, ...]:
         places.append(f"admission: the trainer waits otherwise than under {law}{assumed}")
     if "queue" in off:
         places.append("the queue: what is dropped, filtered or aborted, and the cap of the buffer")
-    return (*places, REMEASURE, RECHECK_PAUSES)
+    return (*places, *(() if confirmed is not None else (REMEASURE,)), RECHECK_PAUSES)
+
+
+def _confirmed(implied: Implied) -> float | None:
+    """The error of the fitted speed on the half of the window that it never saw, where that is within the limit."""
+    held_out = None if implied.speed is None else implied.speed.held_out
+    return held_out if held_out is not None and held_out <= LIMIT else None

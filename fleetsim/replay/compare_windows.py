@@ -52,6 +52,16 @@ def compare_windows(
     return found
 
 
+def overlap(a: History, b: History) -> tuple[str, ...]:
+    """What to say of two windows of one history that share time; nothing where they do not."""
+    shared = min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
+    if shared <= 0:
+        return ()
+    return (
+        f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
+    )
+
+
 def window_side(label: str, window: Window) -> Side:
     """What a window shows."""
     means, missing = window_means(window)

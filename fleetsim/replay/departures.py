@@ -8,6 +8,7 @@ from fleetsim import units
 from fleetsim.history.history import History, Note
 from fleetsim.replay.intervals import Intervals
 from fleetsim.replay.observed import Departure
+from fleetsim.replay.steps import Steps
 
 # Samples that must miss at the end: fewer are scrapes that failed.
 MISSING = 4
@@ -17,10 +18,13 @@ SEEN = 8
 HOLE_S = 300.0
 # Within this time of a departure an instance that appears takes the place.
 REPLACED_S = 900.0
+# Rows of steps on a side of a departure that tell how long the trainer waited there.
+FEWEST_STEPS = 4
 
 
-def departures_of(history: History, intervals: Intervals) -> tuple[Departure, ...]:
-    """Who went, in the order of time. A pod that comes back under its own name has not gone."""
+def departures_of(history: History, intervals: Intervals, steps: Steps | None = None) -> tuple[Departure, ...]:
+    """Who went, in the order of time. A pod that comes back under its own name has not gone. steps: of the trainer,
+    which show whether it waits longer without them."""
     sampled = intervals.sampled
     size = sampled.shape[1]
     first = [int(row.argmax()) if row.any() else size for row in sampled]
@@ -40,8 +44,17 @@ def departures_of(history: History, intervals: Intervals) -> tuple[Departure, ..
             del newcomers[heir]
         there = max(1, int(intervals.present[:, end - 1].sum()))
         name = None if heir is None else history.instances[heir]
-        gone.append(Departure(history.instances[row], float(intervals.times[end]), there, name))
+        at_s = float(intervals.times[end])
+        gone.append(Departure(history.instances[row], at_s, there, name, _waits(steps, at_s)))
     return tuple(gone)
+
+
+def _waits(steps: Steps | None, at_s: float) -> tuple[float, float] | None:
+    if steps is None:
+        return None
+    sides = steps.part(-np.inf, at_s), steps.part(at_s, np.inf)
+    before, after = (side.per_second("wait_s") if len(side.end_s) >= FEWEST_STEPS else None for side in sides)
+    return None if before is None or after is None else (min(before, 1.0), min(after, 1.0))
 
 
 def departure_words(gone: Departure) -> str:

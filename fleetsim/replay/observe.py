@@ -47,7 +47,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
     lengths, length_notes = lengths_of(history, block_size, caching, scenario)
     placement = placement_of(history, pauses.each, None)
     steps = steps_of(history, pauses.each, placement)
-    departed, trends = departures_of(history, intervals), trends_of(history, steps)
+    departed, trends = departures_of(history, intervals, steps), trends_of(history, steps)
     return Observed(
         start_s=history.start_s,
         end_s=history.end_s,

@@ -196,13 +196,15 @@ class Departure:
     """An instance that was there all along and is read no more although the others are.
 
     at_s: its last sample, unix seconds. of: instances there until then, itself with them. replaced_by: one that
-    appeared soon after, None = nobody.
+    appeared soon after, None = nobody. waits: shares of its time that the trainer waited for samples, before and after;
+    None where too few steps show it.
     """
 
     id: InstanceId
     at_s: float
     of: int
     replaced_by: InstanceId | None
+    waits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,17 +71,30 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
 
 
 def check_installed() -> None:
-    """Raises OutsideError where what pages need is missing."""
-    _installed("jinja2")
-    _installed("plotly")
+    """Raises OutsideError where what pages need is missing, with all that is."""
+    missing = [name for name in ("jinja2", "plotly") if not _there(name)]
+    if missing:
+        raise _missing(missing)
+
+
+def _there(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
 
 
 def _installed(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        name = module.partition(".")[0]
-        raise OutsideError(f"--html needs {name}; install it: pip install 'fleetsim[report]'") from None
+        raise _missing([module.partition(".")[0]]) from None
+
+
+def _missing(names: Sequence[str]) -> OutsideError:
+    what = "it" if len(names) == 1 else "them"
+    return OutsideError(f"--html needs {' and '.join(names)}; install {what}: pip install 'fleetsim[report]'")
 
 
 def unbroken(text: str) -> str:

@@ -72,6 +72,7 @@ def replay_page(history: History, result: Replayed, answers: Answers) -> str:
         charts,
         title=verdict.headline,
         lede=tuple(_lede(result)),
+        change_title=replay_words.first_title(verdict),
         change=lines_of(replay_words.first_change(verdict)),
         verification=tuple(_verification(answers)),
         asked=tuple(_asked(answers)),
@@ -98,6 +99,9 @@ def _command(line: str) -> Said:
 
 def _lede(result: Replayed) -> Iterator[str]:
     observed, verdict = result.observed, result.verdict
+    few = replay_words.few_words(observed)
+    if few is not None:
+        yield few
     if result.backtest is not None and result.backtest.verdict == "wrong":
         yield "The back-test misses this window: read what-ifs as directions, not as numbers."
     total = replay_words.total_words(verdict)
@@ -155,8 +159,7 @@ def _recommendation(answers: Answers) -> Section:
     advised, patch = answers.recommendation, answers.patch
     assert advised is not None
     lines = [Said(what_if_view.recommendation_words(advised), False)]
-    if advised.size.explanation:
-        lines.append(Said(advised.size.explanation, False))
+    lines += [Said(sentence, False) for sentence in what_if_view.recommendation_notes(advised)]
     if patch is not None and advised.resized:
         lines += [Said(patch.yaml.rstrip(), True), Said("Apply:", False), _command(patch.command)]
     if answers.plan is not None and answers.plan.rollback.command:
@@ -182,7 +185,8 @@ def _simulated(result: Replayed) -> Iterator[str]:
         elif len(result.backtest.hours) < 2:
             yield TOO_FEW
         if result.backtest.where:
-            yield f"Where to look: {'; '.join(result.backtest.where)}."
+            yield "Where to look:"
+            yield from (f"{_upper(place)}." for place in result.backtest.where)
 
 
 def _sheets(result: Replayed) -> Iterator[Sheet]:

@@ -57,9 +57,12 @@ def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
 def opening(result: Replayed) -> Group:
     """The verdict in one sentence, what to change first, what was looked at."""
     lines: list[RenderableType] = [Text(result.verdict.headline, style="bold")]
+    few = words.few_words(result.observed)
+    if few is not None:
+        lines.append(Text(few, style="bold"))
     first = words.first_change(result.verdict)
     if first is not None:
-        lines.append(NextLines("Change first: ", first, style="bold"))
+        lines.append(NextLines(f"{words.first_title(result.verdict)}: ", first, style="bold"))
     if result.backtest is not None and result.backtest.verdict == "wrong":
         lines.append(Text("The back-test misses this window: read what-ifs as directions, not as numbers."))
     total = words.total_words(result.verdict)

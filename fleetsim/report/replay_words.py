@@ -8,9 +8,13 @@ from datetime import UTC, datetime
 from fleetsim import units
 from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
+from fleetsim.replay.checks.data import FEW_STEPS
 from fleetsim.replay.finding import Check, Finding, Verdict
 from fleetsim.replay.observed import Observed, Quantity
 from fleetsim.report.words import plural
+
+# A window below this shows few steps of any job, whether or not anybody counts them.
+FEW_S = 600.0
 
 MARKS: Mapping[str, str] = {"fault": "FAULT", "ok": "ok", "unknown": "?"}
 CHECKS: Mapping[Check, str] = {
@@ -86,6 +90,25 @@ def total_words(verdict: Verdict) -> str | None:
 def first_change(verdict: Verdict) -> str | None:
     """What to do first: the next lines of the finding that binds."""
     return next((f.next for f in verdict.findings if f.check == verdict.binding), None)
+
+
+def first_title(verdict: Verdict) -> str:
+    """What `first_change` is: something to change in the job, or where to look before anything is changed."""
+    return "Where to look" if verdict.binding in ("data", "model") else "Change first"
+
+
+def few_words(observed: Observed) -> str | None:
+    """That a window is too short for its verdict to be more than a guess; None where it is not."""
+    steps = observed.trainer.steps
+    if steps is not None and steps.value >= FEW_STEPS:
+        return None
+    if steps is not None:
+        seen = f"{plural(max(0, int(steps.value)), 'optimizer step')} in {units.seconds(observed.span_s)}"
+    elif observed.span_s < FEW_S:
+        seen = f"{units.seconds(observed.span_s)}, and no optimizer step"
+    else:
+        return None
+    return f"Too few to judge by: {seen}. Several hundred steps make a representative window; replay a longer one."
 
 
 def source_mark(quantity: Quantity) -> str:

@@ -6,10 +6,10 @@ from fleetsim import units
 from fleetsim.analysis.catalogue import BY_NAME, CATALOGUE, Metric
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.engine.transport import sync_times, sync_words
-from fleetsim.plan.assumptions import Assumption, assumed_values, short
 from fleetsim.report import words
 from fleetsim.report.blocks import number
 from fleetsim.report.charts.parts import interval_words, with_interval, written
+from fleetsim.report.counted import counted_words
 from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.run_sections import over_time, rests_on
 from fleetsim.report.run_view import RARE, RunView
@@ -42,13 +42,10 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
     lede = (
         f"{words.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
         f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step; "
-        f"{words.plural(s.run.steps, 'step')}, {words.plural(view.replications, 'replication')}, seed {s.run.seed}.",
+        f"{words.plural(s.run.steps, 'step')}, {words.plural(view.replications, 'replication')}, seed {s.run.seed}; "
+        f"{counted_words(s, view.warmups)}.",
         words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope)),
         f"{transport[:1].upper()}{transport[1:]}." if transport else "",
-    )
-    assumed = tuple(
-        Assumption(path, value, f"--set {path}=...", f"{path} = {short(value)}")
-        for path, value in assumed_values(s).items()
     )
     return Story(
         kind="fleetsim simulate",
@@ -59,7 +56,7 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
         sections=(
             over_time(run, view.metrics, "The run"),
             Section("Every metric", present(metrics_sheet(view), formulas_sheet(view), published_sheet(view))),
-            rests_on(view.profile, assumed, "The scenario marks no value as assumed and not measured."),
+            rests_on(view.profile, view.assumed, "Every value that bears on the run was given."),
         ),
     )
 

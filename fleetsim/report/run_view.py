@@ -16,15 +16,17 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.engine.transport import sync_times, sync_words
-from fleetsim.plan.assumptions import assumed_values, short
+from fleetsim.plan.assumptions import Assumption, assumed_values, short
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.explain import lost_words
 from fleetsim.report import words
 from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
+from fleetsim.report.counted import counted_words
 from fleetsim.sim.records import Records
 
 _BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12
+_MOST_DEFAULTS = 6
 WAIT, TRAIN, SYNC, CHECKPOINT, SWITCH = "·", "█", "▒", "c", "s"
 
 # Metric, what it is called, how it is written: the first block of the view, in reading order.
@@ -58,7 +60,8 @@ class RunView:
     """What the view shows.
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
-    rests on.
+    rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
+    assumed.
     """
 
     scenario: Scenario
@@ -68,6 +71,8 @@ class RunView:
     steps: NDArray[Any]
     staleness_steps: NDArray[Any]
     profile: EngineSource
+    warmups: tuple[int, ...]
+    assumed: tuple[Assumption, ...]
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:
@@ -91,6 +96,14 @@ def run_report(view: RunView) -> Group:
     return Group(*blocks)
 
 
+def warm_up_report(view: RunView) -> Group:
+    """What `fleetsim simulate` prints of a run that was cut off in its warm-up: the steps as they were, no metric."""
+    return Group(
+        section(f"where the seconds went (wait {WAIT}  train {TRAIN}  sync {SYNC}{_others(view)})", time_split(view)),
+        section("accuracy", Text(words.profile(view.profile))),
+    )
+
+
 def _others(view: RunView) -> str:
     """The legend of what only some runs spend time on."""
     rare = ((f"checkpoint {CHECKPOINT}", "checkpoint_s"), (f"switch {SWITCH}", "switch_s"))
@@ -110,10 +123,23 @@ def opening(view: RunView) -> Group:
     return Group(
         Text(what, style="bold"),
         Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
+        Text(counted_words(s, view.warmups)),
         *([Text(transport[:1].upper() + transport[1:])] if transport else []),
         *([Text(f"Assumed, not measured: {assumed}")] if assumed else []),
         Text(words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope))),
+        *([Text(defaults)] if (defaults := defaults_words(view)) else []),
     )
+
+
+def defaults_words(view: RunView) -> str:
+    """ "9 values are defaults: engine.dtype, ... and 3 more"; without those that the scenario itself calls assumed."""
+    called = assumed_values(view.scenario)
+    paths = [a.path for a in view.assumed if a.path not in called]
+    if not paths:
+        return ""
+    more = len(paths) - _MOST_DEFAULTS
+    shown = ", ".join(paths[:_MOST_DEFAULTS]) + (f" and {more} more (--html names them)" if more > 0 else "")
+    return f"{words.plural(len(paths), 'value')} {'is a default' if len(paths) == 1 else 'are defaults'}: {shown}"
 
 
 def metrics(view: RunView) -> RenderableType:

@@ -13,7 +13,7 @@ NOTEBOOK_WIDTH = 110
 
 def as_text(view: RenderableType, width: int | None = None) -> str:
     """What a pipe gets: no colour, no blanks at the ends of lines. width: in characters; None = COLUMNS, or 80."""
-    console = Console(file=io.StringIO(), highlight=False, width=width)
+    console = Console(file=io.StringIO(), highlight=False, force_jupyter=False, width=width)
     with console.capture() as captured:
         console.print(view, crop=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
@@ -21,6 +21,6 @@ def as_text(view: RenderableType, width: int | None = None) -> str:
 
 def as_html(view: RenderableType, width: int = NOTEBOOK_WIDTH) -> str:
     """The same as one `pre` element, bold and dim kept; its text is escaped."""
-    console = Console(file=io.StringIO(), highlight=False, width=width, record=True)
+    console = Console(file=io.StringIO(), highlight=False, force_jupyter=False, width=width, record=True)
     console.print(view, crop=False)
     return console.export_html(inline_styles=True, code_format=_FRAME)

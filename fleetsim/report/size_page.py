@@ -74,29 +74,13 @@ def targets_words(result: SizeResult) -> str:
     for target in result.targets:
         found = result.recommended.estimates[target.metric]
         said = "" if target.given else " (assumed)"
-        text = f"{_TARGETS[target.name]} {_value(target.name, target.limit)}{said}"
+        text = f"{words.target(target.name, target.limit)}{said}"
         if target in result.missed:
-            missed.append(f"{text}: it is {_value(target.name, found.mean)}")
+            missed.append(f"{text}: it is {words.target_value(target.name, found.mean)}")
         else:
             held.append(f"{text}")
     parts = [f"Missed: {'; '.join(missed)}." if missed else "", f"Held: {'; '.join(held)}." if held else ""]
     return " ".join(part for part in (*parts, f"{RULE[:1].upper()}{RULE[1:]}.") if part)
-
-
-_TARGETS = {
-    "trainer_idle_fraction": "trainer idle at most",
-    "step_s": "a step of at most",
-    "staleness_p99_steps": "staleness (p99, steps) at most",
-    "cost_per_step": "a cost per step of at most",
-}
-
-
-def _value(target: str, value: float) -> str:
-    if target == "trainer_idle_fraction":
-        return units.share(value)
-    if target == "step_s":
-        return units.seconds(value)
-    return units.money(value) if target == "cost_per_step" else number(value)
 
 
 def _tiles(result: SizeResult) -> tuple[Tile, ...]:
@@ -126,7 +110,7 @@ def _curves(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
 
     def chart(id: str, metric: str, title: str, y_title: str, how: str, said: str) -> Chart:  # noqa: A002
         limit = limits.get(metric)
-        targets = [] if limit is None else [Mark(limit.limit, f"target {_value(limit.name, limit.limit)}")]
+        targets = [] if limit is None else [Mark(limit.limit, f"target {words.target_value(limit.name, limit.limit)}")]
         curve = Curve(y_title, counts, [t.estimates[metric] for t in around.trials])
         return curve_chart(
             id, title, said, [curve], x_title="instances", y_title=y_title, how=how,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,7 +18,7 @@ from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.what_if import Sweep, WhatIf
 from fleetsim.report.blocks import grid, number, with_interval
-from fleetsim.report.words import plural
+from fleetsim.report.words import plural, target
 
 # Metric, what it is called, how it is written.
 METRICS: Mapping[str, tuple[str, str]] = {
@@ -135,13 +135,7 @@ def recommendation_view(answers: Answers) -> Group:
     found, plan = answers.recommendation, answers.plan
     assert found is not None
     lines: list[RenderableType] = [Text(recommendation_words(found), style="bold"), promised(found)]
-    lines.append(Text(f"Queue: a cap of {units.count(found.queue_cap_samples)} samples costs next to no step time."))
-    if found.size.missed:
-        names = ", ".join(f"{t.name} <= {t.limit:g}" for t in found.size.missed)
-        lines.append(Text(f"No fleet holds {names}; beyond this count, more instances cost more than they save."))
-    if found.size.explanation:
-        lines.append(Text(found.size.explanation))
-    lines += _beyond(found.extrapolated)
+    lines += [Text(sentence) for sentence in recommendation_notes(found)]
     if answers.patch is not None and found.resized:
         lines.append(Text("patch:", style="dim"))
         lines.append(Padding(Text(answers.patch.yaml.rstrip()), (0, 0, 0, 2)))
@@ -152,6 +146,19 @@ def recommendation_view(answers: Answers) -> Group:
     if answers.patch is None and found.resized:
         lines.append(Text("--patch FILE --deployment NAME writes it as a patch", style="dim"))
     return Group(*lines)
+
+
+def recommendation_notes(found: Recommendation) -> Iterator[str]:
+    """What is to be known beside the figures: the queue's cap, targets that no fleet holds, what binds, loads that the
+    window never saw."""
+    yield f"Queue: a cap of {units.count(found.queue_cap_samples)} samples costs next to no step time."
+    if found.size.missed:
+        missed = " and ".join(target(t.name, t.limit) for t in found.size.missed)
+        yield f"No fleet holds {missed}; beyond this count, more instances cost more than they save."
+    if found.size.explanation:
+        yield found.size.explanation
+    if found.extrapolated is not None:
+        yield f"note: {found.extrapolated.text}"
 
 
 def promised(found: Recommendation) -> Table:

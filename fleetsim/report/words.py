@@ -35,6 +35,12 @@ THEMES: Mapping[str, str] = {
     "targets": "targets",
     "cost": "prices",
 }
+_TARGETS: Mapping[str, str] = {
+    "trainer_idle_fraction": "trainer idle at most",
+    "step_s": "a step of at most",
+    "staleness_p99_steps": "staleness (p99, steps) at most",
+    "cost_per_step": "a cost per step of at most",
+}
 # Flags of `size` that advice names, and the settings behind them.
 _SETTINGS = {
     "--max-staleness": "admission.max_staleness=N",
@@ -48,6 +54,20 @@ _SETTINGS = {
 def plural(number: int, noun: str) -> str:
     """ "1 instance", "13 instances", "1,200 samples"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def target(name: str, limit: float) -> str:
+    """ "trainer idle at most 5.0 %"; name: a field of a scenario's targets."""
+    return f"{_TARGETS[name]} {target_value(name, limit)}"
+
+
+def target_value(name: str, value: float) -> str:
+    """A target's limit, or what is held against it, with its unit."""
+    if name == "trainer_idle_fraction":
+        return units.share(value)
+    if name == "step_s":
+        return units.seconds(value)
+    return units.money(value) if name == "cost_per_step" else number(value)
 
 
 def instance_words(scenario: Scenario) -> str:

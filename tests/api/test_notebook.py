@@ -41,6 +41,14 @@ def test_results_and_tables_are_shown_as_html_and_the_chart_brings_its_script(ex
     assert [found for text in shown for found in asks.findall(text)] == []
 
 
+def test_nothing_is_shown_twice(executed: nbformat.NotebookNode) -> None:
+    """Rich shows by itself what is printed in a notebook, unless it is told not to."""
+    for cell in executed.cells:
+        if cell.cell_type == "code":
+            assert [o.output_type for o in cell.outputs].count("display_data") == 0, cell.source
+            assert len(cell.outputs) <= 2, cell.source  # what it prints, and what it ends with
+
+
 def test_the_file_is_kept_without_outputs() -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(stored)

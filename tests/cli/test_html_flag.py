@@ -82,7 +82,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mon
     def full(self: Path, *arguments: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     result = run(*COMMANDS["simulate"], "--html", str(tmp_path / "page.html"))
     assert result.exit_code == 3
     assert "No space left" in result.stderr

@@ -63,7 +63,7 @@ def test_throughput_and_step_without_a_scenario(name: str, limit: float) -> None
 def test_a_wrong_engine_is_told() -> None:
     observed, model = implied_of("async-one-step", known=True)
     assert model.engine is not None
-    slow = replace(model, engine=(times(model.engine[0], 2.0), model.engine[1]))
+    slow = replace(model, engine=(times(model.engine[0], 2.0), model.engine[1]), speed=None)
     back = backtest(observed, slow)
     assert back.verdict == "wrong"
     assert back.where[0].startswith("engine speed: the model's instances are slower")
@@ -71,6 +71,26 @@ def test_a_wrong_engine_is_told() -> None:
     row = back.row("tok_s")
     assert row is not None
     assert row.error < -0.3
+
+
+def test_an_engine_that_the_window_confirms_is_not_sent_to_be_measured_again() -> None:
+    observed, model = implied_of("async-one-step", known=True)
+    assert model.engine is not None
+    assert model.speed is not None
+    off = replace(model, engine=(times(model.engine[0], 2.0), model.engine[1]))
+    guesses = ("engine.tp: 1", "trainer.fixed_s: 0, no trainer was read", "admission: so many in flight")
+    where = backtest(observed, replace(off, assumed=guesses), replications=1).where
+    assert [place.rpartition(": ")[0] for place in where[:2]] == [
+        "assumed, not read: admission",
+        "assumed, not read: trainer.fixed_s",
+    ]
+    assert where[3].startswith("the load: at the loads of the window the engine's speed is right")
+    assert REMEASURE not in where
+    assert where[-1] == RECHECK_PAUSES
+    unsure = replace(off, speed=replace(model.speed, held_out=0.4), assumed=guesses)
+    where = backtest(observed, unsure, replications=1).where
+    assert where[3].startswith("engine speed: the model's instances are slower")
+    assert where[-2:] == (REMEASURE, RECHECK_PAUSES)
 
 
 def test_a_wrong_trainer_is_told() -> None:
@@ -83,14 +103,17 @@ def test_a_wrong_trainer_is_told() -> None:
     assert step.error == pytest.approx(40.0 / observed.trainer.step_s.value, abs=0.03)  # type: ignore[union-attr]
 
 
-def test_only_what_was_observed_is_compared() -> None:
-    observed, model = implied_of("async-one-step", known=True)
+def without_trainer(observed: Observed) -> Observed:
     nothing = replace(
         observed.trainer, **dict.fromkeys(("step_s", "wait_s", "train_s", "sync_s", "idle_fraction", "steps"))
     )
     hours = tuple(replace(h, step_s=None, idle_fraction=None, queue=None) for h in observed.hours)
-    quiet = replace(observed, trainer=nothing, queue=replace(observed.queue, depth=None), hours=hours)
-    back = backtest(quiet, model)
+    return replace(observed, trainer=nothing, queue=replace(observed.queue, depth=None), hours=hours)
+
+
+def test_only_what_was_observed_is_compared() -> None:
+    observed, model = implied_of("async-one-step", known=True)
+    back = backtest(without_trainer(observed), model)
     assert [row.quantity for row in back.overall] == ["tok_s", "instance_tok_s"]
     assert all({row.quantity for row in part.rows} == {"tok_s", "instance_tok_s"} for part in back.hours)
 
@@ -118,6 +141,12 @@ def test_a_resize_is_played_again() -> None:
     for row in (rates[0], rates[-1]):
         assert abs(row.error) <= 0.05, row
     assert rates[0].predicted > 1.5 * rates[-1].predicted
+    # Nobody counts steps: how many of them a time holds is simulated.
+    back = backtest(without_trainer(observed), model, replications=1)
+    assert back.verdict == "ok"
+    for part in back.hours:
+        for found in part.rows:
+            assert abs(found.error) <= 0.1, found
 
 
 def test_a_run_log_alone_is_back_tested_on_its_steps() -> None:
@@ -142,4 +171,5 @@ def test_a_run_log_alone_is_back_tested_on_its_steps() -> None:
     back = backtest(observed, model, replications=1)
     assert [row.quantity for row in back.overall] == ["step_s", "trainer_idle"]
     assert back.verdict == "wrong"
-    assert back.where[0].startswith("engine speed: no throughput was read")
+    assert back.where[0].startswith("assumed, not read: admission: one batch ahead")
+    assert any(place.startswith("engine speed: no throughput was read") for place in back.where)

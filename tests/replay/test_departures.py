@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,10 +58,37 @@ def test_a_last_scrape_that_failed_and_a_hole_are_no_departure() -> None:
 
 def test_a_fleet_that_is_too_small_since_then_says_so() -> None:
     observed = observe(without(SIX.history(), 2, 100))
-    verdict = judged(window(**STARVED, departed=observed.departed))
+    (gone,) = observed.departed
+    verdict = judged(window(**STARVED, departed=(replace(gone, waits=(0.10, 0.45)),)))
     assert verdict.binding == "rollout"
     assert verdict.headline.endswith("the fleet is too small since rollout-2 vanished.")
+    assert "the trainer waited 10.0 % of its time before and 45.0 % after" in text(finding(verdict, "rollout"))
     assert "vanished" not in judged(HEALTHY).headline
+
+
+@pytest.mark.parametrize("waits", [None, (0.671, 0.692), (0.45, 0.10)])
+def test_since_then_is_said_only_where_the_trainer_waits_longer_since(waits: tuple[float, float] | None) -> None:
+    (gone,) = observe(without(SIX.history(), 2, 100)).departed
+    verdict = judged(window(**STARVED, departed=(replace(gone, waits=waits),)))
+    assert verdict.headline.endswith("the fleet is too small.")
+    assert "rollout-2 vanished at" in text(finding(verdict, "rollout"))
+
+
+def test_slow_responses_do_not_hold_a_batch_up_since_an_instance_went() -> None:
+    (gone,) = observe(without(SIX.history(), 2, 100)).departed
+    changes = {**STARVED, "fleet.idle_share": 0.4, "departed": (replace(gone, waits=(0.10, 0.45)),)}
+    assert judged(window(**changes)).headline.endswith("the slowest responses of each batch hold it up.")
+
+
+def test_the_wait_on_both_sides_is_that_of_the_trainers_steps() -> None:
+    history = without(SIX.history(), 2, 240)
+    steps = np.floor((history.times - history.times[0]) / 60.0)
+    waited = 6.0 * np.minimum(steps, 60.0) + 30.0 * np.maximum(steps - 60.0, 0.0)
+    trainer = {"trainer.steps": steps, "trainer.wait_s_total": waited}
+    (gone,) = observe(replace(history, fleet=trainer)).departed
+    assert gone.waits == pytest.approx((0.1, 0.5), abs=0.01)
+    (early,) = observe(replace(without(SIX.history(), 2, 12), fleet=trainer)).departed
+    assert early.waits is None  # 3 steps before
 
 
 @given(st.lists(st.integers(min_value=20, max_value=470), min_size=1, max_size=4))

@@ -12,6 +12,7 @@ from fleetsim.replay.implied import implied
 from fleetsim.replay.observe import observe
 from fleetsim.replay.observed import Observed, Trend
 from fleetsim.replay.run import replay
+from fleetsim.report.next_lines import is_command
 from tests.replay.histories import START, Fleet, buckets_of, log_of
 from tests.replay.test_diagnose import finding, judged, text
 from tests.replay.windows import STARVED, window
@@ -78,6 +79,9 @@ def test_a_log_without_engines_is_not_held_against_a_fleet_that_nobody_named() -
     assert result.unsimulated.startswith("no engine metrics")
     found = finding(result.verdict, "model")
     assert (found.state, found.title) == ("unknown", "cannot be back-tested: no engine metrics")
+    lines = (found.next or "").splitlines()
+    assert [is_command(line) for line in lines] == [False, True, False, True]
+    assert all("or this log" not in line for line in lines if is_command(line))
     assert "--scenario" in (found.next or "")
 
 

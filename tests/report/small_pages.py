@@ -9,16 +9,21 @@ from fleetsim.analysis.replicate import Replicated, replicate
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.plan.around import Around, around
 from fleetsim.plan.engine_source import engine_source
+from fleetsim.plan.run_assumptions import run_assumptions
 from fleetsim.plan.size import SizeResult
 from fleetsim.plan.size import size as plan_size
 from fleetsim.plan.split import SplitResult
 from fleetsim.plan.split import split as plan_split
 from fleetsim.plan.trials import flat, remembered, simulated, with_instances
+from fleetsim.report.counted import warmups_of
 from fleetsim.report.run_view import RunView, trained_staleness
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
 NAME = "<b>job</b> & <script>alert(1)</script> 'one' \"two\" %{x}"
+
+
+GIVEN = ("trainer.batch_samples", "trainer.fixed_s", "engine.kind", "fleet.instances", "workload.output_tokens")
 
 
 def job(**changes: object) -> Scenario:
@@ -86,7 +91,10 @@ def simulated_run() -> Simulated:
     binding = str(metrics.pop("binding"))
     run = result.runs[0]
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
-    view = RunView(scenario, metrics, binding, len(result.runs), run.steps, trained_staleness(run), source)
+    view = RunView(
+        scenario, metrics, binding, len(result.runs), run.steps, trained_staleness(run), source,
+        warmups_of(result.runs), run_assumptions(scenario, GIVEN),
+    )  # fmt: skip
     return Simulated(view, result, run)
 
 

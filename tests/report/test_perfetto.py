@@ -207,7 +207,13 @@ def test_a_trace_that_would_be_too_large_shows_fewer_steps_and_says_so() -> None
 
 @pytest.mark.parametrize(
     ("text", "steps"),
-    [(None, Steps(None, 20)), ("7", Steps(None, 7)), ("0:9", Steps(0, 10)), ("4:4", Steps(4, 1)), ("all", ALL)],
+    [
+        (None, Steps(None, 20, events=True)),
+        ("7", Steps(None, 7)),
+        ("0:9", Steps(0, 10)),
+        ("4:4", Steps(4, 1)),
+        ("all", ALL),
+    ],
 )
 def test_steps(text: str | None, steps: Steps) -> None:
     assert parse_steps(text) == steps

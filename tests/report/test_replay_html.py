@@ -13,16 +13,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from fleetsim.history.history import History, InstanceId
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.intervals import intervals_of
 from fleetsim.replay.observed import Departure
 from fleetsim.replay.over_time import over_time
+from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.run import Replayed, replay
 from fleetsim.report.replay_charts import time_charts
 from fleetsim.report.replay_page import replay_page
+from fleetsim.report.what_if_view import recommendation_view
 from tests.replay.histories import START, Fleet, log_of
+from tests.report.small_pages import sized
 from tests.report.test_profile_html import Page, without_plotly
 
 pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
@@ -102,6 +106,24 @@ def test_what_nobody_read_is_a_hole_in_the_line_and_not_zero() -> None:
     assert 0.0 not in running
     words = words_of(page)
     assert "nothing was read of any instance for 7 min" in words
+
+
+def test_a_recommendation_that_misses_its_target_says_so_on_the_page_as_on_the_terminal() -> None:
+    plan, history = sized().result, Fleet(span_s=1800.0).history()
+    missed = tuple(replace(t, limit=0.05) for t in plan.targets if t.name == "trainer_idle_fraction")
+    found = plan.recommended.estimates
+    advice = Recommendation(plan.instances, 1, 96, {}, found, found, replace(plan, missed=missed))
+    result, answers = judged(history), Answers(recommendation=advice)
+    console = Console(width=200, no_color=True, highlight=False)
+    with console.capture() as terminal:
+        console.print(recommendation_view(answers))
+    page = words_of(Page(replay_page(history, result, answers)))
+    for sentence in (
+        "Queue: a cap of 96 samples costs next to no step time.",
+        "No fleet holds trainer idle at most 5.0 %; beyond this count, more instances cost more than they save.",
+    ):
+        assert sentence in page
+        assert sentence in terminal.get()
 
 
 def test_stragglers_are_drawn_by_name_in_a_band_of_all() -> None:

@@ -31,6 +31,7 @@ from tests.replay.windows import (
     RUN_LOG_ONLY,
     START,
     STARVED,
+    exported,
     instance,
     instances,
     window,
@@ -79,6 +80,22 @@ def test_the_verdict_comes_first_then_what_to_change() -> None:
     assert lines[1:3] == ["Change first:", "  fleetsim replay ... --recommend"]
     text = " ".join(lines)
     assert text.index("findings") < text.index("observed: fleet") < text.index("assumed")
+
+
+def test_a_model_that_is_wrong_is_a_place_to_look_at_and_no_change() -> None:
+    wrong = lines_of(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
+    assert wrong[2] == "Where to look: re-check weight-sync pauses"
+
+
+def test_a_window_of_a_few_steps_says_so_beside_its_headline() -> None:
+    short = {"end_s": START + 240.0, "trainer.steps": exported(4.0)}
+    lines = lines_of(replay_report(result_of(window(**STARVED | short))))
+    assert lines[0].startswith("The trainer waits for samples 36.5 %")
+    assert lines[1].startswith("Too few to judge by: 4 optimizer steps in 4 min 00 s.")
+    unseen = flat(replay_report(result_of(window(ENGINES_ONLY, end_s=START + 240.0))))
+    assert "Too few to judge by: 4 min 00 s, and no optimizer step." in unseen
+    for enough in (HEALTHY, ENGINES_ONLY):
+        assert "Too few" not in flat(replay_report(result_of(enough)))
 
 
 @pytest.mark.parametrize("observed", [HEALTHY, window(**STARVED), ENGINES_ONLY, RUN_LOG_ONLY])

@@ -38,7 +38,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     off = tuple(row_words(row) for row in back.overall if not row.within)
     return Draft(
         "model", "fault", f"off by more than {units.share(back.limit)}: wrong somewhere", off,
-        "; ".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
+        "\n".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
         {}, f"the simulation of this window misses its {NAMES[worst.quantity]}, so what-ifs are not to be trusted",
     )  # fmt: skip
 
@@ -51,7 +51,12 @@ def _instead(case: Case) -> str | None:
     """Where engines could come from."""
     if case.observed.instances:
         return None
-    return "fleetsim replay --prometheus URL --selector 'job=\"rollout\"', or this log with --scenario job.yaml"
+    return (
+        "where engines are scraped:\n"
+        "fleetsim replay --prometheus URL --selector 'job=\"rollout\"'\n"
+        "or this log with what is known of the job:\n"
+        "fleetsim replay ... --scenario job.yaml"
+    )
 
 
 def row_words(row: Row) -> str:

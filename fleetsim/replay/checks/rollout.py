@@ -9,6 +9,7 @@ from fleetsim import units
 from fleetsim.replay.checks.case import WAITING, Case, Draft, Earlier, faults, idle_words
 from fleetsim.replay.departures import departure_words
 from fleetsim.replay.finding import Check
+from fleetsim.replay.observed import Departure
 from fleetsim.replay.trends import sized_for_the_end, trend_words
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
@@ -18,6 +19,8 @@ EBBS = 1.5
 # A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
 # less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
+# The trainer waits longer since an instance went, by this share of its time: less is chance, or another cause's.
+LONGER = 0.05
 # Instances that a headline names.
 _NAMED = 3
 _WORDS: Mapping[Check, str] = {
@@ -76,7 +79,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
             tuple(evidence), _ahead(case), {"wait": wait},
-            f"the slowest responses of each batch hold it up{_since(case)}",
+            f"the slowest responses of each batch hold it up{_since(case, count=False)}",
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
@@ -88,27 +91,39 @@ def check(case: Case, earlier: Earlier) -> Draft:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
     return Draft(
         "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
-        {"wait": wait}, f"the fleet is too small{_since(case)}",
+        {"wait": wait}, f"the fleet is too small{_since(case, count=True)}",
     )  # fmt: skip
 
 
 def _changed(case: Case) -> list[str]:
     """What made the fleet's work more, or its instances fewer, within the window."""
-    said = [departure_words(d) for d in case.observed.departed]
+    said = [departure_words(d) + _waited(d) for d in case.observed.departed]
     responses, step = case.observed.trend("response_tokens"), case.observed.trend("step_s")
     if responses is not None:
         said.append(f"{trend_words(responses)}: size for the end, {sized_for_the_end(responses)}")
     return said if step is None else [*said, trend_words(step)]
 
 
-def _since(case: Case) -> str:
-    """The same for the headline: what the fleet was not sized for."""
-    missing = [d for d in case.observed.departed if d.replaced_by is None]
+def _waited(gone: Departure) -> str:
+    if gone.waits is None:
+        return ""
+    before, after = gone.waits
+    return f"; the trainer waited {units.share(before)} of its time before and {units.share(after)} after"
+
+
+def _since(case: Case, *, count: bool) -> str:
+    """The same for the headline: what the fleet was not sized for. count: the number of instances is the cause; then
+    those that went are named, if the trainer waits longer without them."""
+    missing = [d for d in case.observed.departed if d.replaced_by is None and count and _longer(d)]
     responses = case.observed.trend("response_tokens")
     grown = responses is not None and responses.growth > 0
     longer = [f"responses grew by {units.share(responses.growth)}"] if responses is not None and grown else []
     gone = [f"{', '.join(str(d.id) for d in missing[:_NAMED])} vanished"] if missing else []
     return f" since {' and '.join([*gone, *longer])}" if gone or longer else ""
+
+
+def _longer(gone: Departure) -> bool:
+    return gone.waits is not None and gone.waits[1] - gone.waits[0] >= LONGER
 
 
 def _explained(first: Sequence[Draft]) -> float | None:

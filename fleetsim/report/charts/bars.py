@@ -11,6 +11,7 @@ from fleetsim.report.charts.parts import BEHIND, look, whiskers, with_interval, 
 from fleetsim.report.page import Chart, axis
 
 ROW_PX = 58
+SHORT = 24  # letters of a name that leave its value room in the same line, on a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ def rows_axis(n: int) -> dict[str, Any]:
 
 def _name(i: int, cause: Cause, how: str, low: float) -> dict[str, Any]:
     """The name and the value above row i, at the left: beside a long bar a phone has no room."""
-    text = f"{wrapped(cause.name, 40, 1)}  <b>{with_interval(cause.value, how)}</b>"
+    between = "  " if len(cause.name) <= SHORT else "<br>"
+    text = f"{wrapped(cause.name, 40, 1)}{between}<b>{with_interval(cause.value, how)}</b>"
     note = {"x": low, "y": i, "text": text, "xanchor": "left", "yanchor": "bottom", "yshift": 11}
     return {**note, "showarrow": False, "align": "left", **BEHIND}

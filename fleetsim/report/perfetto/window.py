@@ -17,10 +17,14 @@ DEFAULT_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """count: so many steps, from `first` on, or after warm-up where that is None; None: all there are."""
+    """count: so many steps, from `first` on, or after warm-up where that is None; None: all there are.
+
+    events: begin before an event of the warm-up, if there is one: what it does is what the trace is for.
+    """
 
     first: int | None = None
     count: int | None = DEFAULT_STEPS
+    events: bool = False
 
     def check(self, n: int) -> None:
         """Raises InputError where a run of n steps has none of them."""
@@ -36,6 +40,10 @@ class Steps:
         if first is None:
             lasts = records.steps["end_s"] - records.steps["start_s"]
             first = 0 if self.count is None else warmup_steps(records.scenario, lasts)
+            if self.events:
+                # The last of them that the warm-up hides; one at step 0 is how the run begins.
+                early = [e.step for e in records.scenario.run.events if 0 < e.step < first]
+                first = max(early) - 1 if early else first
         last = n - 1 if self.count is None else min(n - 1, first + self.count - 1)
         return first, last
 
@@ -43,7 +51,7 @@ class Steps:
 def parse_steps(text: str | None) -> Steps:
     """What --perfetto-steps says: "20" (after warm-up), "0:9" (both included) or "all". Raises InputError."""
     if text is None:
-        return Steps()
+        return Steps(events=True)
     if text == "all":
         return Steps(None, None)
     found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
