@@ -69,6 +69,17 @@ def keys(incomplete: str) -> list[str]:
         return []
 
 
+def listed(incomplete: str) -> list[str]:
+    """As `keys`, for several values with commas between: those that are not there yet."""
+    key, sign, value = incomplete.partition("=")
+    done, comma, last = value.rpartition(",")
+    if not comma:
+        return keys(incomplete)
+    there = done.split(",")
+    found = [word.partition("=")[2] for word in keys(f"{key}{sign}{last}")]
+    return [f"{key}={done},{word}" for word in found if word and word not in there]
+
+
 def _completed(callback: Callable[..., Any], path: str) -> Iterator[tuple[str, Any]]:
     """The annotations of a command with the completers in their marks, which are copied: commands share them."""
     for name, hint in typing.get_type_hints(callback, include_extras=True).items():
@@ -122,6 +133,14 @@ def _gate_metrics(command: str) -> Iterable[str]:
         return replay_gate.METRICS
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus")}
     return (*METRICS, *more.get(command, ()))
+
+
+def _objectives() -> Iterator[str]:
+    """Metrics, those of which one way is better by their bare name; any with its way before it."""
+    from fleetsim.analysis.catalogue import CATALOGUE
+
+    yield from (metric.name for metric in CATALOGUE if metric.better is not None)
+    yield from (f"{way}:{metric.name}" for way in ("min", "max") for metric in CATALOGUE)
 
 
 def _comparisons() -> Iterator[str]:
@@ -186,11 +205,11 @@ _BY_NAME: dict[str, Values] = {
     "a": safe(lambda: (*_scenarios(), *_files("*.json", "*.om"))),
     "b": safe(lambda: (*_scenarios(), *_files("*.json", "*.om"))),
     "metric": safe(lambda: _gate_metrics("simulate")),
-    "objective": safe(lambda: _gate_metrics("simulate")),
+    "objective": safe(_objectives),
     "set_": keys,
     "set_a": keys,
     "set_b": keys,
     "given": keys,
     "sweep": keys,
-    "grid": keys,
+    "grid": listed,
 }

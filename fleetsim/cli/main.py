@@ -166,8 +166,12 @@ def main() -> None:
     gc.set_threshold(100_000, 20, 100)
     if COMPLETING in os.environ:
         from fleetsim.cli.complete import attach
+        from fleetsim.cli.complete_bash import answering
 
         attach(app)
+        with answering(os.environ):
+            app(prog_name="fleetsim")
+        return
     try:
         app(prog_name="fleetsim")
     finally:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fleetsim.analysis.catalogue import WINDOW_METRICS
+from fleetsim.analysis.intervals import t_quantile
 from fleetsim.history.history import History
 from fleetsim.history.window import shown
 from fleetsim.plan.compare import Comparison, Side
@@ -20,6 +24,7 @@ _HOST = ("instance", "endpoint", "node", "nodename", "host", "hostname")
 IDENTITY = frozenset((*_POD, *_HOST, "engine", "le", "__name__"))
 MOST_VALUES = 5
 GAPS = 0.05
+SEVERAL = 1.5  # steps between two readings
 
 
 def compare_windows(
@@ -36,6 +41,7 @@ def compare_windows(
     known = [_known(one.inputs, other.inputs) for one, other in ((side_a, side_b), (side_b, side_a))]
     side_a, side_b = (replace(side, inputs=inputs) for side, inputs in zip((side_a, side_b), known, strict=True))
     said = [*notes, *_blocks_note(left, right)]
+    said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _rounding(w)]
     said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _cautions(w)]
     found = compare(side_a, side_b, "windows", metrics, pair=False, min_change=min_change, notes=said)
     work = [c for c in found.significant if c.metric in ("response_tokens.mean", "trained_samples")]
@@ -117,6 +123,25 @@ def _blocks_note(a: Window, b: Window) -> Iterator[str]:
 
     blocks = f"{words(a)} in A, {words(b)} in B"
     yield f"intervals by batch means: {blocks}, widened by what neighbouring blocks have in common"
+
+
+def _rounding(w: Window) -> Iterator[str]:
+    """Why what is per step is uncertain where steps are counted at readings that are further apart than they are.
+
+    A block's count is wrong by where in a step it begins and where it ends: two uniform parts of a step, whose
+    difference has the variance 1/6. The ends of neighbouring blocks are the same, but intervals take no credit for it.
+    """
+    if w.steps is None or w.steps.source != "exported" or not w.blocks:
+        return
+    count = w.steps.count[np.isfinite(w.steps.count)]
+    if not count.size or count.mean() < SEVERAL or not np.allclose(count, np.round(count)):
+        return
+    apart = float(np.median(w.steps.elapsed_s))
+    alone = t_quantile(w.blocks - 1) * math.sqrt(w.blocks / 6.0) / float(count.sum())
+    yield (
+        f"{count.mean():.1f} steps end between two readings, {seconds(apart)} apart, so a block's steps are known to "
+        f"one: that alone makes what is per step uncertain by {share(alone)}; scrape more often, or take longer windows"
+    )
 
 
 def _cautions(w: Window) -> list[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 from fleetsim.report.blocks import grid
 
 _GAP, _INDENT = 2, 2
-_MOST_LINES = 2  # of a name, or of a reason, before a line of its own reads better
+_MOST_LINES = 3  # of a name, or of a reason, before a line of its own reads better
 _UNBOUNDED = 10_000
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from fleetsim.analysis.catalogue import METRICS
 from fleetsim.cli import complete
+from fleetsim.cli.complete_bash import rejoin
 from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.override import parse_override
 from fleetsim.config.scenario import Scenario
@@ -49,6 +50,47 @@ def test_a_key_alone_is_offered_with_its_values() -> None:
     laws = completed("fleetsim", "split", "--set", "admission.law")
     assert "admission.law=" in laws
     assert "admission.law=version_window" in laws
+
+
+@pytest.mark.parametrize(
+    ("words", "joined", "said"),
+    [
+        (("--set", "admission.law", "=", "ver"), ("--set", "admission.law=ver"), "admission.law="),
+        (("--set", "admission.law", "="), ("--set", "admission.law="), "admission.law="),
+        (("--set", "=", "admission.law", "=", "ver"), ("--set=admission.law=ver",), "admission.law="),
+        (("--set", "=", "admis"), ("--set=admis",), ""),
+        (("--objective", "max", ":", "goodp"), ("--objective", "max:goodp"), "max:"),
+        (("--set", "a.b", "=", "1", "--preset", "ver"), ("--set", "a.b=1", "--preset", "ver"), ""),
+        (("--grid", "a.b", "=", "4", ":", "32", ":", "2"), ("--grid", "a.b=4:32:2"), "a.b=4:32:"),
+        (("--set", ""), ("--set", ""), ""),
+    ],
+)
+def test_what_bash_cuts_at_a_sign_is_put_together(words: tuple[str, ...], joined: tuple[str, ...], said: str) -> None:
+    environ = {"_FLEETSIM_COMPLETE": "complete_bash", "COMP_CWORD": str(1 + len(words))}
+    environ["COMP_WORDS"] = "\n".join(("fleetsim", "sweep", *words, "later"))
+    assert rejoin(environ) == said
+    assert environ["COMP_WORDS"].split("\n") == ["fleetsim", "sweep", *joined]
+    assert environ["COMP_CWORD"] == str(1 + len(joined))
+
+
+def test_the_answer_goes_behind_the_sign() -> None:
+    assert completed("fleetsim", "sweep", "--set", "admission.law", "=", "ver") == ["version_window"]
+    assert completed("fleetsim", "sweep", "--objective", "max", ":", "goodp") == ["goodput"]
+
+
+def test_a_list_of_values() -> None:
+    assert complete.listed("admission.law=version_window,ba") == [
+        "admission.law=version_window,barrier",
+        "admission.law=version_window,batches_ahead",
+    ]
+    assert complete.listed("engine.prefix_caching=true,") == ["engine.prefix_caching=true,false"]
+    assert complete.listed("admission.law=ver") == ["admission.law=version_window"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_hand_over_the_word(shell: str) -> None:
+    answer = "\n".join(completed("fleetsim", "sweep", "--grid", "admission.law=ver", shell=shell))
+    assert "admission.law=version_window" in answer
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -133,6 +175,10 @@ def test_tab_in_a_real_bash(tmp_path: Path) -> None:
         seen = _until(master, r"er_instance=", seen)
         os.write(master, b"12")
         seen = _until(master, r"er_instance=12", seen)
+        os.write(master, b"\x15fleetsim sweep --grid admission.law=version_w\t")
+        seen = _until(master, r"version_window ", seen)
+        os.write(master, b"\x15fleetsim sweep --objective max:goodp\t")
+        seen = _until(master, r"max:goodput ", seen)
         os.write(master, b"\x15fleetsim simulate --preset verl-fu\t")
         _until(master, r"verl-fully-async ", seen)
     finally:

@@ -34,9 +34,9 @@ JOB = scenario_from_mapping(
 RUNS = 1500
 
 
-def history(scenario: Scenario, folder: Path) -> History:
+def history(scenario: Scenario, folder: Path, every_s: float = 5.0) -> History:
     """The run as it would be read from its metrics, every 5 s."""
-    records = simulate(scenario, scrape_every_s=5.0)
+    records = simulate(scenario, scrape_every_s=every_s)
     text = io.StringIO()
     write_openmetrics(records, text, end_s=1.7e9)
     file = folder / "history.om"
@@ -117,6 +117,21 @@ def test_a_known_change_is_found(base: History, tmp_path: Path) -> None:
     assert (found.kind, found.paired) == ("windows", False)
     assert found.headline.startswith("B's step is ")
     assert any("batch means: 20 blocks" in note for note in found.notes)
+
+
+def test_steps_shorter_than_the_scrape_interval_are_said_to_blur(base: History, tmp_path: Path) -> None:
+    """Steps of 4 s read every 15 s: whole counts at block ends make most of the interval, and a longer window less."""
+    short = with_changes(JOB, {"engine.instance_tok_s": 3000.0, "trainer.fixed_s": 2.0, "run.steps": 300})
+    quick = history(short, tmp_path, 15.0)
+    found = compare_windows(("A", quick), ("B", quick))
+    said = [note for note in found.notes if "steps end between two readings, 15.0 s apart" in note]
+    assert [note[:2] for note in said] == ["A:", "B:"]
+    step = change(found, "step_s").a
+    assert step is not None
+    half = (step.ci_high - step.ci_low) / 2 / step.mean
+    told = float(said[0].partition("uncertain by ")[2].partition(" %")[0]) / 100
+    assert 0.5 * half < told < 2 * half
+    assert not any("between two readings" in note for note in compare_windows(("A", base), ("B", base)).notes)
 
 
 def test_another_fleet_is_an_input_and_longer_responses_are_other_work(base: History, tmp_path: Path) -> None:
