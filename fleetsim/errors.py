@@ -73,6 +73,14 @@ class OutsideError(FleetsimError):
     exit_code = 3
 
 
+class UnfinishedError(OutsideError):
+    """The outside world ended long work before its time. known: its result so far."""
+
+    def __init__(self, what: str, known: Any = None) -> None:
+        self.known = known
+        super().__init__(what)
+
+
 class InfeasibleError(FleetsimError):
     """No fleet in the searched range holds the targets that the user asked for."""
 

@@ -191,6 +191,22 @@ WINDOW_METRICS: tuple[str, ...] = (
 _ALL: dict[str, Metric] = {m.name: m for m in (*CATALOGUE, *OBSERVED)}
 
 
+# What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
+# an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.
+PAID_FOR: tuple[str, ...] = (
+    "step_s",
+    "trainer_idle_fraction",
+    "cost_per_step",
+    "instance_s_per_step",
+    "oldest_sample_age_steps",
+    "staleness_steps.mean",
+    "staleness_steps.p99",
+    "samples_lost.all",
+    "samples_lost.longest_tenth",
+    "dropped_share",
+)
+
+
 def described(name: str) -> Metric:
     """The metric of a name, of a run or of a window."""
     return _ALL[name]

@@ -19,8 +19,18 @@ def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
     that minimises the squared standard error of the remaining step times, sum (x - mean)^2 / (n - d)^2.
     """
     n = len(step_s)
+    floor = least_warmup_steps(scenario)
     if scenario.run.warmup_steps is not None:
-        return min(scenario.run.warmup_steps, n - 1)
+        return min(floor, n - 1)
+    half = n // 2
+    errors = [float(np.square(step_s[d:] - step_s[d:].mean()).sum() / (n - d) ** 2) for d in range(half + 1)]
+    return min(max(floor, int(np.argmin(errors))), half)
+
+
+def least_warmup_steps(scenario: Scenario) -> int:
+    """The floor of `warmup_steps`, or `run.warmup_steps`: a run that is no longer has nothing but its beginning."""
+    if scenario.run.warmup_steps is not None:
+        return scenario.run.warmup_steps
     admission, per_version = scenario.admission, groups_per_version(scenario) / scenario.groups_per_step
     depth = {
         "barrier": 0.0,
@@ -30,7 +40,4 @@ def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
         "per_sync_window": (1.0 + admission.staleness_threshold) * per_version,
         "cumulative_ratio": admission.async_ratio,
     }.get(admission.law, 2.0)
-    floor = 2 + math.ceil(depth)
-    half = n // 2
-    errors = [float(np.square(step_s[d:] - step_s[d:].mean()).sum() / (n - d) ** 2) for d in range(half + 1)]
-    return min(max(floor, int(np.argmin(errors))), half)
+    return 2 + math.ceil(depth)

@@ -1,4 +1,4 @@
-"""Two jobs, or two results, compared: metric by metric, and what may be said of each."""
+"""Two jobs, two results or two windows of history, compared: metric by metric, and what may be said of each."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.job import Job, Start, Tell, load
+from fleetsim.api.in_python import in_python
+from fleetsim.api.job import Tell
 from fleetsim.api.result import Result
-from fleetsim.api.simulated import SimulateResult
-from fleetsim.api.sized import SizeResult
+from fleetsim.api.sides import Comparable, Windows, is_history, same_history, side_of, windows_of
+from fleetsim.api.unchanging import unchanging
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -17,12 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from fleetsim.plan.compare import Change, Comparison
-    from fleetsim.plan.compare_runs import ToRun
-    from fleetsim.plan.results import Result as Written
-
-Comparable = Start | SimulateResult | SizeResult
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CompareResult(Result):
     """What changed between A and B. comparison: all of it (fleetsim/plan/compare.py)."""
@@ -52,14 +50,14 @@ class CompareResult(Result):
         return self.comparison.significant
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_value."""
+        """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
         from fleetsim.api.frames import frame, with_intervals
 
         rows = []
         for c in self.comparison.changes:
             parts = {"a": c.a, "b": c.b, "ratio": c.ratio, "difference": c.difference}
             cells: dict[str, Any] = with_intervals({name: e for name, e in parts.items() if e is not None})
-            rows.append({"metric": c.metric, "verdict": c.verdict, "p_value": c.p_value, **cells})
+            rows.append({"metric": c.metric, "verdict": c.verdict, "p_adjusted": c.p_adjusted, **cells})
         return frame(rows).set_index("metric")
 
     def _view(self) -> Group:
@@ -78,21 +76,26 @@ class CompareResult(Result):
         return compare_document(self.comparison)
 
 
+@in_python()
 def compare(
     a: Comparable,
-    b: Comparable,
+    b: Comparable = None,
     *,
+    windows: Windows = (None, None),
     replications: int | None = None,
     min_change: float = 0.01,
     metrics: Sequence[str] | None = None,
-    labels: tuple[str, str] = ("A", "B"),
+    labels: tuple[str, str] | None = None,
     tell: Tell | None = None,
 ) -> CompareResult:
     """What changed from A to B, by how much, and is it more than luck? `fleetsim compare`.
 
     a, b: jobs (or what `load` takes), which are simulated under the same draws; or results of `simulate` and `size`,
-    whose runs are taken as they are. replications: of two jobs, at least 2; else 10, or what they ask for. min_change:
-    smallest change of interest, 0.01 = 1 % (of shares: 1 point). metrics: only these.
+    whose runs are taken as they are (or the JSON files of them); or windows of history: files, the address of a
+    Prometheus, results of `replay`. windows: of two histories, or of the one in a, the parts to compare:
+    ("-6h..-3h", "-3h..now"), None = all of it. replications: of two jobs, at least 2; else 10, or what they ask for.
+    min_change: smallest change of interest, 0.01 = 1 % (of shares: 1 point). metrics: only these. labels: what the two
+    are called; else A and B, or the histories' own names.
 
         >>> import fleetsim as fs
         >>> job = fs.load("async-one-step", steps=10)
@@ -100,16 +103,25 @@ def compare(
         >>> found["step_s"].verdict
         'better'
 
-    Raises InputError with all that is wrong, StuckError where a job blocks itself.
+    Raises InputError with all that is wrong, StuckError where a job blocks itself, OutsideError where a server did not
+    do its part.
     """
-    from fleetsim.analysis.catalogue import METRICS
+    from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
     from fleetsim.plan.compare_results import compare_results
     from fleetsim.plan.compare_runs import LEAST_REPLICATIONS, REPLICATIONS, ToRun, compare_scenarios
 
-    names = _checked(METRICS, metrics, min_change, replications, LEAST_REPLICATIONS)
+    history = any(_histories(a, b))
+    names = _checked(WINDOW_METRICS if history else METRICS, metrics, min_change, replications, LEAST_REPLICATIONS)
     tell = tell or (lambda text: None)
+    if history:
+        return CompareResult(_windows(a, b, windows, replications, labels, min_change, names, tell))
+    if b is None:
+        remedy = 'for example job.with_({"fleet.instances": 8}); fleetsim.load() is the job of all defaults'
+        raise InputError([Problem("b", b, "compare with what?", remedy)])
+    if windows != (None, None):
+        raise InputError([Problem("windows", windows, "means something for histories only", "leave it out")])
     (side_a, notes_a), (side_b, notes_b) = (
-        _side(it, label, where) for it, label, where in zip((a, b), labels, "AB", strict=True)
+        side_of(it, label, where) for it, label, where in zip((a, b), labels or ("A", "B"), "AB", strict=True)
     )
     notes = [*notes_a, *notes_b]
     if isinstance(side_a, ToRun) and isinstance(side_b, ToRun):
@@ -127,15 +139,44 @@ def compare(
     return CompareResult(found)
 
 
-def _side(it: Comparable, label: str, where: str) -> tuple[ToRun | Written, list[str]]:
-    """One side as the comparison takes it, and what is odd about it."""
-    from fleetsim.plan.compare_runs import ToRun
-    from fleetsim.plan.results import result_of
+def _histories(a: Comparable, b: Comparable) -> tuple[bool, bool]:
+    """Which of the two are histories. b: None = as a. Raises InputError with the problems of both."""
+    problems: list[Problem] = []
+    found = []
+    for where, it in (("A", a), ("B", a if b is None else b)):
+        try:
+            found.append(is_history(it, where))
+        except InputError as error:
+            problems += error.problems if where == "A" or b is not None else ()
+    if problems:
+        raise InputError(problems)
+    return found[0], found[1]
 
-    if isinstance(it, (SimulateResult, SizeResult)):
-        return result_of(it.to_dict(), label, where), []
-    job = it if isinstance(it, Job) else load(it)
-    return ToRun(label, job.scenario, job.given), [f"{where}: {note}" for note in job.notes]
+
+def _windows(
+    a: Comparable,
+    b: Comparable,
+    windows: Windows,
+    replications: int | None,
+    labels: tuple[str, str] | None,
+    min_change: float,
+    metrics: tuple[str, ...],
+    tell: Tell,
+) -> Comparison:
+    """Two windows of history. Raises InputError, OutsideError."""
+    from fleetsim.replay.compare_windows import compare_windows, overlap
+
+    rule, remedy = "is no history, and the other one is", "hold a history against a job: fleetsim.replay(history, job)"
+    sides = zip("AB", (a, b), _histories(a, b), strict=True)
+    problems = [Problem(where, it, rule, remedy) for where, it, yes in sides if not yes]
+    if replications is not None:
+        problems.append(Problem("replications", replications, "nothing is simulated", "leave it out"))
+    if problems:
+        raise InputError(problems)
+    (name_a, left), (name_b, right) = windows_of(a, b, windows, tell)
+    called = labels or (name_a, name_b)
+    shared = overlap(left, right) if same_history(a, b) else ()
+    return compare_windows((called[0], left), (called[1], right), min_change=min_change, metrics=metrics, notes=shared)
 
 
 def _checked(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, OutsideError, Problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """A table of these rows. Raises InputError where pandas is missing."""
+    """A table of these rows. Raises OutsideError where pandas is missing."""
     return _pandas().DataFrame(list(rows), columns=columns)
 
 
@@ -28,7 +28,8 @@ def with_intervals(estimates: Mapping[str, Estimate]) -> dict[str, float]:
 
 
 def records_frame(runs: Iterable[Records], name: str) -> pd.DataFrame:
-    """The rows of one of the records' tables over all runs, with a column `replication`. Raises InputError."""
+    """The rows of one of the records' tables over all runs, with a column `replication`. Raises
+    InputError for a table that is none, OutsideError where pandas is missing."""
     pd, parts = _pandas(), []
     for run in runs:
         tables = run.tables()
@@ -44,6 +45,6 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        remedy = "install it: pip install 'fleetsim[pandas]'"
-        raise InputError([Problem("to_pandas", "pandas", "is not installed", remedy)]) from None
+        remedy = "pip install 'fleetsim[pandas]'"
+        raise OutsideError(f"a table needs pandas, which is not installed; {remedy}") from None
     return pandas

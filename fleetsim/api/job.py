@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fleetsim.api.options import Options, change_texts, checked, in_python
+from fleetsim.api.in_python import in_python
+from fleetsim.api.options import Options, change_texts, checked
+from fleetsim.api.unchanging import unchanging
 from fleetsim.config.load import dump_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
@@ -31,6 +33,7 @@ Tell = Callable[[str], None]
 _SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Job:
     """A scenario and how it came to be. Made by `load`.
@@ -71,6 +74,13 @@ class Job:
         s = self.scenario
         return f"<Job {s.name!r}: {s.fleet.instances} instances, {s.trainer.gpus} trainer GPUs>"
 
+    def _repr_html_(self) -> str:
+        from fleetsim.api.in_python import words
+        from fleetsim.report.job_view import job_report
+        from fleetsim.report.shown import as_html
+
+        return as_html(job_report(self.scenario, self.given, self.notes, words))
+
     def __str__(self) -> str:
         return dump_scenario(self.scenario)
 
@@ -83,6 +93,7 @@ class Job:
 
         Raises InputError with all that is wrong.
         """
+        _check(None, changes)
         texts, said = change_texts(changes or {}), checked(options)
         new = {place for name in said if (place := _place(name)) is not None}
         earlier = {path: text for path, text in self._changes.items() if not _is_below(path, new | texts.keys())}
@@ -94,13 +105,15 @@ class Job:
         return _job(self._start, earlier | texts, kept | said)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the scenario as YAML, which loads back to an equal one. An existing file is replaced."""
-        from pathlib import Path
+        """Writes the scenario as YAML, which loads back to an equal one. An existing file is replaced.
 
-        place = Path(path)
-        place.write_text(dump_scenario(self.scenario), encoding="utf-8")
-        return place
+        Raises OutsideError where it cannot be written.
+        """
+        from fleetsim.api.written import write
 
+        return write(path, dump_scenario(self.scenario))
+
+    @in_python()
     def simulate(
         self,
         *,
@@ -120,6 +133,7 @@ class Job:
 
         return simulated(self.with_(None, **options), hours, options.get("steps"), scrape_interval_s, tell)
 
+    @in_python()
     def size(self, *, tell: Tell | None = None, **options: Unpack[Options]) -> SizeResult:
         """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
 
@@ -130,6 +144,7 @@ class Job:
 
         return sized(self.with_(None, **options), tell)
 
+    @in_python()
     def split(
         self,
         gpus: int,
@@ -187,18 +202,24 @@ def load(
 
     Raises InputError with all that is wrong, each problem with what was given, the rule and the remedy.
     """
+    _check(None if isinstance(start, (Job, Scenario)) else start, changes)
     if isinstance(start, Job):
         return start.with_(changes, **options)
     if isinstance(start, Scenario):
         start = start.model_dump(mode="json", exclude_unset=True)
-    _check(start)
     return _job(start, change_texts(changes or {}), checked(options))
 
 
-def _check(start: object) -> None:
+def _check(start: object, changes: object) -> None:
+    problems = []
     if start is not None and not isinstance(start, (str, os.PathLike, Mapping)):
-        rule = f"a {type(start).__name__} is no scenario"
-        raise InputError([Problem("load", start, rule, "give a file, a shipped name, a mapping, or nothing")])
+        rule = f"is no scenario ({type(start).__name__})"
+        problems.append(Problem("load", start, rule, "give a file, a shipped name, a mapping, or nothing"))
+    if changes is not None and not isinstance(changes, Mapping):
+        rule = f"is no mapping of dotted paths to values ({type(changes).__name__})"
+        problems.append(Problem("changes", changes, rule, 'for example {"fleet.instances": 8}'))
+    if problems:
+        raise InputError(problems)
 
 
 def _place(option: str) -> str | None:
@@ -213,6 +234,7 @@ def _is_below(path: str | None, said: Collection[str]) -> bool:
     return path is not None and any(path == later or path.startswith(f"{later}.") for later in said)
 
 
+@in_python()
 def filled(job: Job, hours: float | None, steps: int | None) -> Scenario:
     """The scenario with as many steps as fill the hours. Raises InputError for hours that are none, or said twice."""
     if hours is None:
@@ -226,9 +248,7 @@ def filled(job: Job, hours: float | None, steps: int | None) -> Scenario:
     return with_changes(job.scenario, {"run.steps": steps_for(job.scenario, hours * 3600.0)})
 
 
+@in_python()
 def _job(start: File, texts: Mapping[str, str], options: Mapping[str, Any]) -> Job:
-    try:
-        found = job_from_flags(start, list(texts.values()), options)
-    except InputError as error:
-        raise in_python(error) from None
+    found = job_from_flags(start, list(texts.values()), options)
     return Job(found.scenario, found.given, found.notes, start, dict(texts), dict(options))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
@@ -56,6 +55,34 @@ class Options(TypedDict, total=False):
 _TEXTS = ("gpu", "model", "profile")
 _COUNTS = ("batch", "group_size", "prompt_len", "tp", "trainer_gpus", "steps", "replications", "seed")
 NAMES: tuple[str, ...] = tuple(Options.__annotations__)
+# What a value may look like, for the remedy of one that is none.
+EXAMPLES: Mapping[str, Any] = {
+    "batch": 512,
+    "len": 1536,
+    "max_len": 8192,
+    "len_cv": 1.0,
+    "group_size": 8,
+    "prompt_len": 512,
+    "gpu": "H100",
+    "model": "Qwen/Qwen2.5-7B",
+    "tp": 1,
+    "profile": "engine.profile.json",
+    "instance_tok_s": 4000,
+    "trainer_step_s": 20,
+    "trainer_gpus": 8,
+    "trainer_point": [(8, 20.0), (16, 11.5)],
+    "parallel_share": 0.95,
+    "switch_s": 5,
+    "max_staleness": 1,
+    "sync_pause_s": 2,
+    "target_idle": 0.05,
+    "headroom": 0.8,
+    "instance_price": 2.5,
+    "trainer_price": 2.5,
+    "steps": 20,
+    "replications": 4,
+    "seed": 1,
+}
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +99,7 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             rule, plain = _plain(name, value)
             if rule:
-                problems.append(Problem(name, value, rule, "see fleetsim.api.options.Options"))
+                problems.append(Problem(name, value, rule, f"for example {name}={EXAMPLES[name]!r}"))
             result[name] = plain
     if problems:
         raise InputError(problems)
@@ -90,10 +117,11 @@ def _plain(name: str, value: Any) -> tuple[str, Any]:
             return "", [[int(gpus), float(seconds)] for gpus, seconds in value]
         except (TypeError, ValueError):
             return "must be a list of (GPUs, seconds)", value
+    if name in _COUNTS:
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        return ("", int(value)) if whole else ("must be a whole number", value)
     if isinstance(value, bool) or not isinstance(value, Real):
         return "must be a number", value
-    if name in _COUNTS:
-        return ("", int(value)) if isinstance(value, Integral) else ("must be a whole number", value)
     return "", float(value)
 
 
@@ -119,18 +147,3 @@ def _data(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_data(below) for below in value]
     return value.item() if hasattr(value, "item") else value
-
-
-def in_python(error: InputError) -> InputError:
-    """The error with its places named as Python names them: `trainer_step_s` for --trainer-step-s."""
-    return InputError(list(_renamed(error.problems)))
-
-
-def _renamed(problems: Sequence[Problem]) -> Iterator[Problem]:
-    for problem in problems:
-        path = problem.path
-        if path.startswith("--set"):
-            path = path.removeprefix("--set").strip() or "changes"
-        elif path.startswith("--"):
-            path = path.removeprefix("--").replace("-", "_")
-        yield replace(problem, path=path)

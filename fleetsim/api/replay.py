@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.api.in_python import in_python
 from fleetsim.api.job import Start, Tell, load
+from fleetsim.api.metrics import Metrics
 from fleetsim.api.options import change_texts
 from fleetsim.api.result import Result
+from fleetsim.api.unchanging import unchanging
 from fleetsim.config.override import env_overrides, parse_override, parse_overrides
 from fleetsim.errors import InputError, Problem
 
@@ -25,16 +28,19 @@ if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
     from fleetsim.replay.finding import Verdict
     from fleetsim.replay.observed import Observed
+    from fleetsim.replay.recommend import Recommendation
     from fleetsim.replay.run import Replayed
 
 LAST_HOURS = "-6h"
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ReplayResult(Result):
     """A window of history, judged.
 
-    replayed: everything that was found (fleetsim/replay/run.py). answers: what was asked beyond it: what_if, sweep,
+    replayed: everything that was found (fleetsim/replay/run.py); what it may lack is None there, and an error that says
+    why as a property here. answers: what was asked beyond it: what_if, sweep,
     recommendation, plan, verification; None = not asked. warnings: as on stderr.
     """
 
@@ -59,14 +65,42 @@ class ReplayResult(Result):
         return self.replayed.verdict
 
     @property
-    def backtest(self) -> Backtest | None:
-        """How well the simulation reproduces the window; None where it was not asked for, or could not be."""
+    def metrics(self) -> Metrics:
+        """What was observed, name -> Estimate by batch means, as `fleetsim compare` reads a window; only what the
+        window tells (WINDOW_METRICS of fleetsim/analysis/catalogue.py has all)."""
+        from fleetsim.replay.window_metrics import window_means, window_of
+
+        means, _ = window_means(window_of(self.history))
+        return Metrics({name: found.estimate() for name, found in means.items()})
+
+    @property
+    def backtest(self) -> Backtest:
+        """How well the simulation reproduces the window. Raises InputError where it was not asked for, or could not
+        be."""
+        if self.replayed.backtest is None:
+            raise self._missing("backtest", "no back-test was asked for", "leave out backtest=False")
         return self.replayed.backtest
 
     @property
-    def scenario(self) -> Scenario | None:
-        """The scenario that the window implies; None where it does not say enough."""
-        return None if self.replayed.implied is None else self.replayed.implied.scenario
+    def scenario(self) -> Scenario:
+        """The scenario that the window implies. Raises InputError where it does not say enough."""
+        if self.replayed.implied is None:
+            raise self._missing("scenario", "nothing that needs it was asked for", "leave out backtest=False")
+        return self.replayed.implied.scenario
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """The fleet that the window's job should have. Raises InputError where none was asked for."""
+        if self.answers.recommendation is None:
+            raise self._missing("recommendation", "none was asked for", "give recommend=True to fleetsim.replay")
+        return self.answers.recommendation
+
+    def _missing(self, what: str, unasked: str, remedy: str) -> InputError:
+        """Why there is none: the window cannot be simulated, or nobody asked."""
+        if self.replayed.unsimulated is not None:
+            unasked = f"the window cannot be simulated: {self.replayed.unsimulated}"
+            remedy = "give what is missing: replay(..., job, given={...})"
+        return InputError([Problem(what, self.history.source, unasked, remedy)])
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a finding: check, state, title and what it costs. Needs pandas."""
@@ -92,6 +126,7 @@ class ReplayResult(Result):
         return replay_document(self.replayed, self.answers)
 
 
+@in_python()
 def replay(
     history: str | os.PathLike[str] | History,
     job: Start = None,
@@ -149,6 +184,11 @@ def replay(
     answers = answer(questions, result, known.given, tell)
     result = replace(result, verdict=addressed(result.verdict, _words(history, job, start, end, facts, profile)))
     return ReplayResult(window, result, answers, known.notes)
+
+
+def read_history(source: str | os.PathLike[str] | History, start: str | None, end: str | None, tell: Tell) -> History:
+    """A window of a file, a Prometheus or a history that was read. Raises as `replay`."""
+    return _read(source, start, end, None, "", None, None, None, tell)
 
 
 def _swept(sweep: tuple[str, Sequence[Any]]) -> tuple[str, tuple[Any, ...]]:

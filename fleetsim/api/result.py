@@ -6,7 +6,8 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.api.in_python import in_python
+from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import os
@@ -48,15 +49,11 @@ class Result(ABC):
         simulated for it. An existing file is replaced. Raises OutsideError without jinja2 and plotly, or where the file
         cannot be written.
         """
-        from pathlib import Path
+        from fleetsim.api.written import write
 
-        place = Path(path)
-        text = self._page()
-        try:
-            place.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
-        return place
+        with in_python():
+            page = self._page()
+        return write(path, page)
 
     def to_json(self) -> str:
         """The document of the command's --json: sorted keys, full precision, no time of day."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.api.in_python import in_python
 from fleetsim.api.metrics import Metrics
 from fleetsim.api.result import Result
-from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.api.unchanging import unchanging
+from fleetsim.api.written import unwritten, write
+from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    import os
-    from pathlib import Path
-
     import pandas as pd
     from rich.console import Group
 
@@ -30,6 +32,7 @@ HOUR_S = 3600.0
 LEAST_SCRAPE_S = 1.0
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SimulateResult(Result):
     """A job over its replications.
@@ -89,8 +92,6 @@ class SimulateResult(Result):
         end_s: unix seconds of its end, this hour's begin if None. The run must have been scraped (`scrape_interval_s`
         of `simulate`). An existing file is replaced. Raises InputError, OutsideError.
         """
-        from pathlib import Path
-
         from fleetsim.report.openmetrics import write_openmetrics
 
         first = self.runs[0]
@@ -103,8 +104,8 @@ class SimulateResult(Result):
         try:
             with place.open("w", encoding="utf-8") as file:
                 write_openmetrics(first, file, end_s=end)
-        except OSError as error:
-            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            raise unwritten(place, error) from None
         return place
 
     def to_perfetto(self, path: str | os.PathLike[str], steps: str | None = None) -> Path:
@@ -113,21 +114,27 @@ class SimulateResult(Result):
         steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
         existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
         """
-        from pathlib import Path
-
         from fleetsim.report.perfetto import parse_steps, record, trace_of
 
-        place, first = Path(path), self.runs[0]
+        first = self.runs[0]
         try:
             asked = parse_steps(steps)
             trace = trace_of(record(self.scenario, first, asked), asked)
         except InputError as error:
             raise InputError([replace(p, path="steps") for p in error.problems]) from None
-        try:
-            place.write_bytes(trace.data(compressed=place.suffix == ".gz"))
-        except OSError as error:
-            raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
-        return place
+        return write(path, trace.data(compressed=os.fspath(path).endswith(".gz")))
+
+    def to_parquet(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Writes the records of all runs, a file a table, as `simulate --parquet`: steps.parquet, samples.parquet, ...
+
+        The folder is made if need be; files of these names are replaced. Returns them. Raises OutsideError without
+        pyarrow, or where the folder cannot be written to.
+        """
+        from fleetsim.report.parquet import check_folder, write_parquet
+
+        with in_python():
+            place = check_folder(os.fspath(folder), "to_parquet")
+            return tuple(write_parquet(place, self.runs))
 
     def _shown(self, first: Records) -> RunView:
         """What the view and the page show. first: the records of the first replication."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.api.metrics import Metrics
 from fleetsim.api.result import Result
+from fleetsim.api.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fleetsim.plan.size import SizeResult as Plan
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SizeResult(Result):
     """The recommended fleet.

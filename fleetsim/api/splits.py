@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fleetsim.api.metrics import Metrics
 from fleetsim.api.result import Result
+from fleetsim.api.unchanging import unchanging
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fleetsim.plan.split import SplitResult as Advice
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SplitResult(Result):
     """The advised way to use the GPUs.

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
+from fleetsim.api.in_python import in_python
 from fleetsim.api.job import Job, Start, Tell, load
-from fleetsim.api.options import Options, change_texts, in_python
+from fleetsim.api.options import Options, change_texts
 from fleetsim.api.result import Result
+from fleetsim.api.unchanging import unchanging
 from fleetsim.config.override import parse_override
 from fleetsim.errors import InputError, Problem
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from fleetsim.sweep.run import Sweep
 
 
+@unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SweepResult(Result):
     """Every cell of a grid. job: what all of them share. swept: all that was found (fleetsim/sweep/run.py)."""
@@ -31,10 +34,13 @@ class SweepResult(Result):
         return f"<SweepResult: {len(self.swept.rows)} cells, {len(self.swept.pareto.front)} on the Pareto front>"
 
     @property
-    def best(self) -> Job | None:
-        """The job of the cell that is best by the first objective; None where no cell could be simulated."""
+    def best(self) -> Job:
+        """The job of the cell that is best by the first objective. Raises InputError where no cell could be simulated
+        (the column `reason` of `to_pandas` says why)."""
         if not self.swept.pareto.best:
-            return None
+            rule = f"none of the {len(self.swept.rows)} cells could be simulated"
+            why = next((row.reason for row in self.swept.rows if row.reason), "")
+            raise InputError([Problem("best", None, rule, f"the first says: {why}" if why else "change the grid")])
         return self.job.with_(self.swept.design.grid.values(self.swept.pareto.best[0].cell))
 
     def to_pandas(self) -> pd.DataFrame:
@@ -58,6 +64,7 @@ class SweepResult(Result):
         return sweep_document(self.swept, self.job.notes)
 
 
+@in_python()
 def sweep(
     job: Start,
     grid: Mapping[str, Sequence[Any]],
@@ -87,10 +94,11 @@ def sweep(
     from fleetsim.sweep.run import sweep as run
 
     start = load(job, **options)
-    try:
-        cells, wanted = grid_of(_axes(grid)), objectives_of(tuple(objectives))
-    except InputError as error:
-        raise in_python(error) from None
+    if ray is not None:
+        from fleetsim.sweep.cluster import check_ray
+
+        check_ray(ray)
+    cells, wanted = grid_of(_axes(grid)), objectives_of(tuple(objectives))
 
     def progress(done: int, of: int, rows: object) -> None:
         if tell is not None:
@@ -106,6 +114,9 @@ def _axes(grid: Mapping[str, Sequence[Any]]) -> list[Axis]:
     """The axes, their values as a file would hold them. Raises InputError with all problems."""
     from fleetsim.sweep.grid import Axis
 
+    if not isinstance(grid, Mapping) or not grid:
+        example = '{"fleet.instances": [4, 8, 12]}'
+        raise InputError([Problem("grid", grid, "must say what to sweep over", f"for example {example}")])
     axes: list[Axis] = []
     problems: list[Problem] = []
     for path, values in grid.items():

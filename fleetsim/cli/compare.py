@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +25,9 @@ from fleetsim.cli.history_options import (
     TokenFile,
 )
 from fleetsim.cli.options import RUN, SIMULATED, Html, Json
+
+if TYPE_CHECKING:
+    from fleetsim.plan.compare import Comparison
 
 
 def compare(
@@ -100,17 +105,21 @@ def compare(
     A metric changed if that is told from luck and from --min-change (of shares: points), however many are looked at.
 
     \b
-    --fail-if regression            any metric is worse, beyond luck and --min-change
-    --fail-if regression.step_s     this one is; with --metric step_s it need not stand out among others
-    --fail-if "ratio.step_s>1.05"   B / A; ratio.step_s.low and .high are the ends of its interval
-    --fail-if "difference.trainer_idle_fraction.low>0.02"      B - A, likewise
+    --fail-if regression            step, trainer idle, cost, staleness or lost
+                                    samples are worse, beyond luck and
+                                    --min-change; with --metric: any named one
+    --fail-if regression.step_s     this one is; with --metric step_s it need not
+                                    stand out among others
+    --fail-if "ratio.step_s>1.05"   B / A; ratio.step_s.low and .high are the ends
+                                    of its interval; difference.step_s: B - A
     --fail-if "step_s>30"           the mean of B
     """
     from fleetsim.cli.compare_call import Call, question_of
     from fleetsim.cli.compare_gate import stop_if_tripped
     from fleetsim.cli.files import new_page, write_page
-    from fleetsim.cli.output import show, show_json
+    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.progress import progress
+    from fleetsim.cli.starting import loaded, working
 
     access = AccessFlags(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
@@ -124,15 +133,29 @@ def compare(
     if question.what == {"history"}:
         from fleetsim.cli.compare_windows import compare_windows
 
+        working()
         with progress("reading", aloud=True, simulates=False) as tell:
             found = compare_windows(call, question, tell)
     else:
         from fleetsim.cli.compare_runs import compare_runs, jobs_of, results_of
 
         jobs, results = jobs_of(call, question), results_of(question)
-        with progress("simulating") as tell:
+        with if_interrupted(_so_far(json_)), progress("loading the simulator") as tell:
+            loaded()
+            tell("simulating, runs")
             found = compare_runs(call, question, jobs, results, tell)
-    if json_:
+    _show(found, json_)
+    if page is not None:
+        from fleetsim.report.compare_page import compare_page
+
+        write_page(page, compare_page(found))
+    stop_if_tripped(question.gate, found)
+
+
+def _show(found: Comparison, as_json: bool) -> None:
+    from fleetsim.cli.output import show, show_json
+
+    if as_json:
         from fleetsim.report.compare_json import compare_document
 
         show_json(compare_document(found))
@@ -140,8 +163,14 @@ def compare(
         from fleetsim.report.compare_view import compare_report
 
         show(compare_report(found))
-    if page is not None:
-        from fleetsim.report.compare_page import compare_page
 
-        write_page(page, compare_page(found))
-    stop_if_tripped(question.gate, found)
+
+def _so_far(as_json: bool) -> Callable[[Comparison, str], None]:
+    """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
+
+    def show(found: Comparison, missing: str) -> None:
+        if not as_json:
+            typer.echo(f"Interrupted: {missing}.")
+        _show(replace(found, notes=(*found.notes, f"interrupted: {missing}")) if as_json else found, as_json)
+
+    return show

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
 from fleetsim.cli.compare_gate import Gate, parse_gate
-from fleetsim.cli.compare_input import Given, What, given_of
 from fleetsim.cli.compare_spans import Span, spans_of
 from fleetsim.cli.history_options import AccessFlags
 from fleetsim.errors import InputError, Problem
+from fleetsim.plan.compare_input import Given, What, given_of
 
 FIRST = "give two: fleetsim compare A B, or one and what to change in it: fleetsim compare A --set-b fleet.instances=8"
 
@@ -59,9 +59,10 @@ def question_of(call: Call) -> Question:
     """Raises InputError with all that is wrong with the flags, and with what A and B are."""
     problems = _numbers(call)
     given: list[Given] = []
+    mapped = bool(call.framework or call.mapping)
     for where, text in (("A", call.a), ("B", call.b)):
         try:
-            given += [] if text is None else [given_of(where, text)]
+            given += [] if text is None else [given_of(where, text, mapped)]
         except InputError as error:
             problems += error.problems
     kinds: frozenset[What] = frozenset(g.what for g in given)
@@ -90,7 +91,7 @@ def question_of(call: Call) -> Question:
             problems += error.problems
     gate = Gate((), ())
     try:
-        gate = parse_gate(call.fail_if, metrics)
+        gate = parse_gate(call.fail_if, metrics, bool(call.metrics))
     except InputError as error:
         problems += error.problems
     if problems:
@@ -117,12 +118,12 @@ def _one_sided(call: Call, kinds: frozenset[What]) -> list[Problem]:
         differ = bool(call.selector_a) != bool(call.selector_b) or call.selector_a != call.selector_b
         if call.window_a is None or (call.window_b is None and not differ):
             rule, remedy = "which two windows?", "for example --a -6h..-3h --b -3h..now"
-            return [Problem("--a, --b", call.window_a or call.window_b, rule, remedy)]
+            return [Problem("--a, --b", call.window_a or call.window_b or call.prometheus or call.a, rule, remedy)]
         return []
     if call.a is None:
-        return [Problem("A, B", None, "nothing to compare", FIRST)]
+        return [Problem("A, B", "fleetsim compare", "nothing to compare", FIRST)]
     if call.b is None and not (call.set_a or call.set_b):
-        return [Problem("B", None, "compare with what?", FIRST)]
+        return [Problem("B", f"fleetsim compare {call.a}", "compare with what?", FIRST)]
     return []
 
 

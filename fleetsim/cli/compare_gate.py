@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
+from fleetsim.analysis.catalogue import PAID_FOR, described
 from fleetsim.cli.fail_if import EXIT_CODE, Condition, parse_conditions, tripped
 from fleetsim.errors import InputError, Problem
 
@@ -17,39 +19,67 @@ if TYPE_CHECKING:
 REGRESSION = "regression"
 _PARTS = ("ratio", "difference")
 _ENDS = ("", ".low", ".high")
+_SIGN = re.compile(r"[<>=!]")
+_EXAMPLE = "ratio.step_s>1.05"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """regressions: metrics that must not be worse, "" for any. conditions: on numbers."""
+    """regressions: metrics that must not be worse, "" for any of `watched`. conditions: on numbers."""
 
     regressions: tuple[str, ...]
     conditions: tuple[Condition, ...]
+    watched: tuple[str, ...] = ()
 
 
-def parse_gate(texts: Iterable[str], metrics: Sequence[str]) -> Gate:
-    """All `--fail-if`, before any work is done. metrics: those that are compared. Raises InputError, all problems."""
+def parse_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = False) -> Gate:
+    """All `--fail-if`, before any work is done. metrics: those that are compared. named: somebody chose them, and a
+    regression of any counts; else of those that a user pays for. Raises InputError, all problems."""
     from fleetsim.config.tree import did_you_mean
 
+    judged = [m for m in metrics if described(m).better is not None]
+    watched = tuple(m for m in judged if named or m in PAID_FOR)
+    known = [*metrics, *(f"{part}.{m}{end}" for m in metrics for part in _PARTS for end in _ENDS)]
+    words = (REGRESSION, *(f"{REGRESSION}.{m}" for m in judged))
     regressions, rest = [], []
     problems: list[Problem] = []
     for text in texts:
         word, dot, metric = text.strip().partition(".")
-        if word != REGRESSION:
-            rest.append(text)
-            continue
-        if dot and metric not in metrics:
-            problems.append(Problem("--fail-if", text, "unknown metric", did_you_mean(metric, metrics)))
-        regressions.append(metric)
-    known = [*metrics, *(f"{part}.{m}{end}" for m in metrics for part in _PARTS for end in _ENDS)]
+        if not _SIGN.search(text) and word != REGRESSION:
+            near, meant = did_you_mean(text.strip(), words), _in_order(text.strip())
+            remedy = near if near.startswith("did you mean") else f'e.g. {REGRESSION}, or "{_EXAMPLE}"'
+            if meant in known:
+                remedy = f'say which value is too much: "{meant}>1.05"'
+            problems.append(Problem("--fail-if", text, "is neither a regression nor METRIC OPERATOR NUMBER", remedy))
+        elif word != REGRESSION:
+            name = _SIGN.split(text)[0].strip()
+            if name not in known and (meant := _in_order(name)) in known:
+                problems.append(Problem("--fail-if", name, "unknown metric", f'did you mean "{meant}"?'))
+            else:
+                rest.append(text)
+        else:
+            if dot and metric not in metrics:
+                problems.append(Problem("--fail-if", text, "unknown metric", did_you_mean(metric, metrics)))
+            elif metric not in judged if dot else not watched:
+                remedy = f'put a bound on the change itself: "ratio.{metric or metrics[0]}.high>1.05"'
+                problems.append(Problem("--fail-if", text, "neither more nor less of it is worse", remedy))
+            regressions.append(metric)
     conditions: tuple[Condition, ...] = ()
     try:
-        conditions = parse_conditions(rest, known)
+        conditions = parse_conditions(rest, known, _EXAMPLE)
     except InputError as error:
         problems += error.problems
     if problems:
         raise InputError(problems)
-    return Gate(tuple(regressions), conditions)
+    return Gate(tuple(regressions), conditions, watched)
+
+
+def _in_order(name: str) -> str:
+    """ "step_s.low.ratio" as it is written here: "ratio.step_s.low"."""
+    words = name.split(".")
+    first = [w for w in words if w in _PARTS]
+    last = [w for w in words if f".{w}" in _ENDS]
+    return ".".join([*first, *(w for w in words if w not in first and w not in last), *last])
 
 
 def gate_values(found: Comparison) -> dict[str, float]:
@@ -69,7 +99,7 @@ def gate_values(found: Comparison) -> dict[str, float]:
 def stop_if_tripped(gate: Gate, found: Comparison) -> None:
     """Exit 10 with a line for every condition that is true, or that nobody can answer: unknown is not passed."""
     values = gate_values(found)
-    lines = [line for metric in gate.regressions for line in _regressed(metric, found)]
+    lines = [line for metric in gate.regressions for line in _regressed(metric, gate.watched, found)]
     lines += tripped([c for c in gate.conditions if c.metric in values], values)
     lines += [
         f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is not known from this comparison"
@@ -82,12 +112,15 @@ def stop_if_tripped(gate: Gate, found: Comparison) -> None:
         raise typer.Exit(EXIT_CODE)
 
 
-def _regressed(metric: str, found: Comparison) -> list[str]:
+def _regressed(metric: str, watched: Sequence[str], found: Comparison) -> list[str]:
     from fleetsim.plan.compare_words import change_words
 
-    changes: list[Change] = [c for c in found.changes if metric in ("", c.metric)]
-    worse = [c for c in changes if c.verdict == "worse"]
-    lines = [f"--fail-if {REGRESSION} tripped: {change_words(c)}" for c in worse]
+    changes: list[Change] = [c for c in found.changes if c.metric in ((metric,) if metric else watched)]
+    tripped_ = f"--fail-if {REGRESSION}{'.' if metric else ''}{metric} tripped:"
     if all(c.verdict == "not comparable" for c in changes):
-        lines.append(f"--fail-if {REGRESSION}{'.' if metric else ''}{metric} tripped: it cannot be compared")
-    return lines
+        by_why: dict[str, list[str]] = {}
+        for c in changes:
+            by_why.setdefault(c.why, []).append(c.metric)
+        reasons = "; ".join(f"{', '.join(names)} cannot be compared ({why})" for why, names in by_why.items())
+        return [f"{tripped_} {reasons}"]
+    return [f"{tripped_} {change_words(c)}" for c in changes if c.verdict == "worse"]

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fleetsim.cli.compare_call import Call, Question
-from fleetsim.cli.compare_input import Given
 from fleetsim.errors import InputError, Problem
+from fleetsim.plan.compare_input import Given
 from fleetsim.plan.job import Job, job_from_flags
 
 if TYPE_CHECKING:

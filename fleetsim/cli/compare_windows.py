@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetsim.cli.compare_call import Call, Question
-from fleetsim.cli.compare_input import Given
 from fleetsim.cli.compare_spans import Span
 from fleetsim.cli.history_options import step_of
 from fleetsim.cli.replay_source import Source, mapping_of, read
 from fleetsim.errors import InputError, Problem
+from fleetsim.plan.compare_input import Given
 
 if TYPE_CHECKING:
     from fleetsim.history.history import History
@@ -35,9 +35,10 @@ def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
         a, b = _of_files(call, question.a, question.b, spans, tell)
         same = os.path.realpath(question.a.text) == os.path.realpath(question.b.text)
     from fleetsim.replay.compare_windows import compare_windows as compared
+    from fleetsim.replay.compare_windows import overlap
 
     return compared(
-        a, b, min_change=call.min_change, metrics=question.metrics, notes=_overlap(a[1], b[1]) if same else ()
+        a, b, min_change=call.min_change, metrics=question.metrics, notes=overlap(a[1], b[1]) if same else ()
     )
 
 
@@ -99,15 +100,4 @@ def _read(text: str, call: Call, tell: Tell) -> History:
     tell(f"reading {text}")
     return read_file(
         Path(text), step_s=step_of(call.step), mapping=mapping_of(call.mapping, text), framework=call.framework
-    )
-
-
-def _overlap(a: History, b: History) -> tuple[str, ...]:
-    from fleetsim.units import seconds
-
-    shared = min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
-    if shared <= 0:
-        return ()
-    return (
-        f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
     )

@@ -39,8 +39,10 @@ class Condition:
         return _COMPARE[self.sign](value, self.limit)
 
 
-def parse_conditions(texts: Iterable[str], known: Sequence[str]) -> tuple[Condition, ...]:
-    """The conditions of all `--fail-if`, before any work is done.
+def parse_conditions(
+    texts: Iterable[str], known: Sequence[str], example: str = "trainer_idle_fraction>0.1"
+) -> tuple[Condition, ...]:
+    """The conditions of all `--fail-if`, before any work is done. example: of a condition.
 
     Raises InputError with all that is wrong: no condition, an unknown metric ("did you mean"), no number.
     """
@@ -50,9 +52,7 @@ def parse_conditions(texts: Iterable[str], known: Sequence[str]) -> tuple[Condit
     for text in texts:
         match = _CONDITION.fullmatch(text)
         if match is None:
-            problems.append(
-                Problem("--fail-if", text, "must read METRIC OPERATOR NUMBER", 'e.g. "trainer_idle_fraction>0.1"')
-            )
+            problems.append(Problem("--fail-if", text, "must read METRIC OPERATOR NUMBER", f'e.g. "{example}"'))
             continue
         metric, sign, number = match.groups()
         if metric not in known:

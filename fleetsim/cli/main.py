@@ -31,9 +31,11 @@ from fleetsim.cli import (
     validate,
     watch,
 )
+from fleetsim.cli.starting import INTERRUPTED, starting, working
 from fleetsim.errors import FleetsimError, InputError, StuckError
 
-INTERRUPTED = 130
+# Commands that import for a second before they know anything: Ctrl-C is theirs to take over (`working`).
+_START_SLOWLY = frozenset({"size", "split", "simulate", "compare", "sweep", "validate"})
 # A shell that asks for completions sets it.
 COMPLETING = "_FLEETSIM_COMPLETE"
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
@@ -121,6 +123,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def fleetsim_command(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -148,10 +151,13 @@ def fleetsim_command(
     Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if or a check failed,
     11 no feasible fleet, 12 outside the calibrated range under --strict, 130 interrupted.
     """
+    if context.invoked_subcommand not in _START_SLOWLY:
+        working()
 
 
 def main() -> None:
-    """The console script."""
+    """The command line."""
+    starting()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character shows "?" instead of a traceback.
         if hasattr(stream, "reconfigure"):

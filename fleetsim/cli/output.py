@@ -82,23 +82,30 @@ def show_split(result: SplitResult, as_json: bool) -> None:
 
 
 def show_run(
-    result: Replicated, profile: EngineSource, notes: Sequence[str], given: Collection[str], as_json: bool
+    result: Replicated,
+    profile: EngineSource,
+    notes: Sequence[str],
+    given: Collection[str],
+    as_json: bool,
+    steady: bool = True,
 ) -> dict[str, float]:
     """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name.
 
-    given: dotted paths that somebody gave; the rest are defaults.
+    given: dotted paths that somebody gave; the rest are defaults. steady: False for a run that was cut off in its
+    warm-up: its steps are shown, and no metric of them.
     """
     view, warnings = _viewed(result, profile, notes, given)
     if as_json:
         from fleetsim.plan.trials import flat
         from fleetsim.report.json import simulate_document
 
-        values = [flat(run) for run in result.values]
-        show_json(simulate_document(result.scenario, result.metrics, len(result.runs), profile, warnings, values))
+        values = [flat(run) for run in result.values] if steady else []
+        metrics = result.metrics if steady else {}
+        show_json(simulate_document(result.scenario, metrics, len(result.runs), profile, warnings, values))
     else:
-        from fleetsim.report.run_view import run_report
+        from fleetsim.report.run_view import run_report, warm_up_report
 
-        show(run_report(view))
+        show(run_report(view) if steady else warm_up_report(view))
     warn(warnings)
     return {name: e.mean for name, e in view.metrics.items()}
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleetsim import units
 
@@ -81,11 +81,11 @@ class _Counted(Progress):
             return
         self._next_s = now_s + self.every_s
         left = self._left(now_s, done, of)
-        words = [best() if best is not None else "", "" if left is None else f"{units.seconds(left)} left"]
-        self.show(done, of, ", ".join(filter(None, words)))
+        known = best() if best is not None else ""
+        self.show(done, of, known, "" if left is None else f"{units.seconds(left)} left")
 
-    def show(self, done: float, of: float, words: str) -> None:
-        """Shows how far it is."""
+    def show(self, done: float, of: float, best: str, left: str) -> None:
+        """Shows how far it is, what is known by now and the time left, in words."""
         raise NotImplementedError
 
 
@@ -102,8 +102,8 @@ class _Lines(_Counted):
             self._last = text
             print(text, file=sys.stderr, flush=True)
 
-    def show(self, done: float, of: float, words: str) -> None:
-        print(f"{done:,.0f} of {of:,.0f}" + (f", {words}" if words else ""), file=sys.stderr, flush=True)
+    def show(self, done: float, of: float, best: str, left: str) -> None:
+        print(", ".join(filter(None, (f"{done:,.0f} of {of:,.0f}", best, left))), file=sys.stderr, flush=True)
 
 
 class _Terminal(_Counted):
@@ -114,15 +114,15 @@ class _Terminal(_Counted):
         from fleetsim.engine.compiled import is_compiled
 
         self._is_compiled, self._compiled, self._bar = is_compiled, not simulates or is_compiled(), bar
-        self._task = bar.add_task(first if self._compiled else COMPILING, total=None, words="")
+        self._task = bar.add_task(first if self._compiled else COMPILING, total=None, best="", left="")
 
     def __call__(self, text: str) -> None:
         # The first simulation compiles the kernel; only what is told after it is worth showing.
         self._compiled = self._compiled or self._is_compiled()
         self._bar.update(self._task, description=text if self._compiled else COMPILING)
 
-    def show(self, done: float, of: float, words: str) -> None:
-        self._bar.update(self._task, completed=done, total=of, words=words)
+    def show(self, done: float, of: float, best: str, left: str) -> None:
+        self._bar.update(self._task, completed=done, total=of, best=best, left=left)
 
 
 @contextmanager
@@ -135,33 +135,8 @@ def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterato
     if not sys.stderr.isatty():
         yield _Lines() if aloud else Progress()
         return
-    bar = _bar()
+    from fleetsim.cli.live_line import live_line
+
+    bar = live_line()
     with bar:
         yield _Terminal(bar, first, simulates)
-
-
-def _bar() -> Bar:
-    from rich.console import Console
-    from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
-    from rich.progress import Progress as Bar
-    from rich.text import Text
-
-    class Known(ProgressColumn):
-        """A column that is there once it is known how much there is to do."""
-
-        def __init__(self, column: ProgressColumn) -> None:
-            super().__init__()
-            self._column = column
-
-        def render(self, task: Any) -> Any:
-            return Text("") if task.total is None else self._column.render(task)
-
-    return Bar(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        Known(BarColumn(24)),
-        Known(TextColumn("{task.completed:,.0f} of {task.total:,.0f}", markup=False)),
-        TextColumn("{task.fields[words]}", markup=False),
-        console=Console(stderr=True, highlight=False),
-        transient=True,
-    )

@@ -120,11 +120,12 @@ def simulate(
     from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.step_so_far import StepSoFar
-    from fleetsim.cli.tables import check_parquet_folder, write_parquet
     from fleetsim.cli.together import together
     from fleetsim.errors import InputError, Problem
     from fleetsim.plan.job import job_from_flags
+    from fleetsim.report.parquet import check_folder, write_parquet
 
     flags = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     with together() as wrong:
@@ -146,11 +147,12 @@ def simulate(
         with wrong.check():
             page = new_page("--html", html)
         with wrong.check():
-            folder = None if parquet is None else check_parquet_folder(parquet)
+            folder = None if parquet is None else check_folder(parquet, "--parquet")
     with if_interrupted(_so_far(job, json_)), progress("loading the simulator") as tell:
         from fleetsim.analysis.replicate import replicate
         from fleetsim.plan.engine_source import engine_source
 
+        loaded()
         simulated = long_enough(job.scenario, hours)
         if trace is not None:
             trace.steps.check(simulated.run.steps)
@@ -181,13 +183,18 @@ def _so_far(job: Job, as_json: bool) -> Callable[[Replicated, str], None]:
     """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
 
     def show(result: Replicated, missing: str) -> None:
+        from fleetsim.analysis.warmup import least_warmup_steps
         from fleetsim.cli.output import show_run
         from fleetsim.plan.engine_source import engine_source
 
+        steps = max(len(run.steps) for run in result.runs)
+        warming = steps < result.scenario.run.steps and steps <= least_warmup_steps(result.scenario)
+        if warming:
+            missing += "; warm-up only, no steady value yet"
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
         if not as_json:
             typer.echo(f"Interrupted: {missing}.")
         notes = (*job.notes, *([f"interrupted: {missing}"] if as_json else []))
-        show_run(result, source, notes, job.given, as_json)
+        show_run(result, source, notes, job.given, as_json, steady=not warming)
 
     return show

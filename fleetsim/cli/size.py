@@ -115,6 +115,7 @@ def size(
     from fleetsim.cli.output import end, show_size
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.together import together
     from fleetsim.errors import Interrupted
     from fleetsim.plan.job import job_from_flags
@@ -137,6 +138,7 @@ def size(
         from fleetsim.plan.trials import remembered, with_instances
         from fleetsim.plan.tried import Tried
 
+        loaded()
         tried = Tried()
         measure = remembered(tried)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,10 +36,11 @@ from fleetsim.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
     from fleetsim.errors import Problem
     from fleetsim.plan.arrangements import Rules
     from fleetsim.plan.job import Job
-    from fleetsim.plan.split import SplitResult
+    from fleetsim.plan.split import Outcome, SplitResult
 
 RULES = "Ranking and prices"
 MEASURES = ("step_s", "goodput", "cost_per_step")
@@ -130,9 +131,11 @@ def split(
     """
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.files import apart, new_file, new_page, write_page, write_text
+    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.together import together
 
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
@@ -147,10 +150,11 @@ def split(
             conditions = parse_conditions(fail_if or (), (*METRICS, "rollout_gpus", "trainer_gpus"))
         with wrong.check():
             job, rules = _asked(scenario_or_preset(scenario, preset, "--scenario"), set_ or (), flags)
-    with progress("loading the simulator") as tell:
+    with if_interrupted(_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.config.load import dump_scenario
         from fleetsim.plan.split import split as plan_split
 
+        loaded()
         result = plan_split(
             job.scenario,
             gpus,
@@ -170,6 +174,28 @@ def split(
     values = {name: e.mean for name, e in result.chosen.estimates.items()}
     counts = {"rollout_gpus": float(way.rollout_gpus), "trainer_gpus": float(way.trainer_gpus)}
     stop_if_tripped(conditions, {**values, **counts})
+
+
+def _so_far(as_json: bool) -> Callable[[tuple[Scenario, tuple[Outcome, ...]], str], None]:
+    """Shows the ways that were simulated, after Ctrl-C."""
+
+    def show(known: tuple[Scenario, tuple[Outcome, ...]], missing: str) -> None:
+        from fleetsim.cli import output
+
+        job, outcomes = known
+        if as_json:
+            from fleetsim.report.json import ways_document
+
+            output.show_json(ways_document(job, outcomes, missing))
+        else:
+            from fleetsim.report.blocks import section
+            from fleetsim.report.split_view import ways_table
+
+            output.show(
+                section("ways that were simulated (rollout + trainer GPUs), best first so far", ways_table(outcomes))
+            )
+
+    return show
 
 
 def _page(result: SplitResult) -> str:

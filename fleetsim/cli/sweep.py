@@ -103,7 +103,7 @@ def sweep(
     from fleetsim.cli.fail_if import METRICS, parse_conditions
     from fleetsim.cli.output import show, show_json, stop_if_tripped, warn
     from fleetsim.cli.together import together
-    from fleetsim.errors import InfeasibleError, Interrupted
+    from fleetsim.errors import InfeasibleError, OutsideError
 
     flags: dict[str, Any] = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     with together() as wrong:
@@ -112,25 +112,34 @@ def sweep(
         with wrong.check():
             job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), flags)
     with _place(out, workers, ray, restart) as place:
-        missing = None
-        try:
-            result = _swept(job, cells, objectives, place, workers, ray, restart)
-        except Interrupted as cut:
-            result, missing = cut.known, cut.missing
-        if place is not None and missing is None:
-            place.write(result)
-    notes = (*job.notes, *([f"interrupted: {missing}"] if missing is not None else []))
+        result, stopped = _swept(job, cells, objectives, place, workers, ray, restart)
+        if place is not None and stopped is None:
+            try:
+                place.write(result)
+            except OutsideError as error:  # the cells are known all the same
+                stopped = error
+    from fleetsim.sweep.idle import idle_keys
+
+    job_notes = (*job.notes, *idle_keys(result))
+    notes = (
+        *job_notes,
+        *(
+            [f"{'stopped' if isinstance(stopped, OutsideError) else 'interrupted'}: {stopped}"]
+            if stopped is not None
+            else []
+        ),
+    )
     if json_:
         from fleetsim.report.sweep_json import sweep_document
 
         show_json(sweep_document(result, notes))
-    else:
+    elif stopped is None or result.rows:
         from fleetsim.report.sweep_view import sweep_report
 
         show(sweep_report(result, _call(scenario, preset, set_ or (), profile, seed)))
-    warn(job.notes)
-    if missing is not None:
-        raise KeyboardInterrupt(missing)
+    warn(job_notes)
+    if stopped is not None:
+        raise stopped
     if not result.pareto.best:
         raise InfeasibleError("no cell of the grid could be simulated; each says why above")
     best = result.row(result.pareto.best[0].cell)
@@ -145,18 +154,23 @@ def _swept(
     workers: int | None,
     ray: str | None,
     restart: bool,
-) -> Sweep:
-    """The sweep, told as it goes on. Raises what `sweep` raises; Interrupted says how to go on."""
+) -> tuple[Sweep, BaseException | None]:
+    """The sweep, told as it goes on; and what ended it before its time, which says how to go on.
+
+    Raises what `sweep` raises before the first cell.
+    """
     from fleetsim.cli.progress import progress
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.sweep_best import BestSoFar
-    from fleetsim.errors import Interrupted
+    from fleetsim.errors import Interrupted, UnfinishedError
 
     with progress("loading the simulator") as tell:
         from fleetsim.sweep.run import sweep as run_sweep
 
+        loaded()
         told = BestSoFar(grid, objectives[0], tell)
         try:
-            return run_sweep(
+            result = run_sweep(
                 job.scenario,
                 grid,
                 objectives=objectives,
@@ -166,10 +180,13 @@ def _swept(
                 journal=None if place is None else lambda design: place.journal(design, restart),
                 progress=told,
             )
-        except Interrupted as cut:
+        except (Interrupted, UnfinishedError) as cut:
             done = f"{len(cut.known.rows):,} of {len(grid):,} cells are finished"
             how = "without --out nothing is kept" if place is None else "the same command goes on from there"
-            raise Interrupted(cut.known, f"{done}; {how}") from None
+            if isinstance(cut, Interrupted):
+                return cut.known, KeyboardInterrupt(f"{done}; {how}")
+            return cut.known, UnfinishedError(f"{cut}; {done}" if cut.known.rows else str(cut), cut.known)
+    return result, None
 
 
 def _asked(

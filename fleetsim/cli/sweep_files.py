@@ -31,8 +31,10 @@ class Output:
             try:
                 import pyarrow.parquet  # noqa: F401 - only whether it is there
             except ImportError:
-                remedy = "install it: pip install 'fleetsim[parquet]', or write .csv"
-                raise InputError([Problem("--out", output, "needs pyarrow", remedy)]) from None
+                remedy = "pip install 'fleetsim[parquet]', or write .csv"
+                raise OutsideError(
+                    f"--out {output!r}: Parquet needs pyarrow, which is not installed; {remedy}"
+                ) from None
         self.place = new_file("--out", output)
 
     def __enter__(self) -> Output:
@@ -60,7 +62,8 @@ class Output:
             write_table(result, beside)
             beside.replace(self.place)
         except OSError as error:
-            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}") from None
+            kept = "" if self._journal is None else f"; the cells are kept in {self._journal.path}"
+            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}{kept}") from None
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)

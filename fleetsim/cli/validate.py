@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from fleetsim.validate.verdict import CaseResult
 
 
 def validate(
@@ -30,29 +34,25 @@ def validate(
     [bold]fleetsim validate --write docs[/bold]
     """
     from fleetsim.cli.files import new_page, write_page
-    from fleetsim.cli.output import show, show_json
+    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.progress import progress
+    from fleetsim.cli.starting import loaded
     from fleetsim.cli.validation_files import checked_folder, drifted, write_docs
 
     folder = checked_folder(case or (), write, check)
     page = new_page("--html", html)
-    with progress("loading the simulator") as tell:
+    with if_interrupted(_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
 
         cases = load_cases(tuple(case or ()))
         order = [c.id for c in cases]
+        loaded()
         tell("simulating published runs")
+        tell.at(0, len(order))
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
-    if json_:
-        from fleetsim.report.validation_json import validation_document
-
-        show_json(validation_document(results))
-    else:
-        from fleetsim.report.validation_view import validation_report
-
-        show(validation_report(results))
+    _show(results, json_)
     if page is not None:
         from fleetsim.report.validation_html import validation_html
 
@@ -65,3 +65,28 @@ def validate(
     if strict and not summary(results).holds:
         typer.echo("error: --strict: a gate does not hold", err=True)
         raise typer.Exit(10)
+
+
+def _show(results: Sequence[CaseResult], as_json: bool, **more: Any) -> None:
+    """more: of the document alone."""
+    from fleetsim.cli.output import show, show_json
+
+    if as_json:
+        from fleetsim.report.validation_json import validation_document
+
+        show_json({**validation_document(results), **more})
+    else:
+        from fleetsim.report.validation_view import validation_report
+
+        show(validation_report(results))
+
+
+def _so_far(as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
+    """Shows the cases that were simulated, after Ctrl-C."""
+
+    def show(results: Sequence[CaseResult], missing: str) -> None:
+        if not as_json:
+            typer.echo(f"Interrupted: {missing}; what follows is of those alone.")
+        _show(results, as_json, warnings=[f"interrupted: {missing}"])
+
+    return show

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from fleetsim.errors import Problem
 
 # A screenful of problems is to be mended, thousands (a file of another kind) are only to be counted.
 MAX_SHOWN = 100
+_COMMA = re.compile(r"[-+]?\d*,\d+")  # 0,5
 
 
 def problems_of(error: ValidationError, root: Node) -> list[Problem]:
@@ -65,7 +67,8 @@ def _unknown_law(path: str, given: Any, node: Node) -> Problem:
     known = ", ".join(node.laws)
     if not isinstance(given, dict):
         number = _as_number(given, False)
-        remedy = number if "without quotes" in number else f"write a number, or kind: one of {known}"
+        mends = "without quotes" in number or "decimals" in number
+        remedy = number if mends else f"write a number, or kind: one of {known}"
         return Problem(path, given, "must be a number or a mapping that describes a law", remedy)
     kind = given.get("kind")
     if kind is None:
@@ -86,6 +89,9 @@ def _as_number(given: Any, whole: bool) -> str:
         try:
             number = float(given)
         except ValueError:
+            point = given.strip().replace(",", ".", 1)
+            if _COMMA.fullmatch(given.strip()) and not whole:
+                return f"write {point}: decimals follow a point"
             return f"write {what}"
         if not whole or number.is_integer():
             return f"write {given.strip()} without quotes"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.dump_header import damaged
 from fleetsim.history.history import Floats
 from fleetsim.history.text_file import open_text
@@ -169,10 +169,14 @@ def _is_number(text: str) -> bool:
 
 
 def need_pyarrow(path: Path, where: str = "") -> None:
-    """Raises InputError that names the extra. where: the flag that asks for a file to be written; of a file to be read
-    it is the file itself, which another ending would not make readable."""
+    """Raises OutsideError that names the extra.
+
+    where: the flag that asks for a file to be written; of a file to be read it is the file itself, which another ending
+    would not make readable.
+    """
     if has_parquet():
         return
     other = f", or save as {path.with_suffix('.csv')}" if where else ""
     remedy = f"pip install 'fleetsim[parquet]'{other}"
-    raise InputError([Problem(where or "history", str(path), "Parquet needs pyarrow", remedy)])
+    problem = Problem(where or "history", str(path), "Parquet needs pyarrow, which is not installed", remedy)
+    raise OutsideError(str(problem))

@@ -71,7 +71,7 @@ class Prometheus:
             from fleetsim.history.http import BearerToken, Session
         except ImportError as error:
             remedy = "pip install 'fleetsim[prometheus]'"
-            raise OutsideError(f"--prometheus needs {error.name}; install it: {remedy}") from None
+            raise OutsideError(f"reading a Prometheus needs {error.name}, which is not installed; {remedy}") from None
         auth: Any = None
         if self.access.token is not None:
             auth = BearerToken(self.access.token)

@@ -13,6 +13,8 @@ Verdict = Literal["better", "worse", "changed", "no significant change", "not co
 Kind = Literal["scenarios", "results", "windows"]
 # Why a metric did not change although its own interval says so: it is one of many.
 BY_ITSELF = "by itself only"
+# How it begins, where there is nothing to test.
+EQUAL = "equal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class Change:
     metric: dotted name, of `analysis/catalogue.py`. a, b: each side's own mean and 95 % interval, None where that side
     has no such metric. ratio: b / a, paired where the draws are shared; None where the mean of a is not told from 0.
     difference: b - a, in the metric's unit. verdict: "changed" where neither way is good as such. why: what the verdict
-    means, or of "not comparable" the reason. p_value: of no change beyond the smallest one of interest, Holm's
-    correction for the number of metrics included; None where both sides are equal in every run, or cannot be compared.
+    means, or of "not comparable" the reason. p_adjusted: p-value of no change beyond the smallest one of interest,
+    Holm's correction for the number of metrics included; None where both sides are equal in every run, or cannot be
+    compared.
     """
 
     metric: str
@@ -33,7 +36,7 @@ class Change:
     difference: Estimate | None
     verdict: Verdict
     why: str = ""
-    p_value: float | None = None
+    p_adjusted: float | None = None
 
     @property
     def significant(self) -> bool:

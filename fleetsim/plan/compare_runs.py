@@ -10,7 +10,7 @@ from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import StuckError
+from fleetsim.errors import Interrupted, StuckError
 from fleetsim.plan.compare import Comparison, Side
 from fleetsim.plan.input_diff import PROFILE_HASH, assumed_of, inputs_of
 from fleetsim.plan.judge import compare
@@ -20,6 +20,9 @@ from fleetsim.units import count
 # Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.
 REPLICATIONS = 10
 LEAST_REPLICATIONS = 2
+
+# (seed, replication) -> flat metrics.
+_Runs = dict[tuple[int, int], Mapping[str, Any]]
 
 # What makes run r of one scenario draw other groups than run r of the other.
 _DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
@@ -67,16 +70,19 @@ def run_side(
     measure: Measure = simulated,
 ) -> Side:
     """One scenario over some replications. Raises what `simulate` raises, a StuckError with the side's label."""
-    runs = {}
+    runs: _Runs = {}
+    for r, metrics in zip(replications, side_by_side(lambda r: _one(job, r, measure), replications), strict=True):
+        runs[job.scenario.run.seed, r] = metrics
+        done()
+    return scenario_side(job, runs)
+
+
+def _one(job: ToRun, replication: int, measure: Measure) -> Mapping[str, Any]:
+    """The flat metrics of one run."""
     try:
-        for r, metrics in zip(
-            replications, side_by_side(lambda r: measure(job.scenario, r), replications), strict=True
-        ):
-            runs[job.scenario.run.seed, r] = flat(metrics)
-            done()
+        return flat(measure(job.scenario, replication))
     except StuckError as error:
         raise StuckError(f"{job.label}: {error.what}", error.limits) from None
-    return scenario_side(job, runs)
 
 
 def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]]) -> Side:
@@ -116,28 +122,43 @@ def compare_scenarios(
     progress: Callable[[int, int], None] = lambda done, of: None,
     measure: Measure = simulated,
 ) -> Comparison:
-    """Simulates both and compares them; progress(done, of) is told after each run. Raises what `simulate` raises."""
+    """Simulates both and compares them; progress(done, of) is told after each run.
+
+    Raises what `simulate` raises, and Interrupted on Ctrl-C: with the Comparison of the pairs so far, None before the
+    first.
+    """
     scenario_a, scenario_b, said = equally_long(a.scenario, b.scenario)
-    done, of = 0, 2 * replications
-
-    def one() -> None:
-        nonlocal done
-        done += 1
-        progress(done, of)
-
-    rows = range(replications)
     as_often = {"run.replications": replications}
     scenario_a, scenario_b = with_changes(scenario_a, as_often), with_changes(scenario_b, as_often)
     because = unpaired_because(scenario_a, scenario_b)
-    return compare(
-        run_side(replace(a, scenario=scenario_a), rows, one, measure),
-        run_side(replace(b, scenario=scenario_b), rows, one, measure),
-        "scenarios",
-        metrics,
-        pair=because is None,
-        min_change=min_change,
-        notes=(*notes, *said, *(() if because is None else (unpaired_note(because),))),
-    )
+    both = (replace(a, scenario=scenario_a), replace(b, scenario=scenario_b))
+    runs: tuple[_Runs, _Runs] = ({}, {})
+
+    def compared(pairs: int) -> Comparison:
+        """Of the first so many runs of each side."""
+        side_a, side_b = (scenario_side(job, dict(list(f.items())[:pairs])) for job, f in zip(both, runs, strict=True))
+        return compare(
+            side_a,
+            side_b,
+            "scenarios",
+            metrics,
+            pair=because is None,
+            min_change=min_change,
+            notes=(*notes, *said, *(() if because is None else (unpaired_note(because),))),
+        )
+
+    # In turns: whatever is known at any time is known of both.
+    jobs = [(side, r) for r in range(replications) for side in (0, 1)]
+    try:
+        told = side_by_side(lambda job: _one(both[job[0]], job[1], measure), jobs)
+        for done, ((side, r), metrics_of_run) in enumerate(zip(jobs, told, strict=True)):
+            runs[side][both[side].scenario.run.seed, r] = metrics_of_run
+            progress(done + 1, len(jobs))
+    except KeyboardInterrupt:
+        pairs = min(map(len, runs))
+        missing = f"{pairs} of {replications:,} pairs of runs were simulated"
+        raise Interrupted(compared(pairs) if pairs else None, missing) from None
+    return compared(replications)
 
 
 def unpaired_note(because: str) -> str:

@@ -40,11 +40,11 @@ def headline_of(found: Comparison) -> str:
         for name, words in _SENTENCES.items()
         if name in by_name and by_name[name].significant
     ]
-    if all(c.p_value is None for c in comparable):
+    if all(c.p_adjusted is None for c in comparable):
         return f"B equals A in {'its only metric' if len(comparable) == 1 else f'all {len(comparable)} metrics'}"
     step = by_name.get("step_s")
     if step is not None and not step.significant and step.verdict != "not comparable":
-        tested = sum(c.p_value is not None for c in comparable)
+        tested = sum(c.p_adjusted is not None for c in comparable)
         alone = f"B's step is not told from luck among {tested} metrics, only by itself"
         said.insert(
             0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step)
@@ -102,7 +102,7 @@ def _step_range(step: Change) -> str:
     if size is None:
         return ""
     by = size[0]
-    if step.p_value is None:
+    if step.p_adjusted is None:
         return f" ({step.why})"
     if step.ratio is None:
         return ""

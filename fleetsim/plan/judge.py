@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
-from fleetsim.plan.compare import BY_ITSELF, Change, Comparison, InputDifference, Kind, Side, Verdict
+from fleetsim.plan.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.plan.compare_words import headline_of
 from fleetsim.plan.input_diff import input_differences
 
@@ -24,10 +24,12 @@ ONE_RUN = "one run has no interval: take more replications"
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A change before the number of metrics is known. above: B is rather above A than below."""
+    """A change before the number of metrics is known. above: B is rather above A than below. p_value: of this metric
+    alone, None where there is nothing to test."""
 
     change: Change
     above: bool = False
+    p_value: float | None = None
 
 
 def compare(
@@ -44,10 +46,10 @@ def compare(
     same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""
     common = [key for key in a.runs if key in b.runs] if pair else []
     judged = [_judged(a, b, name, common, min_change) for name in metrics]
-    tested = [j for j in judged if j.change.p_value is not None]
-    adjusted = holm([j.change.p_value for j in tested if j.change.p_value is not None])
-    p_values = {j.change.metric: p for j, p in zip(tested, adjusted, strict=True)}
-    changes = tuple(_decided(j, p_values.get(j.change.metric), len(tested), min_change) for j in judged)
+    tested = [j for j in judged if j.p_value is not None]
+    adjusted = holm([j.p_value for j in tested if j.p_value is not None])
+    p_adjusted = {j.change.metric: p for j, p in zip(tested, adjusted, strict=True)}
+    changes = tuple(_decided(j, p_adjusted.get(j.change.metric), min_change) for j in judged)
     replications = len(common) if common else min(_count(a), _count(b))
     inputs = input_differences(a.inputs, b.inputs, a.assumed, b.assumed)
     said = (*notes, *_notes(a, b, inputs, changes, len(tested), kind))
@@ -94,7 +96,7 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
     if not left.freedom or not right.freedom:
         difference = Mean(right.value - left.value, 0.0, 0.0).estimate()
         if left.value == right.value:
-            return _Judged(Change(name, *estimates, None, difference, "no significant change", "equal"))
+            return _Judged(Change(name, *estimates, None, difference, "no significant change", EQUAL))
         return _Judged(Change(name, *estimates, None, difference, "not comparable", ONE_RUN))
     if common:
         contrast = paired([a.runs[key][name] for key in common], [b.runs[key][name] for key in common])
@@ -104,9 +106,9 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
         name, estimates[0], estimates[1], contrast.ratio(), contrast.difference(), "no significant change", ""
     )
     if contrast.difference_error == 0.0 and contrast.b.value == contrast.a.value:
-        return _Judged(replace(change, why="equal in every run"))
+        return _Judged(replace(change, why=f"{EQUAL} in every run"))
     up, down = _tests(contrast, described(name).how == "share", min_change)
-    return _Judged(replace(change, p_value=min(1.0, 2.0 * min(up, down))), up < down)
+    return _Judged(change, up < down, min(1.0, 2.0 * min(up, down)))
 
 
 def _tests(contrast: Contrast, points: bool, min_change: float) -> tuple[float, float]:
@@ -128,22 +130,21 @@ def _mean(side: Side, name: str, common: Sequence[tuple[int, int]]) -> Mean | st
     return side.missing.get(name, "not there") if found is None or not math.isfinite(found.value) else found
 
 
-def _decided(judged: _Judged, p_value: float | None, tested: int, min_change: float) -> Change:
+def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Change:
     """The verdict, now that it is known how many metrics there are."""
     change = judged.change
-    if p_value is None:
+    if p_adjusted is None or judged.p_value is None:
         return change
     metric = described(change.metric)
-    alone = change.p_value if change.p_value is not None else 1.0
-    change = replace(change, p_value=p_value)
-    if p_value < ALPHA:
+    change = replace(change, p_adjusted=p_adjusted)
+    if p_adjusted < ALPHA:
         better: Verdict = "changed"
         if metric.better is not None:
             better = "better" if (metric.better == "more") == judged.above else "worse"
         return replace(change, verdict=better)
     points = metric.how == "share"  # of time, tokens, samples
     band = f"{100.0 * min_change:g} {'%' if not points else 'point' if min_change == 0.01 else 'points'}"
-    if alone < ALPHA:
+    if judged.p_value < ALPHA:
         return replace(change, why=BY_ITSELF)
     if _inside(change, points, min_change):
         return replace(change, why=f"within {band}")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.errors import Interrupted
 from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.arrangements import (
     SWITCH_S,
@@ -113,8 +114,10 @@ def split(
 ) -> SplitResult:
     """Ranks all ways to use `gpus` GPUs for a job; its own instances and placement are ignored.
 
-    rules: for the trainer's GPUs. given, notes,
-    measure, tell: as for `size`. Raises InputError for GPUs that cannot be split, StuckError when no way runs.
+    rules: for the trainer's GPUs. given, notes, measure, tell: as for `size`.
+
+    Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
+    job and the outcomes so far, ranked, None before the first.
     """
     job, asked = _job(scenario, frozenset(given)), rules
     if rules.trainer_least is None:
@@ -122,9 +125,12 @@ def split(
     counts = split_counts(job, gpus, rules)
     measure = remembered(measure)
     ways = Ways(job, gpus, measure, tell)
-    ways.explore(counts)
-    if ways.runs:
-        ways.replicate(worth_replicating(ways.runs, job, by))
+    try:
+        ways.explore(counts)
+        if ways.runs:
+            ways.replicate(worth_replicating(ways.runs, job, by))
+    except KeyboardInterrupt:
+        raise _interrupted(job, ways, len(counts) + 2, by) from None
     if not ways.runs:
         raise next(iter(ways.stuck.values()))
     outcomes = _ranked(ways.runs, by)
@@ -133,14 +139,17 @@ def split(
     verdict, ratio = _verdict(best_split, best_colocated, by)
     chosen = best_split if verdict == "split" else best_colocated
     assert chosen is not None  # _verdict answers for what there is
-    alternatives = alternatives_of(
-        chosen.arrangement.scenario,
-        _grown(job, chosen.arrangement),
-        chosen.replications,
-        measure,
-        more=_more(job),
-        tell=tell,
-    )
+    try:
+        alternatives = alternatives_of(
+            chosen.arrangement.scenario,
+            _grown(job, chosen.arrangement),
+            chosen.replications,
+            measure,
+            more=_more(job),
+            tell=tell,
+        )
+    except KeyboardInterrupt:
+        raise _interrupted(job, ways, len(counts) + 2, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
     lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     return SplitResult(
@@ -167,6 +176,12 @@ def split(
         profile=profile,
         simulations=sum(o.replications for o in outcomes),
     )
+
+
+def _interrupted(job: Scenario, ways: Ways, of: int, by: By) -> Interrupted:
+    """What is known of the ways so far."""
+    missing = f"{len(ways.runs):,} of {of:,} ways were simulated, none is advised yet"
+    return Interrupted((job, _ranked(ways.runs, by)) if ways.runs else None, missing)
 
 
 def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:

@@ -117,12 +117,18 @@ class Trials:
         """The fleet of `instances` over the first `replications` replications; new ones are simulated."""
         missing = [r for r in range(replications) if (instances, r) not in self._runs]
         if missing:
-            if self._tell is not None:
-                self._tell(f"simulating {instances:,} instances, {len(missing)} times")
             scenario = with_instances(self.scenario, instances)
-            runs = side_by_side(lambda r: self._measure(scenario, r), missing)
-            self._runs |= {(instances, r): run for r, run in zip(missing, runs, strict=True)}
+            found = {}
+            self._said(instances, 0, len(missing))
+            for r, run in zip(missing, side_by_side(lambda r: self._measure(scenario, r), missing), strict=True):
+                found[instances, r] = run
+                self._said(instances, len(found), len(missing))
+            self._runs |= found
         return trial_of(instances, [self._runs[instances, r] for r in range(replications)])
+
+    def _said(self, instances: int, done: int, of: int) -> None:
+        if self._tell is not None:
+            self._tell(f"simulating {instances:,} instances: {done} of {of} runs")
 
 
 def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:

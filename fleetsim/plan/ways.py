@@ -50,17 +50,19 @@ class Ways:
 
     def add(self, ways: Sequence[Arrangement]) -> None:
         """Runs each once."""
-        self._tell(f"simulating {len(ways):,} ways to use the GPUs")
-        for way, run in zip(ways, side_by_side(lambda way: self._one(way, 0), ways), strict=True):
+        told = f"simulating ways to use the GPUs: {{:,}} of {len(ways):,}"
+        self._tell(told.format(0))
+        for i, (way, run) in enumerate(zip(ways, side_by_side(lambda way: self._one(way, 0), ways), strict=True)):
+            self._tell(told.format(i + 1))
             if run is not None:
                 self.runs[way] = [run]
 
     def replicate(self, ways: Sequence[Arrangement]) -> None:
         """The other replications of these."""
         jobs = [(way, r) for way in ways for r in range(1, self.job.run.replications)]
-        if jobs:
-            self._tell(f"replicating the best {len(ways):,}")
-        for (way, _), run in zip(jobs, side_by_side(lambda j: self._one(*j), jobs), strict=True):
+        told = f"replicating the best {len(ways):,}: {{:,}} of {len(jobs):,} runs"
+        for i, ((way, _), run) in enumerate(zip(jobs, side_by_side(lambda j: self._one(*j), jobs), strict=True)):
+            self._tell(told.format(i + 1))
             if run is None:
                 self.runs.pop(way, None)
             elif way in self.runs:

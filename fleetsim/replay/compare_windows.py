@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from fleetsim.history.window import shown
 from fleetsim.plan.compare import Comparison, Side
 from fleetsim.plan.judge import compare
 from fleetsim.replay.window_metrics import Window, window_means, window_of
-from fleetsim.units import share
+from fleetsim.units import seconds, share
 
 # Labels that name one instance, or one scrape target, and say nothing of what it is.
 _POD = ("pod", "pod_ip", "pod_uid", "uid", "container_id", "ip")
@@ -35,7 +35,7 @@ def compare_windows(
     side_a, side_b = window_side(a[0], left), window_side(b[0], right)
     known = [_known(one.inputs, other.inputs) for one, other in ((side_a, side_b), (side_b, side_a))]
     side_a, side_b = (replace(side, inputs=inputs) for side, inputs in zip((side_a, side_b), known, strict=True))
-    said = [*notes, _blocks_note(left, right)]
+    said = [*notes, *_blocks_note(left, right)]
     said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _cautions(w)]
     found = compare(side_a, side_b, "windows", metrics, pair=False, min_change=min_change, notes=said)
     work = [c for c in found.significant if c.metric in ("response_tokens.mean", "trained_samples")]
@@ -44,6 +44,16 @@ def compare_windows(
         text = f"the {what} changed between the windows: part of what changed is the work, not the fleet"
         found = replace(found, notes=(text, *found.notes))
     return found
+
+
+def overlap(a: History, b: History) -> tuple[str, ...]:
+    """What to say of two windows of one history that share time; nothing where they do not."""
+    shared = min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
+    if shared <= 0:
+        return ()
+    return (
+        f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
+    )
 
 
 def window_side(label: str, window: Window) -> Side:
@@ -94,15 +104,19 @@ def _shared(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def _blocks_note(a: Window, b: Window) -> str:
+def _blocks_note(a: Window, b: Window) -> Iterator[str]:
+    """What the intervals rest on, where there are any."""
+    if not (a.blocks and b.blocks):
+        return
+
     def words(w: Window) -> str:
         if w.steps is None:
             return f"{w.blocks} blocks of equal time"
         steps = w.steps.count[w.steps.count == w.steps.count].sum()
-        return f"{w.blocks} blocks of about {steps / w.blocks:.0f} steps" if w.blocks else "no blocks"
+        return f"{w.blocks} blocks of about {steps / w.blocks:.0f} steps"
 
     blocks = f"{words(a)} in A, {words(b)} in B"
-    return f"intervals by batch means: {blocks}, widened by what neighbouring blocks have in common"
+    yield f"intervals by batch means: {blocks}, widened by what neighbouring blocks have in common"
 
 
 def _cautions(w: Window) -> list[str]:

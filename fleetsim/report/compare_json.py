@@ -1,4 +1,4 @@
-"""`fleetsim compare --json`: everything that the view shows, and each metric's interval and p-value."""
+"""`fleetsim compare --json`: everything that the view shows, and each metric's interval and adjusted p-value."""
 
 from __future__ import annotations
 

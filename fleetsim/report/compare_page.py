@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.plan.compare import Change, Comparison
+from fleetsim.plan.compare import EQUAL, Change, Comparison
 from fleetsim.report.as_sheet import as_sheet
 from fleetsim.report.charts.forest import Dot, Heading, Style, forest, ratio_axis
-from fleetsim.report.compare_view import RATIO, change_of, inputs, table, written
+from fleetsim.report.compare_view import RATIO, change_of, input_table, table, written
 from fleetsim.report.page import Chart, axis, render
 from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.words import plural
@@ -33,12 +33,13 @@ def compare_page(found: Comparison) -> str:
         charts,
         title=found.headline,
         lede=tuple(_lede(found)),
-        changed=as_sheet(f"changed ({RATIO})", table(found.significant)),
-        same=as_sheet(f"no significant change ({RATIO})", table(_of(found, "no significant change"))),
+        changed=as_sheet(f"changed ({RATIO})", table(found.significant).plain()),
+        same=as_sheet(f"no significant change ({RATIO})", table(_told(found, "no significant change")).plain()),
+        equal=_equal(found),
         values=Sheet(
-            "both sides, with their own 95 % intervals", ("", "A", "B", ""), tuple(_values(found)), note=_why(found)
+            "both sides, with their own 95 % intervals", ("", "", "A", "B"), tuple(_values(found)), 2, _why(found)
         ),
-        differs=as_sheet("inputs that differ", inputs(found)),
+        differs=_differs(found),
         notes=found.notes,
     )
 
@@ -49,7 +50,7 @@ def ratios_chart(found: Comparison) -> Chart | None:
     left_out = 0
     for verdict, title in _GROUPS:
         of = []
-        for change in _of(found, verdict):
+        for change in _told(found, verdict):
             ratio = change.ratio
             if ratio is None or _is_share(change):
                 continue
@@ -64,7 +65,7 @@ def ratios_chart(found: Comparison) -> Chart | None:
     band = found.min_change
     low = min(min(d.low or d.value for d in dots), 1 - 2 * band)
     high = max(max(d.high or d.value for d in dots), 1 + 2 * band)
-    words = "B / A with its 95 % interval, on a logarithmic axis; right of the dashed line B has more."
+    words = "B / A with its 95 % interval, on a logarithmic axis; right of the line B has more."
     words += _band_words(band, " %")
     if left_out:
         words += f" Beyond a factor of {_FURTHEST:g}, and in the table only: {plural(left_out, 'metric')}."
@@ -76,7 +77,7 @@ def shares_chart(found: Comparison) -> Chart | None:
     """B - A of every share, in points."""
     rows: list[Dot | Heading] = []
     for verdict, title in _GROUPS:
-        of = [_dot(c, c.difference, 100.0) for c in _of(found, verdict) if _is_share(c) and c.difference is not None]
+        of = [_dot(c, c.difference, 100.0) for c in _told(found, verdict) if _is_share(c) and c.difference is not None]
         rows += [Heading(f"{title}: {len(of)}"), *of] if of else []
     dots = [row for row in rows if isinstance(row, Dot)]
     if not dots:
@@ -110,6 +111,16 @@ def _of(found: Comparison, verdict: str) -> Sequence[Change]:
     return tuple(c for c in found.changes if c.verdict == verdict)
 
 
+def _told(found: Comparison, verdict: str) -> Sequence[Change]:
+    """Those of a verdict that are not equal on both sides: of these there is nothing to draw."""
+    return tuple(c for c in _of(found, verdict) if c.significant or not c.why.startswith(EQUAL))
+
+
+def _equal(found: Comparison) -> str:
+    names = [described(c.metric).title for c in found.changes if not c.significant and c.why.startswith(EQUAL)]
+    return f"Equal on both sides: {'; '.join(names)}." if names else ""
+
+
 def _band_words(min_change: float, unit: str) -> str:
     smallest = f"{100 * min_change:g}{unit}"
     return f" The band is the smallest change of interest, {smallest} either way." if min_change > 0 else ""
@@ -135,7 +146,7 @@ def _values(found: Comparison) -> Iterator[tuple[str, ...]]:
     for change in found.changes:
         metric = described(change.metric)
         sides = tuple(_side(e, metric.how) for e in (change.a, change.b))
-        yield (metric.title, *sides, change.verdict)
+        yield (metric.title, change.verdict, *sides)
 
 
 def _side(e: Estimate | None, how: str) -> str:
@@ -144,6 +155,12 @@ def _side(e: Estimate | None, how: str) -> str:
     if e.ci_low == e.ci_high:
         return written(e.mean, how)
     return f"{written(e.mean, how)} [{written(e.ci_low, how)}, {written(e.ci_high, how)}]"
+
+
+def _differs(found: Comparison) -> Sheet:
+    rows = input_table(found)
+    more = len(found.inputs) - len(rows.rows)
+    return as_sheet("inputs that differ", rows.plain(), note=f"and {more} more: see --json" if more else "")
 
 
 def _why(found: Comparison) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
@@ -14,7 +13,8 @@ from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.assumptions import short
 from fleetsim.plan.compare import Change, Comparison
-from fleetsim.report.blocks import grid, number, section
+from fleetsim.report.blocks import number, section
+from fleetsim.report.compare_table import ChangeRow, ChangeTable, InputTable
 
 _STYLE = {"better": "bold", "worse": "bold", "changed": "bold"}
 _MOST_INPUTS = 60
@@ -23,8 +23,8 @@ _MOST_INPUTS = 60
 def compare_report(found: Comparison) -> Group:
     """Everything that `fleetsim compare` prints on stdout."""
     changed = found.significant
-    same = [c for c in found.changes if c.verdict == "no significant change" and c.p_value is not None]
-    equal = [c for c in found.changes if c.verdict == "no significant change" and c.p_value is None]
+    same = [c for c in found.changes if c.verdict == "no significant change" and c.p_adjusted is not None]
+    equal = [c for c in found.changes if c.verdict == "no significant change" and c.p_adjusted is None]
     without = [c for c in found.changes if c.verdict == "not comparable"]
     blocks: list[RenderableType] = [opening(found)]
     if changed:
@@ -63,22 +63,16 @@ def opening(found: Comparison) -> Group:
     )
 
 
-def table(changes: Sequence[Change]) -> Table:
-    """A line for each metric."""
-    rows = grid("", "A", "B", "change", "95 % interval", "", align=("left", "right", "right", "right", "right", "left"))
-    for column in rows.columns[1:5]:
-        column.no_wrap = True
-    for change in changes:
-        word = change.verdict if change.significant else change.why
-        how = described(change.metric).how
-        rows.add_row(
-            described(change.metric).title,
-            "" if change.a is None else written(change.a.mean, how),
-            "" if change.b is None else written(change.b.mean, how),
-            *change_of(change),
-            Text(word, style=_STYLE.get(change.verdict, "dim")),
-        )
-    return rows
+def table(changes: Sequence[Change]) -> ChangeTable:
+    """Every metric with its verdict, both sides, the change and its interval."""
+    return ChangeTable(tuple(_row(change) for change in changes))
+
+
+def _row(change: Change) -> ChangeRow:
+    metric = described(change.metric)
+    a, b = ("" if side is None else written(side.mean, metric.how) for side in (change.a, change.b))
+    word = change.verdict if change.significant else change.why
+    return ChangeRow(metric.title, word, (a, b, *change_of(change)), _STYLE.get(change.verdict, "dim"))
 
 
 def change_of(change: Change) -> tuple[str, str]:
@@ -115,12 +109,16 @@ def inputs(found: Comparison) -> RenderableType:
     """Path, both values; what nobody gave is marked."""
     if not found.inputs:
         return Text("none")
-    rows = grid("", "A", "B", align=("left", "left", "left"))
-    for d in found.inputs[:_MOST_INPUTS]:
-        rows.add_row(d.path, _value(d.a, d.a_assumed), _value(d.b, d.b_assumed))
+    rows = input_table(found)
     if len(found.inputs) <= _MOST_INPUTS:
         return rows
     return Group(rows, Text(f"and {len(found.inputs) - _MOST_INPUTS} more: see --json"))
+
+
+def input_table(found: Comparison) -> InputTable:
+    """The inputs that differ, not too many of them."""
+    shown = found.inputs[:_MOST_INPUTS]
+    return InputTable(tuple((d.path, _value(d.a, d.a_assumed), _value(d.b, d.b_assumed)) for d in shown))
 
 
 def _value(value: Any, assumed: bool) -> Text:

@@ -140,6 +140,16 @@ def split_document(result: SplitResult) -> dict[str, Any]:
     }
 
 
+def ways_document(scenario: Scenario, outcomes: Sequence[Outcome], missing: str) -> dict[str, Any]:
+    """The document of a `fleetsim split --json` that was interrupted: the ways that were simulated."""
+    return {
+        **head("split", scenario),
+        "recommendation": None,
+        "arrangements": [_outcome(o) for o in outcomes],
+        "warnings": [f"interrupted: {missing}"],
+    }
+
+
 def _outcome(outcome: Outcome) -> dict[str, Any]:
     way = outcome.arrangement
     return {

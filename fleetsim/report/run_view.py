@@ -96,6 +96,14 @@ def run_report(view: RunView) -> Group:
     return Group(*blocks)
 
 
+def warm_up_report(view: RunView) -> Group:
+    """What `fleetsim simulate` prints of a run that was cut off in its warm-up: the steps as they were, no metric."""
+    return Group(
+        section(f"where the seconds went (wait {WAIT}  train {TRAIN}  sync {SYNC}{_others(view)})", time_split(view)),
+        section("accuracy", Text(words.profile(view.profile))),
+    )
+
+
 def _others(view: RunView) -> str:
     """The legend of what only some runs spend time on."""
     rare = ((f"checkpoint {CHECKPOINT}", "checkpoint_s"), (f"switch {SWITCH}", "switch_s"))

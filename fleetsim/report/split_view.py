@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -90,6 +90,16 @@ def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Ta
         table.add_row(_sign(result, outcome, place), outcome.arrangement.label, *figures, style=style)
     if last < len(result.outcomes):
         table.add_row("", f"({len(result.outcomes) - last} more)", *blank, style="dim")
+    return table
+
+
+def ways_table(outcomes: Sequence[Outcome]) -> Table:
+    """Ways by rank, with the runs that are behind each: for what is known before there is an advice."""
+    headings = ("step, s", "$/step", "tok/GPU-s")
+    table = grid("", *headings, "runs", align=("left", *("right",) * 4))
+    for outcome in outcomes:
+        figures = [_FIGURES[name](outcome, True) for name in headings]
+        table.add_row(outcome.arrangement.label, *figures, f"{outcome.replications}")
     return table
 
 

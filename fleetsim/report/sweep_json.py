@@ -21,7 +21,10 @@ def sweep_document(result: Sweep, warnings: tuple[str, ...]) -> dict[str, Any]:
         "replications": design.replications,
         "objectives": [{"metric": o.metric, "better": "more" if o.most else "less"} for o in pareto.objectives],
         "front": list(pareto.front),
-        "best": [{"metric": b.objective.metric, "cell": b.cell, "tied": list(b.tied)} for b in pareto.best],
+        "best": [
+            {"metric": b.objective.metric, "cell": b.cell, "tied": list(b.tied), "equal": list(b.equal)}
+            for b in pareto.best
+        ],
         "rows": [_row(result, row) for row in result.rows],
         "warnings": list(warnings),
     }

@@ -74,12 +74,15 @@ def opening(result: Sweep) -> Group:
 
 
 def best_words(result: Sweep, best: Best) -> str:
-    """ "Lowest US dollars per step: 1.86 at fleet.instances=8; 3 other cells tie with it"."""
+    """ "Lowest optimizer step: 41.2 s at fleet.instances=8; 1 other cell equal to it, 3 others within luck of it"."""
     row = result.row(best.cell)
     value = _value(best.objective, row.estimates()[best.objective.metric]).plain
     way = "Highest" if best.objective.most else "Lowest"
-    ties = f"; {plural(len(best.tied), 'other cell')} within luck of it" if best.tied else ""
-    return f"{way} {_title(best.objective)}: {value} at {_cell_words(result, best.cell)}{ties}"
+    lucky = len(best.tied) - len(best.equal)
+    ties = [f"{plural(len(best.equal), 'other cell')} equal to it"] if best.equal else []
+    ties += [f"{plural(lucky, 'other' if ties else 'other cell')} within luck of it"] if lucky else []
+    told = "; " + ", ".join(ties) if ties else ""
+    return f"{way} {_title(best.objective)}: {value} at {_cell_words(result, best.cell)}{told}"
 
 
 def cells(result: Sweep) -> list[RenderableType]:

@@ -7,8 +7,12 @@ could be journalled meanwhile, and by default gives up when a worker dies (docs/
 from __future__ import annotations
 
 import logging
+import os
 import socket
-from collections.abc import Generator, Sequence
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryFile
 from typing import Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
@@ -21,14 +25,23 @@ RETRIES = 5
 _REMEDY = "run the same command again to go on: finished cells are kept where there is an --out"
 
 
+# How Ray's core says that a token is missing or wrong, and what helps (Ray 2.60).
+_REFUSED = ("InvalidAuthToken", "Unauthenticated")
+TOKEN = (
+    "the cluster refuses us: it asks for its token, and ours is missing or another one; print it on the head node with "
+    "ray get-auth-token, and set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to it here (or RAY_AUTH_TOKEN_PATH to a file "
+    "that holds it, or put it into ~/.ray/auth_token)"
+)
+
+
 def check_ray(address: str) -> None:
-    """Raises InputError where Ray is not installed, or no address was given."""
+    """Raises InputError where no address was given, OutsideError where Ray is not installed."""
     if not address.strip():
         raise InputError([Problem("--ray", address, "names no cluster", "give auto, or HOST:PORT")])
     try:
         import ray  # noqa: F401 - only whether it is there
     except ImportError:
-        raise InputError([Problem("--ray", address, "needs Ray", "install it: pip install 'fleetsim[ray]'")]) from None
+        raise OutsideError("a Ray cluster needs Ray, which is not installed; pip install 'fleetsim[ray]'") from None
 
 
 def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[Chunk]:
@@ -69,14 +82,46 @@ def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[
 
 
 def _connect(ray: Any, address: str) -> None:
+    said = ""
     try:
         _answers(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        with TemporaryFile() as log:
+            try:
+                with _stderr_to(log.fileno()):
+                    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            except (Exception, SystemExit):
+                log.seek(0)
+                said = log.read().decode(errors="replace")
+                raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises anything where it cannot connect
+        if isinstance(error, _refusals(ray)) or any(word in f"{said} {error}" for word in _REFUSED):
+            raise OutsideError(f"--ray {address!r}: {TOKEN}") from None
         raise OutsideError(
             f"--ray {address!r}: no cluster there: {_last_line(error)}; start one with ray start --head, "
             "or give the address of its head node"
         ) from None
+
+
+def _refusals(ray: Any) -> tuple[type[BaseException], ...]:
+    """What Ray raises where tokens are asked for and it finds none: only releases that know tokens have it."""
+    found = getattr(ray.exceptions, "AuthenticationError", None)
+    return () if found is None else (found,)
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """What is written to stderr goes to a file: Ray's core writes why it cannot connect, many times, and raises less.
+
+    The descriptor, because that core is no Python.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _answers(address: str) -> None:

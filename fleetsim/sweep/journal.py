@@ -1,12 +1,13 @@
 """The journal of a sweep: finished cells, appended to a file beside the output, so that a killed sweep goes on.
 
 The first line says which sweep it is (`digest_of`); every other line is one cell. A line that is torn, and whatever
-stands behind it, is dropped: those cells are run again. The file is locked as long as a sweep writes to it, by the
-operating system, so that no kill leaves the lock behind.
+stands behind it, is dropped: those cells are run again. A journal without a cell is of no sweep, and goes. The file is
+locked as long as a sweep writes to it, by the operating system, so that no kill leaves the lock behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -25,11 +26,14 @@ class Journal:
 
     def __init__(self, path: Path, stream: BinaryIO, rows: dict[int, Row]) -> None:
         self.path, self.rows, self._stream = path, rows, stream
+        self._empty = not rows
 
     def add(self, rows: Iterable[Row]) -> None:
         """Appends cells and waits until they are on the disk. Raises OutsideError."""
         try:
-            self._stream.write(b"".join(map(_line, rows)))
+            lines = b"".join(map(_line, rows))
+            self._empty = self._empty and not lines
+            self._stream.write(lines)
             self._stream.flush()
             os.fsync(self._stream.fileno())
         except OSError as error:
@@ -37,12 +41,14 @@ class Journal:
 
     def discard(self) -> None:
         """The output is complete: the journal goes."""
-        self.path.unlink(missing_ok=True)
+        self._empty = True
         self.close()
 
     def close(self) -> None:
-        """Lets go of the file; what it holds stays."""
-        self._stream.close()
+        """Lets go of the file; the cells that it holds stay, and without any it goes."""
+        if self._empty:
+            self.path.unlink(missing_ok=True)
+        _close(self._stream)
 
 
 def journal_path(output: Path) -> Path:
@@ -65,7 +71,8 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         stream.seek(0)
         data = stream.read()
         if not data.startswith(head):
-            if data and not head.startswith(data):  # else it was killed while it wrote its first line
+            # Else it was killed while it wrote its first line, or before it had a cell.
+            if data and not head.startswith(data) and not _bare(data):
                 raise _other_sweep(path)
             stream.truncate(0)
             stream.write(head)
@@ -74,12 +81,27 @@ def open_journal(output: Path, digest: str, cells: int, restart: bool = False) -
         rows, good = _read(data, len(head), cells)
         stream.truncate(good)
     except OSError as error:
-        stream.close()
+        _close(stream)
         raise _unwritable(path, error) from None
     except InputError:
-        stream.close()
+        _close(stream)
         raise
     return Journal(path, stream, rows)
+
+
+def _close(stream: BinaryIO) -> None:
+    """Closes a file whose bytes that matter were flushed before: on a full disk, closing tries the rest once more."""
+    with contextlib.suppress(OSError):
+        stream.close()
+
+
+def _bare(data: bytes) -> bool:
+    """Whether this is the first line of a journal and no more."""
+    try:
+        head = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(head, dict) and set(head) == {"journal", "sweep"}
 
 
 def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, Row], int]:

@@ -30,11 +30,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The cell with the best mean of one objective, and the cells that are not worse by more than luck."""
+    """The cell with the best mean of one objective, and the cells that are not worse by more than luck; equal: those of
+    them that are the same to the last digit, run by run."""
 
     objective: Objective
     cell: int
     tied: tuple[int, ...]
+    equal: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ def _best(ran: Sequence[Row], values: Floats, means: Floats, k: int, objective: 
     i = int(order[0])
     better, _ = _compare(values[i, k : k + 1], values[:, k : k + 1])
     tied = tuple(row.cell for j, row in enumerate(ran) if j != i and not better[j, 0])
-    return Best(objective, ran[i].cell, tied)
+    same = (values[:, k] == values[i, k]).all(axis=1)
+    equal = tuple(row.cell for j, row in enumerate(ran) if j != i and same[j])
+    return Best(objective, ran[i].cell, tied, equal)
 
 
 def _compare(one: Floats, others: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

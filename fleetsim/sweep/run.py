@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
-from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of
 from fleetsim.sweep import local
 from fleetsim.sweep.cell import Chunk, Row
@@ -65,8 +65,8 @@ def sweep(
     them. ray: the address of a cluster instead. journal: opens the journal that finished
     cells go to, which the caller closes.
 
-    Raises InputError when no cell of the grid is valid, OutsideError when a worker, a cluster or the journal fails,
-    Interrupted with the Sweep so far on Ctrl-C.
+    Raises InputError when no cell of the grid is valid, UnfinishedError with the Sweep so far when a worker, a cluster
+    or the journal fails, Interrupted with the same on Ctrl-C.
     """
     design = design_of(scenario, grid, replications, given)
     objectives = tuple(objectives) or objectives_of()
@@ -79,13 +79,15 @@ def sweep(
     chunks = _chunks(design, missing, workers, ray)
     try:
         for chunk in chunks:
+            rows |= {row.cell: row for row in chunk.rows}
             if kept is not None:
                 kept.add(chunk.rows)
-            rows |= {row.cell: row for row in chunk.rows}
             if progress is not None:
                 progress(len(rows), len(grid), chunk.rows)
     except KeyboardInterrupt:
         raise Interrupted(_result(scenario, design, rows, objectives)) from None
+    except OutsideError as error:
+        raise UnfinishedError(str(error), _result(scenario, design, rows, objectives)) from None
     finally:
         chunks.close()
     return _result(scenario, design, rows, objectives)

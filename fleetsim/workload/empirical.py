@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.lengths import Empirical
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, OutsideError, Problem
 
 MAX_BYTES = 512 * 2**20
 MAX_ROWS = 100_000_000
@@ -126,9 +126,8 @@ def _parquet(spec: Empirical) -> Iterator[tuple[str, Any]]:
         parquet: Any = importlib.import_module("pyarrow.parquet")
         arrow: Any = importlib.import_module("pyarrow")
     except ImportError:
-        raise _refuse(
-            spec, "needs pyarrow to be read", "install the extra: pip install 'fleetsim[parquet]', or use .csv"
-        ) from None
+        remedy = "pip install 'fleetsim[parquet]', or use .csv"
+        raise OutsideError(f"{str(spec.file)!r}: Parquet needs pyarrow, which is not installed; {remedy}") from None
     try:
         file = parquet.ParquetFile(spec.file)
     except (arrow.ArrowException, ValueError) as error:

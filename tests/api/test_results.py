@@ -70,7 +70,7 @@ def test_a_notebook_shows_what_the_terminal_shows(run: fs.SimulateResult, monkey
 def test_without_pandas_the_error_names_the_extra(run: fs.SimulateResult, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     for ask in (run.to_pandas, run.table, run.metrics.to_pandas):
-        with pytest.raises(fs.InputError, match=r"fleetsim\[pandas\]"):
+        with pytest.raises(fs.OutsideError, match=r"fleetsim\[pandas\]"):
             ask()
 
 
@@ -84,3 +84,30 @@ def test_progress_is_told() -> None:
     heard: list[str] = []
     fs.load("async-one-step", steps=2, replications=2).simulate(tell=heard.append)
     assert heard == ["simulating: 1 of 2 replications", "simulating: 2 of 2 replications"]
+
+
+def test_records_as_parquet_files_are_the_tables(run: fs.SimulateResult, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    files = run.to_parquet(tmp_path / "new" / "records")
+    assert {file.stem for file in files} == {"steps", "samples", "groups", "syncs", "failures"}
+    assert files == run.to_parquet(tmp_path / "new" / "records")  # existing files are replaced
+    for file in files:
+        kept, table = pd.read_parquet(file), run.table(file.stem)
+        assert list(kept.columns) == list(table.columns)
+        assert len(kept) == len(table)
+    steps = pd.read_parquet(tmp_path / "new" / "records" / "steps.parquet")
+    assert (steps["end_s"] == run.table("steps")["end_s"]).all()
+    with pytest.raises(fs.InputError, match=r"to_parquet: .* is no folder"):
+        run.to_parquet(files[0])
+
+
+def test_a_notebook_shows_what_a_job_was_told_and_what_it_assumes() -> None:
+    job = fs.load({"name": "<b>", "trainer": {"fixed_s": 33}, "assumed": ["sync.pause_s"]}, {"fleet.instances": 5})
+    shown = html.unescape(re.sub(r"<[^>]+>", "", job._repr_html_()))
+    said, _, assumed = shown.partition("assumed")
+    assert shown.startswith("<b>: 5 instances, 8 trainer GPUs")
+    assert re.search(r"trainer.fixed_s +33\b", said)
+    assert re.search(r"fleet.instances +5\b", said)
+    assert "len_cv" in assumed
+    assert "33" not in assumed
+    assert "--" not in shown

@@ -98,7 +98,6 @@ def test_replay(tmp_path: Path) -> None:
     assert result.to_json() == command(*words, "--no-backtest", "--json")
     assert str(result) == command(*words, "--no-backtest")
     assert result.to_pandas()["check"].is_unique
-    assert result.scenario is not None
     assert result.scenario.fleet.instances == run.scenario.fleet.instances
 
 

@@ -21,6 +21,7 @@ _LOOK = """() => {
   const size = (e) => e.getBoundingClientRect();
   const visible = (e) => { const b = size(e); return b.width > 0 || b.height > 0; };
   const charts = {}, cut = [];
+  const hidden = [...document.querySelectorAll(".wide")].filter((e) => e.scrollWidth > e.clientWidth + 1);
   for (const chart of document.querySelectorAll(".chart")) {
     const svg = [...chart.querySelectorAll("svg.main-svg")].filter((e) => size(e).width > 0 && size(e).height > 0);
     const marks = [...chart.querySelectorAll(".cartesianlayer .trace :is(path, rect, text, use)")].filter(visible);
@@ -35,7 +36,8 @@ _LOOK = """() => {
   }
   const style = getComputedStyle(document.body);
   return {
-    charts, cut, text: document.body.innerText, paper: style.backgroundColor, ink: style.color,
+    charts, cut, scrolled: hidden.map((e) => e.innerText.slice(0, 80)),
+    text: document.body.innerText, paper: style.backgroundColor, ink: style.color,
     width: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
   };
 }"""
@@ -46,7 +48,7 @@ class Seen:
     """A page in a browser. marks: marks drawn, by chart; text: all words; width_px: what the body needs.
 
     cut: labels that stand out of their chart; errors: of the console and of scripts; asked: every request but the file
-    itself; paper, ink: colours of the body.
+    itself; paper, ink: colours of the body; scrolled: tables of which only a part is seen at once.
     """
 
     screenshot: Path
@@ -58,6 +60,7 @@ class Seen:
     asked: tuple[str, ...]
     paper: str
     ink: str
+    scrolled: tuple[str, ...] = ()
 
 
 class Browser:
@@ -126,4 +129,5 @@ class Browser:
             asked=tuple(url for url in asked if url != own and not url.startswith(("data:", "blob:"))),
             paper=found["paper"],
             ink=found["ink"],
+            scrolled=tuple(found["scrolled"]),
         )

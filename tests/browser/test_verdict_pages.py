@@ -104,6 +104,9 @@ def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None
     place.write_text(compare_page(found), encoding="utf-8")
     seen = look(place, "compare", dark=dark, phone=phone)
     assert seen.marks.keys() == {"ratios-chart", "shares-chart"}
+    assert not phone or seen.scrolled == (), (
+        "the verdict and the interval are the answer: they are not behind a table's edge"
+    )
     assert f"of {BAD}" in seen.text
 
 

@@ -104,6 +104,8 @@ def test_results_tell_what_their_scenarios_do(job: str, results: tuple[str, str]
 
 def test_a_scenario_is_run_as_the_result_was(job: str, results: tuple[str, str]) -> None:
     mixed = document(results[0], job, "--set-b", "fleet.instances=3", "--set-b", "run.seed=0")
+    assert (mixed["paired"], mixed["replications"]) == (True, 3)
+    assert [d["path"] for d in mixed["inputs"]] == ["fleet.instances"]
     assert bare(mixed) == bare(document(*results))
     assert any("was run as" in note and "40 steps, 3 replications, seed 0" in note for note in mixed["notes"])
     assert bare(document(job, results[1])) == bare(document(*results))
@@ -185,18 +187,36 @@ def test_gates(job: str) -> None:
     assert run(*call, "--fail-if", "regression", "--min-change", "0.9").exit_code == 0
 
 
+def test_a_regression_is_of_what_one_pays_for(results: tuple[str, str], tmp_path: Path) -> None:
+    """An instance more makes each idle more and the step shorter: nobody pays for the former by itself."""
+    verdicts = {c["metric"]: c["verdict"] for c in bare(document(*results))}
+    assert (verdicts["step_s"], verdicts["rollout_idle_fraction"]) == ("better", "worse")
+    assert run(*results, "--fail-if", "regression").exit_code == 0
+    assert run(*results, "--fail-if", "regression.rollout_idle_fraction").exit_code == 10
+    named = run(*results, "--fail-if", "regression", "--metric", "step_s", "--metric", "rollout_idle_fraction")
+    assert named.exit_code == 10
+    assert "--fail-if regression tripped: rollout idle" in named.stderr
+    dearer = json.loads(Path(results[1]).read_text())
+    for values in dearer["values"]:
+        values["cost_per_step"] *= 1.5
+    (tmp_path / "dearer.json").write_text(json.dumps(dearer))
+    paid = run(results[0], str(tmp_path / "dearer.json"), "--fail-if", "regression")
+    assert paid.exit_code == 10
+    assert [line for line in paid.stderr.splitlines() if "tripped: US dollars per step" not in line] == []
+
+
 def test_what_nobody_knows_is_not_passed(folder: Path) -> None:
     a, b = str(folder / "a.om"), str(folder / "b.om")
     result = run(a, b, "--fail-if", "ratio.mfu>2", "--fail-if", "regression.mfu")
     assert result.exit_code == 10
     assert "ratio.mfu is not known from this comparison" in result.stderr
-    assert "regression.mfu tripped: it cannot be compared" in result.stderr
+    assert "regression.mfu tripped: mfu cannot be compared (the trainer's utilization is not exported)" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "texts"),
     [
-        ((), ["nothing to compare"]),
+        ((), ["error: A, B: 'fleetsim compare': nothing to compare"]),
         (("{job}",), ["compare with what?"]),
         (("nonsense", "{job}"), ["A: 'nonsense'", "no shipped scenario"]),
         (("{job}", "{a.om}"), ["one is a window of history and the other is not"]),
@@ -210,6 +230,13 @@ def test_what_nobody_knows_is_not_passed(folder: Path) -> None:
         (("{job}", "{job}", "--replications", "1", "--min-change", "-1"), ["no interval", "--min-change"]),
         (("{job}", "{job}", "--metric", "step", "--fail-if", "ratio.stp_s>1"), ['mean "step_s"?', "ratio.stp_s"]),
         (("{job}", "{job}", "--fail-if", "regression.stp"), ["unknown metric"]),
+        (("{job}", "{job}", "--fail-if", "regressoin"), ['did you mean "regression"?']),
+        (("{job}", "{job}", "--fail-if", "step_s>"), ['e.g. "ratio.step_s>1.05"']),
+        (("{job}", "{job}", "--fail-if", "step_s.low.ratio>1"), ['did you mean "ratio.step_s.low"?']),
+        (("{job}", "{job}", "--fail-if", "step_s.ratio"), ['"ratio.step_s>1.05"']),
+        (("{job}", "{job}", "--fail-if", "regression.queue_depth"), ["neither more nor less of it is worse"]),
+        (("{job}", "{job}", "--fail-if", "regression", "--metric", "kv_use"), ["neither more nor less of it is worse"]),
+        (("{job}", "--set-b", "admission.max_staleness=0,5"), ["write 0.5: decimals follow a point"]),
         (("{a.om}", "{b.om}", "--set", "x=1", "--a", "-6h..-8h", "--b", "x"), ["ends before", "no window"]),
         (("{a.om}", "{b.om}", "--selector-a", "x='1'"), ["means something with --prometheus only"]),
         (("{a.om}",), ["which two windows?"]),
@@ -236,8 +263,13 @@ def test_refused_before_any_work(folder: Path, arguments: tuple[str, ...], texts
         ('{"command": "simulate", "fleetsim_version": "1", "schema_version": 9}', "has schema_version 9"),
         ('{"command": "simulate", "fleetsim_version": "1", "schema_version": 1}', "no complete result"),
         ('{"command": "size", "fleetsim_version": "1", "schema_version": 1, "profile": []}', "no complete result"),
-        ("\x00\x01binary", "none of the forms"),
-        ("", "is empty"),
+        ("\x00\x01binary", "is binary, not text; a scenario is YAML"),
+        ("", "is empty; a scenario is YAML"),
+        ("{}", "neither a scenario, a result nor a history; a scenario is YAML"),
+        ('{"words": ["only"]}', "neither a scenario"),
+        ("root:x:0:0:root:/root:/bin/bash\nmail:x:8:8:mail:/var/mail:/sbin/nologin\n", "neither a scenario"),
+        ("import sys, json\nfor a in b, c:\n    print(a, b)\n", "neither a scenario"),
+        ('{"name": "j", "flet": {"instances": 3}}', 'mean "fleet"?'),
     ],
 )  # fmt: skip
 def test_files_that_are_nothing(job: str, tmp_path: Path, text: str, rule: str) -> None:
@@ -246,14 +278,24 @@ def test_files_that_are_nothing(job: str, tmp_path: Path, text: str, rule: str) 
     for pair in ((job, str(file)), (str(file), str(file))):
         result = run(*pair)
         assert result.exit_code == 2, result.output
-        assert rule in result.stderr or "one is a window" in result.stderr
+        assert rule in result.stderr
+        assert "one is a window" not in result.stderr
+
+
+def test_a_step_log_of_unknown_columns_is_still_one(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("iteration,seconds\n1,30.5\n2,31\n")
+    result = run(str(log), str(log))
+    assert "the columns are of no step log that fleetsim knows" in result.stderr
+    log.write_text('{"iteration": 1, "seconds": 30.5}\n{"iteration": 2, "seconds": 31}\n')
+    assert "the columns are of no step log that fleetsim knows" in run(str(log), str(log)).stderr
 
 
 def test_a_scenario_needs_no_ending(job: str, tmp_path: Path) -> None:
     for name, text in (("job", JOB), ("job.json", json.dumps({"name": "j", "fleet": {"instances": 3}}))):
         file = tmp_path / name
         file.write_text(text)
-        from fleetsim.cli.compare_input import given_of
+        from fleetsim.plan.compare_input import given_of
 
         assert given_of("A", str(file)).what == "scenario"
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
 
 import pytest
+from typer.testing import CliRunner
 
 from fleetsim.analysis.replicate import replicate
 from fleetsim.analysis.threads import side_by_side
+from fleetsim.cli.main import app
 from fleetsim.config.load import dump_scenario
 from fleetsim.errors import Interrupted
 from fleetsim.sim.run import simulate
@@ -44,7 +47,7 @@ def interrupted(tmp_path: Path, pattern: str, *arguments: str) -> Ended:
 def test_a_long_run_shows_its_steps_and_what_they_came_to(scenario: str, tmp_path: Path) -> None:
     ended = interrupted(
         tmp_path,
-        r"\d of 1,000,000 step .* so far, .* left",
+        r"\d of 1,000,000 .* left step .* so far",
         "simulate",
         scenario,
         "--steps",
@@ -52,7 +55,7 @@ def test_a_long_run_shows_its_steps_and_what_they_came_to(scenario: str, tmp_pat
         "--replications",
         "1",
     )
-    assert re.search(r"step \d.* s so far, .* left", ended.drawn)
+    assert re.search(r"left step \d.* s so far", ended.drawn)
     assert re.match(r"Interrupted: [\d,]+ of 1,000,000 steps were simulated", ended.stdout)
     assert "trainer idle" in ended.stdout
 
@@ -120,3 +123,54 @@ def test_an_interrupted_replicate_knows_what_is_finished(monkeypatch: pytest.Mon
     assert list(known.values) == [v for v, r in zip(whole.values, whole.runs, strict=True) if r.replication in
                                   {run.replication for run in known.runs}]  # fmt: skip
     assert f"{len(known.runs)} of 6 replications" in cut.value.missing
+
+
+def test_split_shows_the_ways_that_were_simulated(tmp_path: Path) -> None:
+    ended = interrupted(
+        tmp_path, r"GPUs: [3-9] of \d+", "split", "--gpus", "32", "--batch", "1024", "--len", "2000", "--set",
+        "run.steps=40",
+    )  # fmt: skip
+    assert re.search(r"[1-9]\d* of \d+ ways were simulated, none is advised yet", ended.drawn)
+    assert "ways that were simulated (rollout + trainer GPUs), best first so far" in ended.stdout
+    assert re.search(r"colocated async|\d \+ \d", ended.stdout)
+
+
+def test_compare_shows_the_pairs_that_were_simulated(scenario: str, tmp_path: Path) -> None:
+    ended = interrupted(
+        tmp_path, r"\s[4-9]\d* of 8,000", "compare", scenario, "--set-b", "trainer.fixed_s=4", "--steps", "500",
+        "--replications", "4000", "--json",
+    )  # fmt: skip
+    document = json.loads(ended.stdout)
+    pairs = document["replications"]
+    assert 2 <= pairs < 4000
+    assert f"interrupted: {pairs} of 4,000 pairs of runs were simulated" in ended.drawn
+    step = next(change for change in document["changes"] if change["metric"] == "step_s")
+    assert step["ratio"]["mean"] > 1
+
+
+def test_validate_shows_the_cases_that_were_simulated(tmp_path: Path) -> None:
+    ended = interrupted(tmp_path, r"\s[1-9] of \d+", "validate")
+    told = re.search(r"Interrupted: (\d+) of \d+ cases were simulated", ended.stdout)
+    assert told is not None
+    assert f"{told[1]} published case" in ended.stdout
+
+
+@pytest.mark.parametrize(("steps", "steady"), [(2, False), (6, True)])
+def test_a_run_that_was_cut_off_in_its_warm_up_says_no_more(
+    monkeypatch: pytest.MonkeyPatch, scenario: str, steps: int, steady: bool
+) -> None:
+    known = replicate(job(steps=steps, replications=1))
+    known = replace(known, scenario=job(steps=1000, replications=1))
+
+    def cut(*_: object, **__: object) -> None:
+        raise Interrupted(known, f"{steps} of 1,000 steps were simulated")
+
+    monkeypatch.setattr("fleetsim.analysis.replicate.replicate", cut)
+    told = CliRunner().invoke(app, ["simulate", scenario])
+    assert told.exit_code == 130
+    assert ("warm-up only, no steady value yet" in told.stdout) is not steady
+    assert ("What binds" in told.stdout) is steady
+    assert ("trainer idle" in told.stdout) is steady
+    document = json.loads(CliRunner().invoke(app, ["simulate", scenario, "--json"]).stdout)
+    assert bool(document["metrics"]) is steady
+    assert any("warm-up only" in text for text in document["warnings"]) is not steady

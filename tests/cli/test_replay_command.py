@@ -258,8 +258,9 @@ def test_a_file_that_cannot_be_read_or_written_is_named_by_its_flag(
     monkeypatch.setattr(dump_tables, "has_parquet", lambda: False)
     day = folder / "day.parquet"
     result = run(folder, "--save", str(day))
-    assert result.exit_code == 2
-    assert f"--save: '{day}': Parquet needs pyarrow; pip install 'fleetsim[parquet]'" in result.stderr
+    assert result.exit_code == 3
+    rule = "Parquet needs pyarrow, which is not installed; pip install 'fleetsim[parquet]'"
+    assert f"--save: '{day}': {rule}" in result.stderr
     assert "reading" not in result.stderr  # before anything is read
 
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config.load import dump_scenario
+from fleetsim.sweep.cell import Row
 from fleetsim.sweep.journal import journal_path, open_journal
 from tests.sweep.jobs import job
 
@@ -94,7 +99,9 @@ def test_bad_flags_are_told_at_once_before_any_work(scenario: str, tmp_path: Pat
 
 def test_an_output_that_is_there_or_unfinished_is_not_lost(scenario: str, tmp_path: Path) -> None:
     output = tmp_path / "t.csv"
-    open_journal(output, "another", 6).close()
+    journal = open_journal(output, "another", 6)
+    journal.add([Row(0, "ok", "", "sync", ((1.0,),))])
+    journal.close()
     refused = run(scenario, *GRID, "--out", str(output))
     assert refused.exit_code == 2
     assert "--restart" in refused.stderr
@@ -103,6 +110,69 @@ def test_an_output_that_is_there_or_unfinished_is_not_lost(scenario: str, tmp_pa
     again = run(scenario, *GRID, "--out", str(output))
     assert again.exit_code == 2
     assert "exists already" in again.stderr
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file of this process grows larger: what a full disk does, to one that needs no disk of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size", [20, 2500])
+def test_a_disk_that_is_full_costs_no_cell_that_is_known(scenario: str, tmp_path: Path, size: int) -> None:
+    output = tmp_path / "t.csv"
+    assert run(scenario, *GRID, "--workers", "1").exit_code == 0  # the kernel is compiled and cached
+    with files_of_at_most(size):
+        result = run(scenario, *GRID, "--workers", "1", "--out", str(output))
+    assert result.exit_code == 3, result.output
+    assert f"'{journal_path(output)}': cannot be written: " in result.stderr
+    assert "internal" not in result.stderr
+    if size == 20:  # not even the first line
+        assert result.stdout == ""
+        return
+    cells = re.search(r"small: (\d) of 6 cells", result.stdout)
+    assert cells is not None, result.stdout
+    assert f"{cells[1]} of 6 cells are finished" in result.stderr
+    again = run(scenario, *GRID, "--workers", "1", "--out", str(output))
+    assert again.exit_code == 0, again.output
+    assert len(output.read_text().splitlines()) == 7
+
+
+def test_a_table_that_cannot_be_written_is_shown(
+    scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(result: object, place: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fleetsim.sweep.table.write_table", full)
+    result = run(scenario, *GRID, "--out", str(tmp_path / "t.csv"))
+    assert result.exit_code == 3
+    assert "No space left on device" in result.stderr
+    assert result.stdout.startswith("small: 6 cells")
+    assert journal_path(tmp_path / "t.csv").exists()
+
+
+def test_a_key_that_does_nothing_is_told_and_equal_cells_are_called_so(scenario: str) -> None:
+    arguments = [scenario, "--set", "admission.law=unbounded", "--set", "buffer.capacity_samples=64"]
+    swept = ["--grid", "fleet.instances=1,2", "--grid", "admission.max_staleness=0,1", "--workers", "1"]
+    unread = "admission.max_staleness changes nothing here: only admission.law version_window or target_step reads it"
+    result = run(*arguments, *swept)
+    assert unread in " ".join(result.stderr.split())
+    assert "fleet.instances changes nothing" not in result.stderr
+    assert "; 1 other cell equal to it" in " ".join(result.stdout.split())
+    document = json.loads(run(*arguments, *swept, "--json").stdout)
+    assert unread in document["warnings"]
+    assert len(document["best"][0]["equal"]) == 1
+    headroom = run(scenario, "--grid", "targets.headroom=0.5,0.7", "--workers", "1").stderr
+    assert "targets.headroom changes nothing here: cells that differ in it alone are equal" in " ".join(
+        headroom.split()
+    )
+    assert "changes nothing" not in run(scenario, *GRID, "--workers", "1").stderr
 
 
 def test_a_gate_is_on_the_best_cell(scenario: str) -> None:

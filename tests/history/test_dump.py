@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, OutsideError
 from fleetsim.history import dump_tables
 from fleetsim.history.dump import load_history, save_history
 from fleetsim.history.history import Buckets, History, InstanceId, Note, StepLog
@@ -99,11 +99,11 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     save_history(small(), one)
     monkeypatch.setattr(dump_tables, "has_parquet", lambda: False)
     other = Path("two.parquet")
-    with pytest.raises(InputError) as written:
+    with pytest.raises(OutsideError) as written:
         save_history(small(), other)
-    rule = "Parquet needs pyarrow; pip install 'fleetsim[parquet]'"
+    rule = "Parquet needs pyarrow, which is not installed; pip install 'fleetsim[parquet]'"
     assert str(written.value) == f"save: {str(other)!r}: {rule}, or save as two.csv"
-    with pytest.raises(InputError) as asked:  # the file is there: another ending would not make it readable
+    with pytest.raises(OutsideError) as asked:  # the file is there: another ending would not make it readable
         load_history(one)
     assert str(asked.value).endswith(rule)
 

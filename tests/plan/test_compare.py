@@ -50,7 +50,7 @@ def test_a_scenario_equals_itself_in_every_metric(scenario: Scenario) -> None:
     assert found.inputs == ()
     assert [c.metric for c in found.changes] == list(METRICS)
     for c in found.changes:
-        assert (c.verdict, c.p_value) == ("no significant change", None)
+        assert (c.verdict, c.p_adjusted) == ("no significant change", None)
         assert c.a == c.b
         assert c.difference is not None
         assert (c.difference.mean, c.difference.ci_low, c.difference.ci_high) == (0.0, 0.0, 0.0)
@@ -72,7 +72,7 @@ def test_luck_is_called_luck() -> None:
     for a, b in zip(sides[::2], sides[1::2], strict=True):
         found = compare(a, b, "scenarios", METRICS, pair=False, min_change=0.0)
         wrong += bool(found.significant)
-        tested = [c for c in found.changes if c.p_value is not None and c.difference is not None]
+        tested = [c for c in found.changes if c.p_adjusted is not None and c.difference is not None]
         missed = [c for c in tested if not c.difference.ci_low <= 0.0 <= c.difference.ci_high]  # type: ignore[union-attr]
         outside += len(missed)
         inside += len(tested) - len(missed)

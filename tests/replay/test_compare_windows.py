@@ -167,6 +167,7 @@ def test_a_short_window_is_not_comparable(base: History) -> None:
     assert {c.verdict for c in found.changes} == {"not comparable"}
     assert all("too short for an interval" in c.why for c in found.changes)
     assert found.headline == "A and B have no metric that can be compared"
+    assert not any("blocks" in note for note in found.notes)
 
 
 def test_a_run_log_has_its_steps(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.report.charts.bars import Cause, cause_bars
 from fleetsim.report.charts.curve import Curve, curve_chart
 from fleetsim.report.charts.dots import Change, change_dots, change_words
+from fleetsim.report.charts.forest import ratio_axis
 from fleetsim.report.charts.gantt import MOST_ROWS, PARTS, Kind, Row, Span, clipped, gantt_chart, merged, spread
 from fleetsim.report.charts.histogram import Sampled, bins_of, histogram_chart
 from fleetsim.report.charts.parts import Mark, look, with_interval
@@ -189,3 +191,15 @@ def test_bars_and_dots_carry_their_values_in_writing() -> None:
 )
 def test_intervals_are_written_to_the_figure_that_they_need(estimate: Estimate, how: str, text: str) -> None:
     assert with_interval(estimate, how) == text
+
+
+@given(st.floats(0.04, 1.0), st.floats(1.0, 25.0))
+def test_ticks_of_ratios_hold_the_values_and_stand_apart(low: float, high: float) -> None:
+    axis = ratio_axis("B / A", low, high)
+    ticks = axis["tickvals"]
+    assert 1.0 in ticks
+    assert ticks[0] <= 1.01 * low
+    assert ticks[-1] >= high / 1.01
+    wide = math.log10(max(high, ticks[-1]) / min(low, ticks[0]))
+    apart = [math.log10(b / a) / wide for a, b in pairwise(ticks)]
+    assert min(apart) > 0.08, "a tick's words take as much of a phone"

@@ -114,9 +114,30 @@ def test_no_cluster_at_an_address(address: str) -> None:
         sweep(job(), SMALL, ray=address)
 
 
+@needs_ray
+@pytest.mark.parametrize("ours", ["missing", "another"])
+def test_a_cluster_that_asks_for_a_token(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], ours: str
+) -> None:
+    """As Ray 2.60 refuses: an error of its own without a token here; else lines of its core, and a ConnectionError."""
+    assert ray is not None, WITHOUT_RAY
+
+    def refused(**_: object) -> None:
+        if ours == "missing":
+            raise ray.exceptions.AuthenticationError("Token authentication is enabled but no token was found")
+        os.write(2, b"gcs_client.cc:210: Unauthenticated: RPC error: InvalidAuthToken: missing or incorrect\n" * 20)
+        raise ConnectionError("Failed to connect to Ray cluster")
+
+    monkeypatch.setattr(ray, "init", refused)
+    with pytest.raises(OutsideError, match=r"refuses us.*ray get-auth-token.*RAY_AUTH_TOKEN") as told:
+        sweep(job(), SMALL, ray="auto")
+    assert "no cluster there" not in str(told.value)
+    assert capfd.readouterr().err == ""
+
+
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"fleetsim\[ray\]"):
+    with pytest.raises(OutsideError, match=r"fleetsim\[ray\]"):
         check_ray("auto")
     with pytest.raises(InputError, match="names no cluster"):
         check_ray(" ")

@@ -19,6 +19,7 @@ from fleetsim.sweep.run import sweep
 from tests.sweep.jobs import SMALL, job
 
 FLOATS = st.floats(allow_nan=False)
+CELL = Row(7, "ok", "", "sync", ((1.0,),))
 ROWS = st.lists(
     st.builds(
         Row,
@@ -46,6 +47,7 @@ def written(folder: Path, rows: list[Row]) -> Path:
 def test_whatever_is_cut_off_the_whole_lines_come_back(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], data: st.DataObject
 ) -> None:
+    rows = [CELL, *rows]
     output = written(tmp_path_factory.mktemp("journal"), rows)
     path = journal_path(output)
     whole = path.read_bytes()
@@ -80,19 +82,32 @@ def test_a_journal_that_was_hardly_begun_is_begun_again(tmp_path: Path, content:
     journal_path(output).write_bytes(content)
     journal = open_journal(output, "digest", 100)
     assert journal.rows == {}
-    journal.close()
     assert json.loads(journal_path(output).read_text()) == {"journal": 1, "sweep": "digest"}
+    journal.close()
 
 
-@pytest.mark.parametrize("content", [b"hello\n", b'{"journal": 1, "sweep": "another"}\n', b"x"])
+def test_a_journal_without_a_cell_is_nobodys(tmp_path: Path) -> None:
+    """What a sweep leaves that ended before its first cell must not stand in the way of another."""
+    output = tmp_path / "t.csv"
+    open_journal(output, "digest", 100).close()
+    assert not journal_path(output).exists()
+    journal_path(output).write_bytes(b'{"journal": 1, "sweep": "another"}\n')
+    journal = open_journal(output, "digest", 100)
+    journal.add([CELL])
+    journal.close()
+    assert b"digest" in journal_path(output).read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"hello\n", b'{"journal": 1, "sweep": "another"}\n[1', b"x"])
 def test_a_journal_of_something_else_is_left_alone_unless_told(tmp_path: Path, content: bytes) -> None:
     output = tmp_path / "t.csv"
     journal_path(output).write_bytes(content)
     with pytest.raises(InputError, match=r"another sweep.*--restart"):
         open_journal(output, "digest", 100)
     assert journal_path(output).read_bytes() == content
-    open_journal(output, "digest", 100, restart=True).close()
+    journal = open_journal(output, "digest", 100, restart=True)
     assert b"digest" in journal_path(output).read_bytes()
+    journal.close()
 
 
 def test_two_sweeps_onto_one_output_are_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config.lengths import Empirical
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, OutsideError
 from fleetsim.workload import mean_length, quantile_length, sample_lengths
 from fleetsim.workload.empirical import measured_values
 
@@ -119,7 +119,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(InputError, match=r"fleetsim\[parquet\]"):
+    with pytest.raises(OutsideError, match=r"fleetsim\[parquet\]"):
         measured_values(Empirical(file=str(tmp_path / "a.parquet"), column="x"))
 
 

@@ -10,9 +10,13 @@ from typing import Any
 from fleetsim.report.charts.panels import legend_px
 from fleetsim.report.page import Chart, axis, plain_text
 
-_ROW_PX, _FOOT_PX = 36, 62
+_ROW_PX, _FOOT_PX = 42, 62
+# Where the dot of a row stands below its words, and half the height of what is drawn beside it, in rows.
+_DOT, _LANE = 0.5, 0.24
 # Characters that a row has on a phone, its name and its value together, and those of a heading in bold.
 _WIDEST, _WIDEST_HEADING = 46, 38
+# How far a value may stand beyond the last tick, and the share of a phone that a tick's words take.
+_EDGE, _TICK = 1.005, 0.14
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def forest(
             continue
         annotations.append(_row_words(plain_text(_middle(row.name, _WIDEST - len(row.said))), y, 0.0))
         annotations.append(_row_words(plain_text(row.said), y, 1.0))
-        places.append((y + 0.42, row))
+        places.append((y + _DOT, row))
         y += 1.0
     data = tuple(
         trace
@@ -82,10 +86,13 @@ def forest(
     layout: dict[str, Any] = {
         "annotations": annotations,
         "shapes": [
-            *({"type": "rect", "xref": "x", "x0": a, "x1": b, "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
-               "line": {"width": 0}, "fillcolor": "var(--quiet-soft)"} for a, b in bands),
-            {"type": "line", "xref": "x", "x0": centre, "x1": centre, "yref": "paper", "y0": 0, "y1": 1,
-             "layer": "between", "line": {"width": 1.2, "dash": "dash", "color": "var(--quiet)"}},
+            # Beside the dots alone: across the whole chart they would run through the words of a narrow one.
+            *({"type": "rect", "xref": "x", "x0": a, "x1": b, "yref": "y", "y0": at - _LANE, "y1": at + _LANE,
+               "layer": "below", "line": {"width": 0}, "fillcolor": "var(--quiet-soft)"}
+              for at, _ in places for a, b in bands),
+            *({"type": "line", "xref": "x", "x0": centre, "x1": centre, "yref": "y", "y0": at - _LANE,
+               "y1": at + _LANE, "layer": "between", "line": {"width": 1.2, "color": "var(--quiet)"}}
+              for at, _ in places),
         ],
         "xaxis": x_axis,
         "yaxis": axis("", showticklabels=False, showgrid=False, ticks="", range=[y + 0.1, -0.35]),
@@ -102,14 +109,20 @@ def ratio_axis(title: str, low: float, high: float) -> dict[str, Any]:
     low, high = min(low, 0.95), max(high, 1.05)
     wide = log10(high / low)
     if wide < 0.12:
-        ticks = [0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1]
+        ticks = [0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.35]
     elif wide < 0.45:
-        ticks = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0]
+        ticks = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0]
     elif wide < 1.5:
-        ticks = [0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0, 20.0]
+        ticks = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0]
     else:
         ticks = [10.0**e for e in range(floor(log10(low)), ceil(log10(high)) + 1)]
-    shown = [t for t in ticks if low / 1.02 <= t <= high * 1.02]
+    # The first and the last tick hold all values between them.
+    far = [t for t in ticks if t < 1.0 and -log10(t) >= _TICK * log10(high / t)]
+    low = min(low, max((t for t in far if t <= low * _EDGE), default=low))
+    far = [t for t in ticks if t > 1.0 and log10(t) >= _TICK * log10(t / low)]
+    high = max(high, min((t for t in far if t >= high / _EDGE), default=high))
+    wide = log10(high / low)
+    shown = _apart([t for t in ticks if low / _EDGE <= t <= high * _EDGE], _TICK * wide)
     return axis(
         title,
         type="log",
@@ -118,6 +131,20 @@ def ratio_axis(title: str, low: float, high: float) -> dict[str, Any]:
         range=[log10(low) - 0.04 * wide, log10(high) + 0.04 * wide],
         tickangle=0,
     )
+
+
+def _apart(ticks: Sequence[float], least: float) -> list[float]:
+    """Those that stand that far from one another on a logarithmic axis, from 1 outwards; both ends among them."""
+    kept = [1.0]
+    for side in ([t for t in ticks if t > 1.0], [t for t in reversed(ticks) if t < 1.0]):
+        last = [1.0]
+        for tick in side:
+            if abs(log10(tick / last[-1])) >= least:
+                last.append(tick)
+        if side and last[-1] != side[-1]:
+            last = [*(last[:-1] if len(last) > 1 else last), side[-1]]
+        kept += last[1:]
+    return sorted(kept)
 
 
 def _ratio_words(ratio: float) -> str:

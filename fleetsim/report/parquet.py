@@ -8,37 +8,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.cli.files import reason
 from fleetsim.errors import InputError, OutsideError, Problem
 
 if TYPE_CHECKING:
     from fleetsim.sim.records import Records
 
 
-def check_parquet_folder(folder: str) -> Path:
-    """The folder, created if need be, before any work is done for it.
+def check_folder(folder: str, asked: str) -> Path:
+    """The folder, created if need be, before any work is done for it. asked: by which flag, or function.
 
-    Raises InputError without pyarrow or when the path is no folder, OutsideError when it cannot be written to.
+    Raises InputError when the path is no folder, OutsideError without pyarrow or when it cannot be written to.
     """
     try:
         import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError:
-        raise InputError(
-            [Problem("--parquet", folder, "needs pyarrow", "install it: pip install 'fleetsim[parquet]'")]
-        ) from None
+        raise OutsideError(f"{asked} needs pyarrow, which is not installed; pip install 'fleetsim[parquet]'") from None
     if folder == "-":
-        raise InputError([Problem("--parquet", folder, "is no folder: stdout is for the answer", "give a folder")])
+        raise InputError([Problem(asked, folder, "is no folder: stdout is for the answer", "give a folder")])
     path = Path(folder)
     try:
         if path.exists() and not path.is_dir():
-            raise InputError(
-                [Problem("--parquet", folder, "is no folder", "give a folder, one file a table goes there")]
-            )
+            raise InputError([Problem(asked, folder, "is no folder", "give a folder, one file a table goes there")])
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
     except (OSError, ValueError) as error:
-        raise OutsideError(f"--parquet {folder!r}: cannot be written to: {reason(error)}") from None
+        raise OutsideError(f"{asked} {folder!r}: cannot be written to: {_reason(error)}") from None
 
 
 def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
@@ -63,8 +58,12 @@ def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
             pq.write_table(pa.concat_tables(parts), beside)
             beside.replace(place)
         except OSError as error:
-            raise OutsideError(f"{place}: cannot be written: {reason(error)}") from None
+            raise OutsideError(f"{place}: cannot be written: {_reason(error)}") from None
         finally:
             beside.unlink(missing_ok=True)
         written.append(place)
     return written
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
