@@ -28,6 +28,10 @@ from fleetsim.sim.run import simulate
 Engine = tuple[StepTime, EngineLimits]
 # Steps of a trial, and points of time at which its requests in flight are counted.
 _STEPS, _POINTS = 16, 400
+# Trials that a pool is fitted in, and batches that it holds at most.
+_POOL_ROUNDS, _MOST_AHEAD = 2, 16
+# Peak over mean in flight from which they are no steady pool.
+_EBBS = 1.5
 # So many of the nearest laws, and the variants of the best, are tried over more steps: a queue that is thrown away as
 # it ages takes a few dozen steps to become what it stays, and what is left of its start tells variants apart wrongly.
 _FINALISTS, _LONG_STEPS = 4, 40
@@ -61,9 +65,14 @@ def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed
         return Chosen(one, None, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None:
-        pool = max(1, round(fleet.in_flight_mean / group)) * group
+        pool = _pool(scenario, engine, fleet.in_flight_mean)
         always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
-        return Chosen(always, None, f"admission: {pool:,} samples always in flight, as observed; no trainer was read")
+        of = f" in groups of {group}" if group > 1 else ""
+        mean, peak = fleet.in_flight_mean, fleet.in_flight_peak
+        ebbs = f", although observed they ebb from {peak:,.0f}" if peak > _EBBS * mean else ""
+        flight = f"of which {mean:,.0f} are in flight on average as observed{ebbs}"
+        text = f"admission: always {pool:,} samples{of}, {flight}; no trainer was read"
+        return Chosen(always, None, text)
     tried = list(_candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue))
     found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
     order = sorted(range(len(tried)), key=lambda i: (found[i], i))
@@ -82,6 +91,22 @@ def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed
             law, off = variant, nearer
     text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
     return Chosen(law, off, f"{text} ({100 * off:.0f} % off)")
+
+
+def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float) -> int:
+    """Samples that a client keeps, for so many of them to be in flight on average: those of a group that are done wait
+    for its last one, and are the client's as long."""
+    group = scenario.workload.group_size
+    most = scenario.trainer.batch_samples * _MOST_AHEAD
+    pool = max(1, round(in_flight_mean / group)) * group
+    for _ in range(_POOL_ROUNDS if group > 1 else 0):
+        changes = {"admission.law": "fixed_pool", "admission.pool_samples": pool, "run.steps": _STEPS}
+        try:
+            mean, _peak = in_flight(simulate(with_changes(scenario, changes), engine=engine))
+        except FleetsimError:
+            break
+        pool = min(max(1, round(pool * in_flight_mean / max(mean, 1.0) / group)) * group, max(most, pool))
+    return pool
 
 
 def _candidates(s: Scenario, mean: float, peak: float, view: QueueView) -> Iterator[dict[str, Any]]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim.config.plan import Plan
-from fleetsim.replay.backtest import RECHECK_PAUSES, REMEASURE
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.plan_file import cost_of
 from fleetsim.replay.promises import COST_SLACK, Miss, misses_of
+from fleetsim.replay.where_to_look import RECHECK_PAUSES, REMEASURE
 
 State = Literal["ok", "failed", "unknown"]
 Name = Literal["instances", "window", "trainer_idle", "queue", "oldest_age", "cost_per_step", "waiting", "prefix_hit"]

@@ -20,7 +20,7 @@ def counted_words(scenario: Scenario, warmups: Sequence[int]) -> str:
     if not any(warmups):
         return "counted: all steps (no warm-up)"
     low, high = min(warmups), max(warmups)
-    others = "" if low == high else f"; other replications from step {low} to {high} on"
+    others = "" if low == high else f", {low} to {high} steps by replication"
     return f"counted: steps {first} to {last} (the rest is warm-up{others})"
 
 

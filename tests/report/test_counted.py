@@ -48,7 +48,7 @@ def test_of_replications_that_differ_each_is_told(warmups: list[int], step: int)
         assert f"the warm-up of {hidden} of {len(warmups)} replications" in warned[0]
     words = counted_words(scenario, warmups)
     assert (f"steps {warmups[0]} to 29" in words) == any(warmups)
-    assert ("other replications" in words) == (len(set(warmups)) > 1)
+    assert ("by replication" in words) == (len(set(warmups)) > 1)
 
 
 def test_a_trace_of_no_named_steps_begins_before_an_event_that_the_warm_up_hides() -> None:
