@@ -60,8 +60,6 @@ def test_pages(tmp_path: Path) -> None:
         assert result.to_html(tmp_path / "ours.html").read_text() == theirs.read_text()
     with pytest.raises(fs.OutsideError, match="cannot be written"):
         job.simulate(steps=2, replications=1).to_html(tmp_path)
-    with pytest.raises(fs.InputError, match="has no page"):
-        fs.sweep(job, {"fleet.instances": [2]}, steps=2, replications=1).to_html(tmp_path / "x.html")
 
 
 @pytest.mark.usefixtures("wide")

@@ -46,7 +46,8 @@ def in_terminal(
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
     environment = {**os.environ, "TERM": "xterm", "PYTHONUNBUFFERED": "1"}
-    environment.pop("NO_COLOR", None)
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):  # the terminal itself says how wide it is
+        environment.pop(name, None)
     with stdout.open("wb") as out:
         child = subprocess.Popen(
             [sys.executable, "-m", "fleetsim", *arguments],

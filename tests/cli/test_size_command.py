@@ -104,7 +104,7 @@ def test_result_on_stdout_warnings_on_stderr() -> None:
         (("--fail-if", "step_s>abc"), 2, "must be a finite number"),
         (("--fail-if", "step_s"), 2, "must read METRIC OPERATOR NUMBER"),
         (("--strict",), 0, ""),
-        (("--set", "targets.step_s=1"), 11, "no fleet holds step_s <= 1"),
+        (("--set", "targets.step_s=1"), 11, "no fleet holds a step of at most 1.0 s"),
         (("--target-idle", "0.05"), 0, ""),
         (("--batch", "x"), 2, "--batch"),
         (("--batc", "8"), 2, "--batch"),
