@@ -160,7 +160,7 @@ def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]])
 def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem]]:
     """The scenario with its profile's facts, and what its engine has to say: an unknown GPU, a model too large..."""
     from fleetsim.engine.transport import sync_times
-    from fleetsim.sim.engines import engine_of
+    from fleetsim.sim.engines import engine_of, in_engine
     from fleetsim.sim.profiled import Profiled, as_profiled
 
     profiled = Profiled(scenario)
@@ -168,20 +168,14 @@ def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem
     try:
         profiled = as_profiled(scenario, given)
     except InputError as error:
-        return profiled, _in_engine(scenario, error)
+        return profiled, in_engine(scenario, error)
     for look in (engine_of, sync_times):
         try:
             look(profiled.scenario)
         except InputError as error:
-            for problem in _in_engine(scenario, error):
+            for problem in in_engine(scenario, error):
                 problems.setdefault(problem.path, problem)
     return profiled, list(problems.values())
-
-
-def _in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
-    """The problems with their full path: the engine's parts do not know that they are a section."""
-    fields = type(scenario.engine).model_fields
-    return [replace(p, path=f"engine.{p.path}") if p.path in fields else p for p in error.problems]
 
 
 def given_paths(section: BaseModel, prefix: str = "") -> set[str]:

@@ -13,8 +13,9 @@ from fleetsim.analysis.intervals import Estimate, estimate
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.errors import InputError, StuckError
 from fleetsim.plan.trials import flat
+from fleetsim.sim.engines import in_engine
 from fleetsim.sim.run import simulate
-from fleetsim.sweep.design import Design, in_engine, sources_digest
+from fleetsim.sweep.design import Design, sources_digest
 
 Status = Literal["ok", "invalid", "stuck"]
 
@@ -54,7 +55,7 @@ def run_cell(design: Design, cell: int) -> Row:
         scenario = design.scenario(cell)
         runs = [flat(metrics_of(simulate(scenario, replication=r))) for r in range(design.replications)]
     except InputError as error:
-        problems = error.problems if scenario is None else [in_engine(scenario, p) for p in error.problems]
+        problems = error.problems if scenario is None else in_engine(scenario, error)
         return Row(cell, "invalid", "; ".join(map(str, problems)))
     except StuckError as error:
         return Row(cell, "stuck", "; ".join(str(error).splitlines()))

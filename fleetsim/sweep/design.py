@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import fleetsim
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import plain_scalar
-from fleetsim.errors import Problem
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.profiled import as_profiled
 from fleetsim.sweep.grid import Grid
@@ -53,12 +52,6 @@ class Design:
         if any(path.startswith("engine") for path in values):
             scenario = as_profiled(scenario, {*self.given, *values}).scenario
         return scenario
-
-
-def in_engine(scenario: Scenario, problem: Problem) -> Problem:
-    """The problem with its full path: the engine's parts do not know that they are a section of a scenario."""
-    known = problem.path in type(scenario.engine).model_fields
-    return replace(problem, path=f"engine.{problem.path}") if known else problem
 
 
 def design_of(scenario: Scenario, grid: Grid, replications: int | None = None, given: Collection[str] = ()) -> Design:

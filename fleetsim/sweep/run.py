@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
-from fleetsim.sim.engines import engine_of
+from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sweep import local
 from fleetsim.sweep.cell import Chunk, Row
-from fleetsim.sweep.design import Design, design_of, in_engine
+from fleetsim.sweep.design import Design, design_of
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
 from fleetsim.sweep.objective import Objective, objectives_of
@@ -108,7 +108,7 @@ def check_some_valid(design: Design) -> None:
             engine_of(scenario)
             sync_times(scenario)
         except InputError as error:
-            for problem in error.problems if scenario is None else (in_engine(scenario, p) for p in error.problems):
+            for problem in error.problems if scenario is None else in_engine(scenario, error):
                 found.setdefault((problem.path, problem.rule), problem)
         else:
             return
