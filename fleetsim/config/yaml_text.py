@@ -7,9 +7,10 @@ PyYAML's own resolver follows 1.1, where they are not. `to_yaml` quotes whatever
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
@@ -179,3 +180,13 @@ def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
 _Dumper.add_representer(str, _text)
 _Dumper.add_representer(dict, _mapping)
 _Dumper.add_representer(list, _list)
+
+
+def as_yaml(value: Any, other: Callable[[Any], Any] | None = None) -> str:
+    """A value in one line. JSON is YAML, so text keeps its quotes and numbers their digits; but JSON has no infinities.
+
+    other: what becomes of an object that JSON does not know. Raises TypeError for one where nothing does.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    return json.dumps(value, default=other)

@@ -7,8 +7,6 @@ multiple of --group-size), and the cap of the lengths grows with --len.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ from pydantic import BaseModel
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.assumptions import is_given, is_touched
 from fleetsim.plan.length_flags import LENGTH_FLAGS, law_from_flags
@@ -216,9 +215,7 @@ def _lines(name: str, value: Any) -> list[str]:
 def override_text(path: str, value: Any) -> str:
     """The `key.path=value` of a value: text keeps its quotes and numbers their digits. Raises TypeError for an object
     that no file could hold."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{path}={'.nan' if math.isnan(value) else '.inf' if value > 0 else '-.inf'}"
-    return f"{path}={json.dumps(value)}"
+    return f"{path}={as_yaml(value)}"
 
 
 def _contradictions(flags: Mapping[str, Any]) -> list[Problem]:

@@ -14,7 +14,7 @@ from typing import Any
 import fleetsim
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.yaml_text import plain_scalar
+from fleetsim.config.yaml_text import as_yaml, plain_scalar
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.profiled import as_profiled
 from fleetsim.sweep.grid import Grid
@@ -106,6 +106,4 @@ def text_of(value: Any) -> str:
     """A value as `--set` takes it: JSON, which is YAML; plain words without quotes."""
     if isinstance(value, str) and _WORD.fullmatch(value) and plain_scalar(value) == value:
         return value
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
-    return json.dumps(value, default=str)
+    return as_yaml(value, str)
