@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from fit_roofline import GPU_MEMORY_UTILIZATION, NAMES, PRIORS, Predicted, Stage, evaluate, fitted_models
+from fit_roofline import ERRORS, GPU_MEMORY_UTILIZATION, NAMES, PRIORS, Predicted, Stage, evaluate, fitted_models
 
+from fleetsim.engine.checked import public_errors
 from fleetsim.engine.factors import RooflineFactors
 
 TARGET_FIT, TARGET_LEFT_OUT = 0.08, 0.15
@@ -44,6 +46,16 @@ decoding was slower than predicted (though CodeLlama's pace is in the fit), for 
 that holds so much context as optimistic, or measure.
 """
 
+ELSEWHERE = """## Published runs elsewhere
+
+The error above is one of dense models on one or two H100 under vLLM. Everywhere else an answer says that its engine
+was not checked there, and what the roofline predicts of runs that others published: {points} runs in bf16 and fp8,
+`calibration/public/points.yaml`. None of them was fitted. The error is predicted / measured time - 1, so below zero the
+engine is taken too fast, and a fleet sized by it is too small. Half of the runs lie between the quartiles. An answer
+shows the row of its own GPU, model, size and engine where there is one, else one for each way in which it leaves what
+was checked. This table and `calibration/public_errors.json` are written by `python calibration/public_points.py`.
+"""
+
 FACTORS_INTRO = """## Factors
 
 Bounded and held towards priors that come from elsewhere. *Narrowed to* is the posterior's standard deviation over the
@@ -78,9 +90,10 @@ Assumptions, the same for every run:
 - Attention reads an ungrouped KV cache at the same share of bandwidth as weights; no term for cascade attention.
 - fp16 and bf16 run alike. Sliding windows are taken as full attention.
 
-What this does not show: GPUs other than H100 (the factors are taken as shares of their data sheets), fp8, prompts that
-miss the prefix cache (compute efficiency rests largely on its prior), more than {max_running} running sequences,
-contexts beyond 2,600 tokens, and tensor parallelism without NVLink. The time to first token is predicted too low,
+What this does not show: other GPUs (the factors are taken as shares of their data sheets) and fp8, of which
+[published runs](#published-runs-elsewhere) tell; prompts that miss the prefix cache (compute efficiency rests largely
+on its prior), more than {max_running} running sequences, contexts beyond 2,600 tokens, and tensor parallelism without
+NVLink. The time to first token is predicted too low,
 by {ttft_low} to {ttft_high} % (median {ttft_median} %; the largest is a run in which a few
 requests waited most of a second): the client's own path and about half an iteration are not modelled. The median gap is
 {ttft_ms} ms, less than half a percent of the end-to-end latency.
@@ -176,6 +189,12 @@ def _factor_rows(document: dict[str, Any]) -> Iterable[list[str]]:
         yield [f"`{name}`", fit, *left, f"{at} ({low} to {high})", f"{narrowed:.2f}", prior.source]
 
 
+def _public_rows() -> Iterable[list[str]]:
+    for e in public_errors():
+        quartiles = f"{_percent(e.low)} to {_percent(e.high)}"
+        yield [e.domain.text, str(e.points), _percent(e.median), quartiles, ", ".join(e.sources)]
+
+
 def render(document: dict[str, Any]) -> str:
     """The page as text. `document` is roofline_factors.json; every number is simulated anew from its factors."""
     factors = RooflineFactors(**document["factors"])
@@ -226,6 +245,8 @@ def render(document: dict[str, Any]) -> str:
             _overload_rows([*fitted, *held_out]),
         ),
         AFTER_OVERLOAD,
+        ELSEWHERE.format(points=json.loads(ERRORS.read_text(encoding="utf-8"))["runs"]),
+        _table(("runs of", "number", "median error", "quartiles", "published by"), _public_rows()),
         FACTORS_INTRO,
         _table(
             ("factor", "fitted", *(f"without {_short(m)}" for m in left), "prior (bounds)", "narrowed to", "source"),

@@ -30,6 +30,7 @@ from fleetsim.engine.factors import RooflineFactors
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "vllm_h100_published.yaml"
 FACTORS = HERE / "roofline_factors.json"
+ERRORS = HERE / "public_errors.json"
 PAGE = HERE.parent / "docs" / "accuracy.md"
 
 # vLLM 0.15.1's default; the experiments record no other.

@@ -64,6 +64,9 @@ oldest.set(1)
 Metrics with other names are mapped, each to any PromQL expression that gives one series:
 
     fleetsim replay --prometheus URL --map 'trainer.wait_s=max(my_trainer_wait_seconds)'
+
+A counter is mapped as it is exposed, not as its `rate()`: a series that falls again and again is refused where a
+running total is wanted.
 """
 
 

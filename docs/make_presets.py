@@ -42,6 +42,11 @@ that on 16; a weight sync takes what its [transport](transports.md) needs for 15
 way. So two presets differ by what the systems do; how fast *your* job runs needs your lengths, engine and trainer
 (`--set`, or a file of your own).
 
+**Another batch or group size**: what a system states in batches follows `--batch`, and what it states in prompts
+follows `--group-size`, in whole groups (`follow` in the preset). `nemo-rl-async-grpo` keeps two batches in its buffer:
+1,024 samples here, 2,048 with `--batch 1024`. What followed is listed among the assumptions; what you give yourself
+stays.
+
 **Age** is counted in weight versions, from the version that a group was sent, let in or first computed under, to the
 versions made when the trainer takes it. A bound stands here only if the system's own rules keep it for every group; a
 window that stragglers may overtake bounds how far generation runs ahead and not how old one response gets. Tests
@@ -57,11 +62,12 @@ COLUMNS = ("preset", "placement", "may start", "cap on samples in flight", "age 
 
 def cap_words(s: Scenario) -> str:
     """What the client keeps in flight at most."""
+    size, unit = s.workload.group_size, s.fleet.in_flight_unit
+    caps = {"": s.fleet.max_in_flight_samples, " an instance": s.fleet.max_in_flight_samples_per_instance}
     found = []
-    if s.fleet.max_in_flight_samples is not None:
-        found.append(f"{s.fleet.max_in_flight_samples:,}")
-    if s.fleet.max_in_flight_samples_per_instance is not None:
-        found.append(f"{s.fleet.max_in_flight_samples_per_instance:,} an instance")
+    for where, cap in caps.items():
+        if cap is not None:
+            found.append(f"{cap:,}{where}" if unit == "samples" else f"{cap // size:,} groups{where}")
     return ", ".join(found) or "-"
 
 

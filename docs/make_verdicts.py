@@ -56,8 +56,11 @@ def section() -> list[str]:
         for job in JOBS
         for way, (_, reason) in job.misses.items()
     ]
-    count = f"{hits} of {len(WAYS) * len(JOBS)} verdicts name the cause; the others are set in bold:"
-    return [HEAD, "| --- | --- | --- | --- | --- |", *rows, "", count, "", *misses]
+    verdicts = len(WAYS) * len(JOBS)
+    count = f"{hits} of {verdicts} verdicts name the cause; the others are set in bold:"
+    if hits == verdicts:
+        count = f"All {verdicts} verdicts name the cause."
+    return [HEAD, "| --- | --- | --- | --- | --- |", *rows, "", count, *(["", *misses] if misses else [])]
 
 
 def main() -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim.visible import visible
+
 # The one list of exit codes, for the reference and for whoever writes a script around fleetsim.
 EXIT_CODES: Mapping[int, str] = {
     0: "ok",
@@ -32,13 +34,16 @@ class Problem:
         shown = "" if self.value is None else f" {self.value!r}:"
         if len(shown) > 82:
             shown = shown[:78] + "...:"
-        return f"{self.path}:{shown} {self.rule}; {self.remedy}"
+        return visible(f"{self.path}:{shown} {self.rule}; {self.remedy}")
 
 
 class FleetsimError(Exception):
     """Base of all errors that are the user's to mend; carries the process's exit code."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class InputError(FleetsimError):
@@ -64,7 +69,7 @@ class StuckError(FleetsimError):
         super().__init__(what, self.limits)
 
     def __str__(self) -> str:
-        return "\n".join([self.what, *(str(p) for p in self.limits)])
+        return "\n".join([visible(self.what), *(str(p) for p in self.limits)])
 
 
 class OutsideError(FleetsimError):

@@ -1,102 +1,237 @@
-"""What binds: the one thing to change if the step should be shorter."""
+"""What binds: the one thing to change if the step should be shorter.
+
+For each thing that can be changed: by how much would the step become shorter if there were a fifth more of it (or less,
+where less is better)? The answer comes from the critical path of the run, without another run; what promises most
+binds. Held against runs that make each change: `tests/analysis/test_binding.py`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.analysis.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
+from fleetsim.analysis.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.kernel.tables import DONE
+from fleetsim.sim.admission import groups_per_version
+from fleetsim.sim.records import Records
+from fleetsim.workload.lengths import mean_length
+
+if TYPE_CHECKING:
+    from fleetsim.analysis.metrics import Window
+
+Floats = NDArray[np.float64]
 
 # Below this share of the cycle the trainer's waiting is not worth a GPU.
 SMALL_WAIT = 0.03
-# Halving what every instance holds must shorten an iteration by this share, or more instances buy nothing.
-WORTH_SPLITTING = 0.10
+# What is asked: a fifth more of each thing; of times and lengths, that much less.
+MORE = 1.2
+LESS = 1.0 - 1.0 / MORE
+# A gain of this share of the largest is as good: the gains are estimates.
+EQUAL = 0.9
+# Moments of a sample's life at which the load is looked at.
+_LOOKS = 8
 
 
-def binding_of(
-    scenario: Scenario, step_time: StepTime, steps: NDArray[Any], span_s: float, publication_s: float = 0.0
-) -> str:
-    """trainer | sync | in_flight_cap | rollout | staleness_window | longest_response.
+def binding_of(records: Records, window: Window) -> str:
+    """What promises the largest gain, one of the names of `gains_of`; of equals, the first there."""
+    gains = gains_of(records, window)
+    most = max(gains.values())
+    return next(name for name, gain in gains.items() if gain >= EQUAL * most)
 
-    The trainer hardly waits: `sync` if it is held by sync for longer than it waits and for over a tenth of the cycle,
-    else `trainer`. It waits: in this order `sync` if sync holds it longer than the samples do, or if a rolling
-    publication takes longer than a step (publication_s, until the last instance has it) while admission waits for it,
-    `in_flight_cap` if the client's cap was reached when batches completed, `rollout` if requests wait inside the
-    engines or halving an instance's load would make its iterations over a tenth shorter, else `staleness_window` if
-    admission had no credit left, else `longest_response`: the engines are as fast as they get, and the last sample
-    takes so long.
 
-    A full buffer is not among them: it stops generation while the trainer has samples. That costs the smoothing of
-    unequal batches, but it is never what the trainer waits for.
+def gains_of(records: Records, window: Window) -> dict[str, float]:
+    """Share of the step that a fifth would save, by what there is a fifth more (or less) of.
+
+    Only what the job has, and what may save more than the trainer's own seconds.
+
+    trainer: its seconds, less. sync: seconds of publications and pauses, less. environment: seconds of tools and
+    rewards, less. rollout: instances, more. longest_response: the cap on responses, lower by a sixth than the longest
+    one. in_flight_cap: samples or whole groups that the client keeps in flight, more. staleness_window: groups that
+    admission lets be ahead of the trainer, more. What makes samples faster cannot save more than the trainer waits for
+    them.
     """
-    wait = float(steps["wait_s"].sum()) / span_s
-    sync = float(steps["sync_block_s"].sum()) / span_s
-    if wait < SMALL_WAIT:
-        return "sync" if sync > max(wait, 0.1) else "trainer"
-    if sync > wait or (_waits_for_versions(scenario) and publication_s > span_s / len(steps)):
-        return "sync"
-    # what the fleet looked like at the batches that were waited for, weighted by the wait
-    weight = steps["wait_s"] / steps["wait_s"].sum()
-    if _capped(scenario, steps, weight):
-        return "in_flight_cap"
-    if float((weight * (steps["waiting"] > 0)).sum()) > 0.5 or _splitting_pays(step_time, steps):
-        return "rollout"
-    if scenario.admission.law not in ("barrier", "unbounded", "adaptive") and not _on_policy(scenario):
-        starved = float((weight * (steps["credits"] <= 0)).sum())
-        return "staleness_window" if starved > 0.5 else "longest_response"
-    return "longest_response"
+    scenario, span = records.scenario, window.span_s
+    path = critical_path(records, window.start_s, window.end_s)
+    waits = float(window.steps["wait_s"].sum())
+    if scenario.sync.in_flight == "drain":  # the sync waits for the longest response, and the trainer for the sync
+        waits += float(window.steps["sync_block_s"].sum())
+    saved = {"trainer": LESS * path.train_s, "sync": LESS * path.sync_s}
+    if path.lives and waits + saved["sync"] > saved["trainer"]:  # else nothing of them can promise more
+        saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
+    saved["sync"] += saved.pop("pauses", 0.0)
+    return {name: seconds / span for name, seconds in saved.items()}
 
 
-def _waits_for_versions(scenario: Scenario) -> bool:
-    """Rolling publications, and a law that lets groups in by published versions."""
-    law = scenario.admission.law
-    return scenario.sync.scope == "rolling" and law in ("version_window", "target_step", "per_sync_window")
+def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str, float]:
+    """Seconds that a fifth of each thing would save on the lives that are waited for."""
+    scenario = records.scenario
+    sent = np.array([life.sent_s for life in path.lives])
+    end = np.array([life.end_s for life in path.lives])
+    freed = np.array([life.freed for life in path.lives])
+    paused = _paused(records, window, sent, end)
+    turns = scenario.workload.turns
+    tools = np.minimum(end - sent - paused, (turns.count - 1) * mean_length(turns.tool_latency_s))
+    making = end - sent - paused - tools
+    shorter, slower = _paces(records, window, sent, end)
+    law, fleet = scenario.admission.law, scenario.fleet
+    # A cap of each instance grows with the fleet: more of them make more at the same load.
+    in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
+    each = fleet.max_in_flight_samples_per_instance is not None
+    by_group = np.array([life.whole for life in path.lives])
+    own = (each or law == "unbounded") and not most
+    full = in_groups and law == "unbounded"  # what waits for a sample, and not for a group, waits for an engine
+    shorter = np.where(freed & (own | (full & ~by_group)), LESS, shorter)
+    saved = {"pauses": LESS * float(paused.sum())}
+    loop = np.array([life.loop_s for life in path.lives])
+    # A group keeps its place until it has its rewards.
+    scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
+    # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
+    more = np.maximum(0.0, LESS * (end - sent + scored + loop) - making * slower / MORE)
+    capped = law in ("fixed_pool", "adaptive") or most or each
+    if capped:
+        # A place that any sample frees, and not only the last one of its group.
+        by_sample = law == "adaptive" or ((most or each) and not in_groups)
+        saved["in_flight_cap"] = float(more[freed & (by_group | by_sample)].sum())
+    ahead = _ahead(scenario)
+    if ahead is not None:
+        fuller = making * slower / MORE
+        by_window = np.where(
+            freed, 0.0 if capped else more, _with_more_ahead(records, window, path, ahead, more, fuller)
+        )
+        saved["staleness_window"] = float(by_window.sum())
+    saved["rollout"] = float((making * shorter).sum())
+    saved["longest_response"] = float(_cut(records, path, making, shorter).sum())
+    scoring = path.scoring_s + float(tools.sum())
+    if scoring > 0:
+        saved["environment"] = LESS * scoring
+    return saved
 
 
-def _on_policy(scenario: Scenario) -> bool:
-    """A cumulative ratio of 0 starts a batch with every step: a barrier by another name."""
-    return scenario.admission.law == "cumulative_ratio" and scenario.admission.async_ratio == 0.0
+def _paused(records: Records, window: Window, sent: Floats, end: Floats) -> Floats:
+    """Seconds of each life in which its instance stood still for a sync."""
+    sync = records.scenario.sync
+    if sync.in_flight == "finish_on_old_weights":
+        return np.zeros(len(sent))
+    if sync.scope == "rolling":
+        busy, paused = window.total("busy_s"), window.total("paused_s")
+        return (end - sent) * paused / max(busy + paused, SAME_S)
+    begin, over = records.syncs["pause_start_s"], records.syncs["end_s"]
+    each = np.minimum(end[:, None], over[None, :]) - np.maximum(sent[:, None], begin[None, :])
+    return np.asarray(each.clip(0.0).sum(axis=1))
 
 
-def _capped(scenario: Scenario, steps: NDArray[Any], weight: NDArray[np.float64]) -> bool:
-    fleet, group = scenario.fleet, scenario.workload.group_size
-    caps = [fleet.max_in_flight_samples or 0]
-    if fleet.max_in_flight_samples_per_instance:
-        caps.append(fleet.max_in_flight_samples_per_instance * fleet.instances)
-    return any(float((weight * (steps["in_flight"] > cap - group)).sum()) > 0.5 for cap in caps if cap)
+def _paces(records: Records, window: Window, sent: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """How much shorter a life is with a fifth more instances, how much longer with a fifth more in flight; as shares.
+
+    The load is looked at through its whole life. What is placed together cannot be divided: instances without work
+    make no instance with work faster.
+    """
+    mix = mix_of(records, window.total("generated_tokens"), window.total("prefilled_tokens"))
+    samples, groups, fleet = records.samples, records.groups, records.scenario.fleet
+    at = sent[:, None] + (end - sent)[:, None] * ((np.arange(_LOOKS) + 0.5) / _LOOKS)
+    was_sent, finished = samples["sent_s"], np.ascontiguousarray(samples["finish_s"])
+    n = np.maximum(1.0, in_flight(np.where(was_sent < 0, np.inf, was_sent), finished, at))
+    units = n
+    if fleet.group_placement == "together" and records.scenario.workload.group_size > 1:
+        last = np.maximum.reduceat(np.where(finished < 0, np.inf, finished), groups["first"])
+        units = np.minimum(n, np.maximum(1.0, in_flight(groups["submit_s"], last, at)))
+    size, instances = n / units, max(1.0, float(window.steps["instances"].mean()))
+    now = _per_token_s(mix, size * shared_with(units, instances))
+    more = _per_token_s(mix, size * shared_with(units, MORE * instances))
+    fuller = _per_token_s(mix, size * shared_with(MORE * units, instances))
+    still = now <= 0.0
+    now = np.where(still, 1.0, now)
+    shorter = np.where(still, 0.0, 1.0 - more / now).clip(0.0, LESS)
+    slower = np.where(still, 0.0, fuller / now - 1.0).clip(0.0, MORE - 1.0)
+    return np.asarray(shorter.mean(axis=1)), np.asarray(slower.mean(axis=1))
 
 
-def _splitting_pays(step_time: StepTime, steps: NDArray[Any]) -> bool:
-    """Whether an iteration at half the mean load would be a tenth shorter; mean load by Little's law."""
-    if len(steps) < 2 or steps["busy_s"][-1] <= steps["busy_s"][0]:
-        return False
-    span = steps["busy_s"][-1] - steps["busy_s"][0]
-    tokens = steps["generated_tokens"][-1] - steps["generated_tokens"][0]
-    rate = tokens / span  # tokens per busy instance-second
-    load, context = load_at(step_time, rate, float(mean_context(steps)))
-    full = step_time.seconds(max(1, round(load)), kv_tokens=load * context)
-    half = step_time.seconds(max(1, round(load / 2)), kv_tokens=load / 2 * context)
-    return half < (1 - WORTH_SPLITTING) * full
+def _per_token_s(mix: Mix, load: Floats) -> Floats:
+    """Seconds from one token of a sample to its next, those included in which it waits for others that run."""
+    running = np.minimum(load, mix.seqs)
+    return mix.iteration_s(running) * load / running
 
 
-def mean_context(steps: NDArray[Any]) -> float:
-    """Prompt plus half the output of a trained sample: the mean number of cached tokens of a decode."""
-    samples = steps["samples"].sum()
-    prompt = (steps["tokens"] - steps["output_tokens"]).sum() / samples
-    return float(prompt + steps["output_tokens"].sum() / samples / 2)
+def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) -> Floats:
+    """Seconds that each life is waited for less when no response is longer than a batch's longest one / MORE.
+
+    Where a wait ended when enough groups were complete, it ends when as many are complete with all long ones cut. A
+    batch that waits for certain groups, a drain, and a place that a group holds wait for their own longest one.
+    Where samples free places for each other, they are less work.
+    """
+    samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
+    cap = max(1.0, longest_of_a_batch(records) / MORE)
+    tokens, finish = samples["target"].astype(np.float64), np.where(samples["status"] == DONE, samples["finish_s"], -1)
+    cut = (1.0 - cap / np.maximum(cap, tokens)) * np.maximum(0.0, finish - samples["sent_s"])
+    first = groups["first"]
+    sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
+    ready = np.sort(path.ready_s - sooner[path.groups])
+    certain = buffer.batch_rule == "exact_target_step" or buffer.wait_for_oldest
+    work = (1.0 - float(np.minimum(tokens, cap).sum() / tokens.sum())) * making * shorter / LESS
+    own = np.array(
+        [
+            float(path.ready_s[life.ready] - ready[life.ready])
+            if life.ready >= 0 and not certain
+            else float(sooner[samples["group"][life.sample]] if life.whole else 0.0 if life.freed else cut[life.sample])
+            for life in path.lives
+        ]
+    )
+    found: Floats = np.maximum(own, work)
+    return found
 
 
-def load_at(step_time: StepTime, rate: float, context: float) -> tuple[float, float]:
-    """Decodes per iteration b at which an instance makes `rate` tokens/s: b = rate * t(b), by bisection."""
-    low, high = 1.0, 8192.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        b = max(1, round(middle))
-        if b / step_time.seconds(b, kv_tokens=b * context) < rate:
-            low = middle
-        else:
-            high = middle
-    return high, context
+def longest_of_a_batch(records: Records) -> float:
+    """Tokens of the longest response that a step trains, median over the steps."""
+    groups = records.groups
+    longest = np.maximum.reduceat(np.ascontiguousarray(records.samples["target"]), groups["first"])
+    trained = groups["trained_step"] >= 0
+    each = np.zeros(int(groups["trained_step"].max()) + 1)
+    np.maximum.at(each, groups["trained_step"][trained], longest[trained])
+    return float(np.median(each))
+
+
+def _ahead(scenario: Scenario) -> float | None:
+    """Groups that admission lets be ahead of the trainer, None where no number of it says so."""
+    a, per_step, per_version = scenario.admission, scenario.groups_per_step, groups_per_version(scenario)
+    return {
+        "version_window": (1.0 + a.max_staleness) * per_version,
+        "target_step": (1.0 + a.max_staleness) * per_version,
+        "per_sync_window": (1.0 + a.staleness_threshold) * per_version,
+        "cumulative_ratio": (1.0 + a.async_ratio) * per_step,
+        "batches_ahead": float(a.batches_ahead * per_step),
+    }.get(a.law)
+
+
+def _with_more_ahead(
+    records: Records, window: Window, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
+) -> Floats:
+    """Seconds that each life that the trainer let begin is waited for less, when a fifth more groups may be ahead.
+
+    Groups begin earlier, and over time as many more of them are complete as may be ahead: the batch would have been
+    complete when so many fewer were. They are more work (fuller_s), as far as instances have no time to spare. Where a
+    life ended no wait itself, by `more`. Where a batch waits for certain groups they help half as much: only those
+    that start earlier themselves.
+    """
+    fewer = math.floor((MORE - 1.0) * ahead + 1e-9)  # whole groups start
+    begun = sum(not life.freed for life in path.lives)
+    spare = window.total("idle_s") / max(1.0, float(window.steps["instances"].mean())) / max(1, begun)
+    drains = records.scenario.sync.in_flight == "drain" and records.scenario.sync.scope == "global"
+    buffer = records.scenario.buffer
+    weight = 0.5 if buffer.batch_rule == "exact_target_step" or buffer.wait_for_oldest else 1.0
+    saved = more.copy()
+    for k, life in enumerate(path.lives):
+        if life.freed:
+            continue
+        if life.ready < 0:
+            saved[k] = 0.0 if drains else more[k]  # a drain waits for whatever is in flight
+            continue
+        ready = float(path.ready_s[life.ready])
+        earlier = ready - max(life.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
+        most = life.loop_s if drains else 1.5 * LESS * (ready - life.sent_s + life.loop_s)
+        saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare))
+    return saved

@@ -42,7 +42,22 @@ CATALOGUE: tuple[Metric, ...] = (
         "idle / (busy + idle + paused + down) instance-seconds",
         "less",
     ),
+    Metric(
+        "rollout_utilization",
+        "rollout utilization",
+        "share",
+        "output tokens / what the same instances would make full: as many requests each as max_num_seqs and the KV "
+        "cache hold, at this mix of lengths",
+        "more",
+    ),
     Metric("sync_fraction", "trainer held by weight sync", "share", "seconds held by weight sync / window", "less"),
+    Metric(
+        "trainer_idle_with_sync_fraction",
+        "trainer idle, weight sync included",
+        "share",
+        "seconds that the trainer waits for samples or is held by weight sync / window",
+        "less",
+    ),
     Metric(
         "switch_fraction",
         "GPUs changing hands",
@@ -56,6 +71,13 @@ CATALOGUE: tuple[Metric, ...] = (
         "samples in the buffer",
         "number",
         "mean over time of finished samples not yet trained, those before a full buffer included",
+    ),
+    Metric(
+        "queue_growth",
+        "growth of the buffer, samples per step",
+        "number",
+        "finished samples not yet trained, at the last step less at the first / steps between; around 0 where the "
+        "trainer keeps up",
     ),
     Metric(
         "oldest_sample_age_steps",

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.analysis.binding import binding_of
+from fleetsim.analysis.load import mix_of
 from fleetsim.analysis.warmup import warmup_steps
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
-from fleetsim.sim.fleet import lent_instances
+from fleetsim.errors import InputError, Problem
+from fleetsim.sim.fleet import lent_instances, most_instances, slowness
 from fleetsim.sim.records import Records
 
 
@@ -51,12 +53,18 @@ def window_of(records: Records) -> Window:
 
 
 def metrics_of(records: Records) -> dict[str, Any]:
-    """All metrics of one run.
+    """All metrics of one run: its numbers, and `binding`, see `binding_of`. Raises InputError as `numbers_of`."""
+    return {**numbers_of(records), "binding": binding_of(records, window_of(records))}
+
+
+def numbers_of(records: Records) -> dict[str, Any]:
+    """The numbers of one run.
 
     step_s: window / steps. trainer_idle_fraction: sample-wait / window (sync apart). sync_fraction: trainer held by
     sync / window. switch_fraction: GPUs changing hands / window. lent_fraction: the trainer's GPUs serve rollout /
     window (the trainer waits meanwhile, its GPUs do not).
-    rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. queue_depth: mean
+    rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. rollout_utilization: see
+    `utilization`. trainer_idle_with_sync_fraction: sample-wait and held by sync / window. queue_depth: mean
     samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the batch is taken.
     staleness_steps: of trained samples, step - updates contained in the weights at submission.
     tokens_per_trained_token: generated / trained output tokens. waste: output tokens thrown away by cause (stale,
@@ -65,11 +73,15 @@ def metrics_of(records: Records) -> dict[str, Any]:
     goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
     kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
     samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
-    samples that were generated for nothing, see `_samples_lost`. binding: see `binding_of`.
+    samples that were generated for nothing, see `_samples_lost`.
+    Raises InputError for a run that took no time.
     """
     window = window_of(records)
-    scenario, steps = records.scenario, window.steps
+    steps = window.steps
     n, span = len(steps), window.span_s
+    if not span > 0:
+        remedy = "give trainer.fixed_s, or an engine whose iterations take time"
+        raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
     trained = float(steps["output_tokens"].sum())
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
@@ -80,10 +92,13 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "step_s": span / n,
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
         "rollout_idle_fraction": idle / instance_s,
+        "rollout_utilization": utilization(records, window),
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
+        "trainer_idle_with_sync_fraction": float(steps["wait_s"].sum() + steps["sync_block_s"].sum()) / span,
         "switch_fraction": float(steps["switch_s"].sum()) / span,
         "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
+        "queue_growth": _queue_growth(window),
         "oldest_sample_age_steps": float(steps["oldest_age_steps"].mean()),
         "staleness_steps": _staleness(records, window),
         "tokens_per_trained_token": generated / trained,
@@ -96,14 +111,27 @@ def metrics_of(records: Records) -> dict[str, Any]:
         "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
-        "binding": binding_of(scenario, records.engine[0], steps, span, _publication_s(records, window)),
     }
 
 
-def _publication_s(records: Records, window: Window) -> float:
-    """Mean seconds from a version's making until the last instance serves it."""
-    syncs = records.syncs[records.syncs["end_s"] > window.start_s]
-    return float((syncs["end_s"] - syncs["trigger_s"]).mean()) if len(syncs) else 0.0
+def utilization(records: Records, window: Window) -> float:
+    """Tokens generated / what the instances of the window would have generated full: see `Mix.saturated_tok_s`.
+
+    An instance that computes for one sample is not idle, and makes a small part of what it could. At most 1.
+    """
+    scenario = records.scenario
+    generated = window.total("generated_tokens")
+    slow = slowness(scenario, most_instances(scenario)) + [1.0] * lent_instances(scenario)
+    speed = sum(1.0 / factor for factor in slow) / len(slow)
+    full = mix_of(records, generated, window.total("prefilled_tokens")).saturated_tok_s * speed
+    instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
+    return min(1.0, generated / (full * instance_s)) if full * instance_s > 0 else 0.0
+
+
+def _queue_growth(window: Window) -> float:
+    """Samples by which the buffer, and what waits before it, grow from step to step."""
+    held = (window.steps["queue_depth"] + window.steps["blocked"]).astype(np.float64)
+    return float(held[-1] - held[0]) / (len(held) - 1) if len(held) > 1 else 0.0
 
 
 def _lent(records: Records, window: Window) -> float:
@@ -148,10 +176,11 @@ def _staleness(records: Records, window: Window) -> dict[str, float]:
     """Sample-weighted staleness in steps: trained step - optimizer steps contained in the version."""
     groups = records.groups[_trained_in(records, window)]
     age = groups["trained_step"] - records.updates[groups["version"]]
+    half, nearly_all = np.quantile(age, (0.5, 0.99))
     return {
         "mean": float(age.mean()),
-        "p50": float(np.quantile(age, 0.5)),
-        "p99": float(np.quantile(age, 0.99)),
+        "p50": float(half),
+        "p99": float(nearly_all),
         "max": float(age.max()),
     }
 

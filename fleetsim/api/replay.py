@@ -41,7 +41,7 @@ class ReplayResult(Result):
 
     replayed: everything that was found (fleetsim/replay/run.py); what it may lack is None there, and an error that says
     why as a property here. answers: what was asked beyond it: what_if, sweep,
-    recommendation, plan, verification; None = not asked. warnings: as on stderr.
+    recommendation (or withheld: why there is none), plan, verification; None = not asked. warnings: as on stderr.
     """
 
     history: History
@@ -90,7 +90,14 @@ class ReplayResult(Result):
 
     @property
     def recommendation(self) -> Recommendation:
-        """The fleet that the window's job should have. Raises InputError where none was asked for."""
+        """The fleet that the window's job should have. Raises InputError where none was asked for, or where it is
+        withheld: a fault is to be mended first, or the simulation does not predict the window (`answers.withheld`)."""
+        held = self.answers.withheld
+        if held is not None:
+            then = self.answers.then
+            after = "size it anew from a window after that" if then is None else f"then {then.instances} instances"
+            remedy = after if held.first else "see result.verdict and result.backtest for where to look"
+            raise InputError([Problem("recommendation", self.history.source, f"is withheld: {held.why}", remedy)])
         if self.answers.recommendation is None:
             raise self._missing("recommendation", "none was asked for", "give recommend=True to fleetsim.replay")
         return self.answers.recommendation
@@ -177,6 +184,7 @@ def replay(
         known.scenario if known.given else None,
         given=known.given,
         facts=frozenset(one_by_one),
+        from_file=job is not None,
         model=questions.simulates,
         back_test=backtest,
         progress=tell,
@@ -217,12 +225,12 @@ def _read(
 
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return _from_prometheus(source, start, end, step_s, selector, mapping, access, tell)
-    if selector or access is not None:
-        what = "selector" if selector else "access"
+    if access is not None or (selector and not isinstance(source, (str, os.PathLike))):
+        what = "access" if access is not None else "selector"
         raise InputError([Problem(what, selector or "...", "means something with a Prometheus only", "leave it out")])
     if isinstance(source, (str, os.PathLike)):
         tell(f"reading {os.fspath(source)}")
-        source = read_file(os.fspath(source), step_s=step_s, mapping=mapping, framework=framework)
+        source = read_file(os.fspath(source), step_s=step_s, mapping=mapping, framework=framework, selector=selector)
     if start is None and end is None:
         return source
     last = source.end_s

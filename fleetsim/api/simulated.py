@@ -176,7 +176,7 @@ def simulated(
     from fleetsim.api.job import filled
     from fleetsim.plan.engine_source import engine_source
     from fleetsim.plan.trials import flat
-    from fleetsim.plan.warnings import range_warnings
+    from fleetsim.plan.warnings import backlog_warnings, range_warnings
     from fleetsim.report.counted import early_events, warmups_of
 
     if scrape_interval_s is not None and not LEAST_SCRAPE_S <= scrape_interval_s <= HOUR_S:
@@ -192,5 +192,6 @@ def simulated(
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
     metrics = flat(result.metrics)
     binding = str(metrics.pop("binding"))
-    warnings = (*job.notes, *early_events(scenario, warmups_of(result.runs)), *range_warnings(source))
+    early, backlog = early_events(scenario, warmups_of(result.runs)), backlog_warnings(scenario, metrics)
+    warnings = (*job.notes, *backlog, *early, *range_warnings(source))
     return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result)

@@ -1,4 +1,4 @@
-"""What `Job.size` found: a count, its neighbours, and why."""
+"""What `Job.size` found: a count, fleets about it, and why."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SizeResult(Result):
         return self.plan.warnings
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a candidate (the recommendation, its neighbours, the rate-matching count), by instances.
+        """A row a candidate (the recommendation, fleets about it, the rate-matching count), by instances.
 
         Columns: recommended, replications, binding, and every metric's mean with `.ci_low` and `.ci_high`. Needs
         pandas.

@@ -48,8 +48,9 @@ class SplitResult(Result):
     def job(self) -> Job:
         """The advised way as a job, in which every value counts as given."""
         from fleetsim.api.job import load
+        from fleetsim.plan.growth import as_asked
 
-        return load(self.advice.chosen.arrangement.scenario)
+        return load(as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario))
 
     @property
     def metrics(self) -> Metrics:

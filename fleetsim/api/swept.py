@@ -46,9 +46,10 @@ class SweepResult(Result):
     @property
     def warnings(self) -> tuple[str, ...]:
         """As the command prints them on stderr."""
+        from fleetsim.sweep.engines import engine_notes
         from fleetsim.sweep.idle import idle_keys
 
-        return (*self.job.notes, *idle_keys(self.swept))
+        return (*self.job.notes, *idle_keys(self.swept), *engine_notes(self.swept, self.job.notes))
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,

@@ -10,10 +10,11 @@ from fleetsim import __version__
 from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.leave_out import left_out_error
 from fleetsim.calibrate.observations import Observations
-from fleetsim.calibrate.prior import roofline_error, roofline_prior
+from fleetsim.calibrate.prior import roofline_prior
 from fleetsim.calibrate.tables.source import NAMES, Source, config_of, joined
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.profile import Profile, ProfileError, ProfileLimits, Provenance
+from fleetsim.engine.checked import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.engine.step_time import StepTime
@@ -104,7 +105,8 @@ def estimate_profile(
         block_size=block_size,
     )
     spec, shape = gpu_spec(gpu), model_shape(model)
-    median, worst, what = roofline_error()
+    known = known_error(domain_of(spec, shape, tp, 1, "vllm"))
+    what = f"the roofline's own: {known.what}" if known.what else f"no error is known: {known.unchecked}"
     last = shape.name.rsplit("/", 1)[-1]
     said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     return Profile(
@@ -112,13 +114,13 @@ def estimate_profile(
         kind="derived",
         coefficients=coefficients_of(step_time),
         limits=_limit_fields(limits),
-        error=ProfileError(median=median, worst=worst, what=f"the roofline's own: {what}"),
+        error=ProfileError(median=known.median, worst=known.worst, what=what),
         provenance=Provenance(
             source="roofline",
             gpu=spec.name,
             engine="vllm",
             model=model,
-            dtype=shape.dtype if dtype == "auto" else dtype,
+            dtype=shape.weights_type(dtype),
             tp=tp,
             assumed=(step_time.source, *_guesses([k for k, v in said.items() if v is None], limits)),
             fleetsim_version=__version__,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fleetsim.calibrate.tables.source import Measured, iteration, observations_from
-from fleetsim.config.shipped import data_path
+from fleetsim.engine.checked import domain_of, known_error
+from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.models import model_shape
 from fleetsim.engine.roofline_step import roofline
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
     """Durations of a roofline over everything that an engine of these limits may hold, as one prior.
 
     Decodes over batch and context as far as the KV cache goes, prompts up to the token budget, chunks after cached
-    tokens, prompts beside decodes. Its spread is the worst error of the roofline on models left out of its own fit.
+    tokens, prompts beside decodes. Its spread is the error to count on for such an engine (`KnownError.spread`).
     Raises InputError for an unknown GPU or model.
     """
     from fleetsim.calibrate.identify import Prior
@@ -55,15 +55,8 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
         Measured(step_time.seconds(b, p, kv, a), iteration(b, kv, p, a), run=i) for i, (b, kv, p, a) in enumerate(rows)
     ]
     observations, _ = observations_from(measured, "roofline")
-    return Prior(observations, max(LEAST_SIGMA, roofline_error()[1]), source=f"a {step_time.source}")
-
-
-@cache
-def roofline_error() -> tuple[float, float, str]:
-    """Median and worst relative error of the shipped roofline on models left out of its fit, and of what it is."""
-    document = json.loads(data_path("calibration", "roofline_factors.json").read_text(encoding="utf-8"))
-    error = document["error"]
-    return float(error["median"]), float(error["worst"]), str(error["what"])
+    spread = known_error(domain_of(gpu_spec(gpu), model_shape(model), tp, 1, "vllm")).spread
+    return Prior(observations, max(LEAST_SIGMA, spread), source=f"a {step_time.source}")
 
 
 def _doubled(low: int, high: int) -> list[int]:

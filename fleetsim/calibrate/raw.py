@@ -29,7 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.calibrate.records import well_formed
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.json_text import from_json
 
 # One row per engine iteration.
 COLUMNS = (
@@ -164,11 +166,11 @@ def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]
     damaged = 0
     for line in _lines(Path(path)):
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = from_json(line)
+        except ValueError:
             damaged += bool(line.strip())
             continue
-        if isinstance(record, dict):
+        if isinstance(record, dict) and well_formed(record):
             found.append(record)
         else:
             damaged += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from fleetsim.calibrate.places import SUFFIX, Places, places_of, slug
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 FULL_S, QUICK_S = 600.0, 120.0
 LEAST_S = 10.0
@@ -135,7 +135,7 @@ def _engine_args(texts: tuple[str, ...] | list[str]) -> tuple[dict[str, Any], li
             )
             continue
         try:
-            found[key] = json.loads(value)
+            found[key] = from_json(value)
         except ValueError:
             found[key] = {"True": True, "False": False, "None": None}.get(value, value)
     return found, problems

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fleetsim.cli.say import say
 from fleetsim.cli.standing_files import (
     RULES,
     Engine,
@@ -107,7 +108,13 @@ def alerts(
 
         writing = Writing(names, name or planned.scenario.name, runbook_url or RUNBOOK)
         made = rehearse(
-            planned.scenario, planned.engine, hours=hours, scrape_s=scrape_interval, interval_s=interval, tell=tell
+            planned.scenario,
+            planned.engine,
+            hours=hours,
+            scrape_s=scrape_interval,
+            interval_s=interval,
+            guessed=planned.guessed,
+            tell=tell,
         )
         tell("choosing thresholds")
         standing = only(choose(made, budget), "engines" if engines_only else "trainer")
@@ -124,7 +131,7 @@ def alerts(
 
         show_json(alerts_document(standing, writing, document))
     elif rule_file is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
     else:
         from fleetsim.report.alerts_view import alerts_report
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.say import say
+
 if TYPE_CHECKING:
     from fleetsim.calibrate.run import Calibrated
 
@@ -138,7 +140,7 @@ def _show(result: Calibrated, as_json: bool) -> None:
 
         show(profile_report(profile, str(result.path)))
     if profile is None:
-        typer.echo(f"measured; next, where fleetsim is installed: fleetsim calibrate --from {result.raw}", err=True)
+        say(f"measured; next, where fleetsim is installed: fleetsim calibrate --from {result.raw}", err=True)
     else:
-        typer.echo(f"wrote {result.path}", err=True)
+        say(f"wrote {result.path}", err=True)
     warn(result.warnings)

@@ -25,6 +25,7 @@ from fleetsim.cli.history_options import (
     TokenFile,
 )
 from fleetsim.cli.options import RUN, SIMULATED, Html, Json
+from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
     from fleetsim.plan.compare import Comparison
@@ -170,7 +171,7 @@ def _so_far(as_json: bool) -> Callable[[Comparison, str], None]:
 
     def show(found: Comparison, missing: str) -> None:
         if not as_json:
-            typer.echo(f"Interrupted: {missing}.")
+            say(f"Interrupted: {missing}.")
         _show(replace(found, notes=(*found.notes, f"interrupted: {missing}")) if as_json else found, as_json)
 
     return show

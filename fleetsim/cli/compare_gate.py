@@ -11,6 +11,7 @@ import typer
 
 from fleetsim.analysis.catalogue import PAID_FOR, described
 from fleetsim.cli.fail_if import EXIT_CODE, Condition, parse_conditions, tripped
+from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def stop_if_tripped(gate: Gate, found: Comparison) -> None:
         if c.metric not in values
     ]
     for line in lines:
-        typer.echo(line, err=True)
+        say(line, err=True)
     if lines:
         raise typer.Exit(EXIT_CODE)
 

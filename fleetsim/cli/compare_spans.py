@@ -29,7 +29,7 @@ def spans_of(call: Call) -> dict[str, Span | None]:
             problems += error.problems
         if call.prometheus is not None and text is not None and text.startswith(".."):
             problems.append(Problem(flag, text, "begins when?", FORM))
-    if call.prometheus is not None and spans.get("B") is None:
+    if call.b is None and spans.get("B") is None:
         spans["B"] = spans.get("A")  # the same time, other instances
     for check in (
         lambda: step_of(call.step),
@@ -42,12 +42,6 @@ def spans_of(call: Call) -> dict[str, Span | None]:
             problems += error.problems
     if call.prometheus is not None and call.framework:
         problems.append(Problem("--framework", call.framework, "means something for run logs only", "drop it"))
-    if call.prometheus is None:
-        for name, value in (("", call.selector), ("-a", call.selector_a), ("-b", call.selector_b)):
-            if value:
-                problems.append(
-                    Problem(f"--selector{name}", value, "means something with --prometheus only", "drop it")
-                )
     if problems:
         raise InputError(problems)
     return spans

@@ -28,12 +28,13 @@ def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
     spans = question.spans
     if call.prometheus is not None:
         a, b = _of_prometheus(call, spans, tell)
-        same = call.selector_a == call.selector_b
+        same = True
     else:
         assert question.a is not None
         assert question.b is not None
         a, b = _of_files(call, question.a, question.b, spans, tell)
         same = os.path.realpath(question.a.text) == os.path.realpath(question.b.text)
+    same &= call.selector_a == call.selector_b
     from fleetsim.replay.compare_windows import compare_windows as compared
     from fleetsim.replay.compare_windows import overlap
 
@@ -53,40 +54,51 @@ def _of_prometheus(
         span = spans[where]
         assert span is not None
         start, end = (parse_time(text or "now", now) for text in span)
-        selector = ",".join(part.strip("{} ") for part in (call.selector, own) if part)
         source = Source(
-            call.prometheus, None, repr(start), repr(end), call.step, selector, mapping_of(call.mapping, None), None,
-            call.access,
+            call.prometheus, None, repr(start), repr(end), call.step, _both(call.selector, own),
+            mapping_of(call.mapping, None), None, call.access,
         )  # fmt: skip
         try:
             history = read(source, tell)
         except InputError as error:
             raise InputError([replace(p, path=f"{where}: {p.path}") for p in error.problems]) from None
-        found.append((" ".join(filter(None, ("..".join(span), f"{{{own}}}" if own else ""))), history))
+        found.append((_named("..".join(span), own), history))
     return found[0], found[1]
+
+
+def _both(selector: str, own: str) -> str:
+    """What both sides are picked by, and this one alone."""
+    return ",".join(part.strip("{} ") for part in (selector, own) if part)
+
+
+def _named(text: str, own: str) -> str:
+    """A window by its time or its file, and by what it alone is picked by."""
+    return " ".join(filter(None, (text, f"{{{own}}}" if own else "")))
 
 
 def _of_files(
     call: Call, a: Given, b: Given, spans: Mapping[str, Span | None], tell: Tell
 ) -> tuple[tuple[str, History], tuple[str, History]]:
-    """A file's times are its own: "-2h" is two hours before its last value. The same file is read once."""
+    """A file's times are its own: "-2h" is two hours before its last value. What is the same on both sides is read
+    once."""
     from fleetsim.history.window import parse_time, window
 
     problems: list[Problem] = []
-    known: dict[str, History] = {}
+    known: dict[tuple[str, str], History] = {}
     found: list[tuple[str, History]] = []
-    for given, where in ((a, "A"), (b, "B")):
+    for given, where, own in ((a, "A", call.selector_a), (b, "B", call.selector_b)):
         try:
-            if given.text not in known:
-                known[given.text] = _read(given.text, call, tell)
-            history, span = known[given.text], spans[where]
+            selector = _both(call.selector, own)
+            if (given.text, selector) not in known:
+                known[given.text, selector] = _read(given.text, selector, call, tell)
+            history, span = known[given.text, selector], spans[where]
             if span is None:
-                found.append((given.text, history))
+                found.append((_named(given.text, own), history))
                 continue
             last = history.end_s
             start = parse_time(span[0], last) if span[0] else history.start_s
             end = parse_time(span[1], last) if span[1] else last
-            found.append((f"{given.text} {'..'.join(span)}", window(history, start, end)))
+            found.append((_named(f"{given.text} {'..'.join(span)}", own), window(history, start, end)))
         except InputError as error:
             problems += [replace(p, path=f"{where}: {p.path}") for p in error.problems]
     if problems:
@@ -94,10 +106,8 @@ def _of_files(
     return found[0], found[1]
 
 
-def _read(text: str, call: Call, tell: Tell) -> History:
+def _read(text: str, selector: str, call: Call, tell: Tell) -> History:
     from fleetsim.history.files import read_file
 
     tell(f"reading {text}")
-    return read_file(
-        Path(text), step_s=step_of(call.step), mapping=mapping_of(call.mapping, text), framework=call.framework
-    )
+    return read_file(Path(text), call.framework, mapping_of(call.mapping, text), step_of(call.step), selector)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fleetsim.cli.say import say
 from fleetsim.cli.standing_files import (
     RULES,
     Engine,
@@ -82,19 +83,19 @@ def dashboard(
         from fleetsim.standing.rules import Writing
         from fleetsim.standing.thresholds import choose
 
-        standing = choose(rehearse(planned.scenario, planned.engine, hours=hours, tell=tell))
+        standing = choose(rehearse(planned.scenario, planned.engine, hours=hours, guessed=planned.guessed, tell=tell))
         document = made_of(standing, Writing(names, name or planned.scenario.name))
     text = dumps(document) + "\n"
     if place is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
     else:
         write_text(place, text)
-        typer.echo(f"wrote {place}: {len(document['panels'])} panels, to be imported in Grafana", err=True)
+        say(f"wrote {place}: {len(document['panels'])} panels, to be imported in Grafana", err=True)
     warn(planned.notes)
     if there is not None:
         missing = there(expressions(document))
         for metric in missing:
-            typer.echo(f"not there: {metric}", err=True)
+            say(f"not there: {metric}", err=True)
         if missing:
             raise typer.Exit(MISSING_METRICS)
 

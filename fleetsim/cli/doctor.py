@@ -19,6 +19,8 @@ from fleetsim.cli.history_options import (
     TokenFile,
 )
 from fleetsim.cli.options import Json
+from fleetsim.cli.say import say
+from fleetsim.cli.wrapped import columns, wrapped
 
 if TYPE_CHECKING:
     from fleetsim.cli.doctor_checks.check import Check
@@ -75,9 +77,9 @@ def doctor(
             }
         )
     else:
-        typer.echo("\n".join(lines(checks)))
+        say("\n".join(lines(checks, columns())))
     for check in faults:
-        typer.echo(f"error: {check.name}: {check.text}", err=True)
+        say(f"error: {check.name}: {check.text}", err=True)
     if faults:
         raise typer.Exit(BROKEN)
 
@@ -109,14 +111,23 @@ def examined(prometheus: str | None, access: AccessFlags, compile_now: bool) -> 
     return checks
 
 
-def lines(checks: Sequence[Check]) -> list[str]:
-    """The plain text: a line a check, its remedy below, and a last line that sums up."""
-    width = max(len(check.name) for check in checks)
+def lines(checks: Sequence[Check], width: int = 80) -> list[str]:
+    """The plain text: each check on as many lines as `width` takes, its remedy below, and a last line that sums up."""
+    widest = max(len(check.name) for check in checks)
+    below = 9 + widest + 2
+    if below > width // 3:  # beside the name there is little room
+        below = 9
     result = []
     for check in checks:
-        result.append(f"{_MARKS[check.state]:<8} {check.name:<{width}}  {check.text}")
+        begin = f"{_MARKS[check.state]:<8} {check.name:<{widest}}"
+        told = [f"{' ' * below}{line}" for line in wrapped(check.text, width - below)]
+        if below > len(begin):
+            told[0] = f"{begin}  {told[0][below:]}"
+        else:
+            result.append(begin.rstrip())
+        result += told
         if check.remedy is not None and check.state != "ok":
-            result.append(f"{'':<8} {'':<{width}}  -> {check.remedy}")
+            result += [f"{' ' * below}{line}" for line in wrapped(f"-> {check.remedy}", width - below, 3)]
     counts = [sum(check.state == state for check in checks) for state in ("fault", "warning")]
     words = [f"{n} {word}{'' if n == 1 else 's'}" for n, word in zip(counts, ("fault", "warning"), strict=True) if n]
     return [*result, "", "everything that every command needs works" if not words else ", ".join(words)]

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 VARIABLES: Mapping[str, str] = {
     "FLEETSIM_<SECTION>__<FIELD>": "a value of the scenario, as `--set` would give it: FLEETSIM_FLEET__INSTANCES=12 is "
     "fleet.instances=12. Flags win over it, it wins over the file",
-    "FLEETSIM_CACHE_DIR": "folder of the kernel's machine code; default XDG_CACHE_HOME/fleetsim or ~/.cache/fleetsim",
+    "FLEETSIM_CACHE_DIR": "folder of the kernel's machine code; default XDG_CACHE_HOME/fleetsim or ~/.cache/fleetsim. "
+    "Code is run from a folder that is yours alone, nobody else may write to it",
     "FLEETSIM_DEBUG": "anything: an internal error prints its traceback",
+    "FLEETSIM_KERNEL": "checked: the kernel's build that checks every index of its tables, some times slower; to look "
+    "for faults in fleetsim",
     "FLEETSIM_PROMETHEUS_TOKEN": "bearer token for Prometheus, where no file names one",
     "FLEETSIM_PROMETHEUS_USER": "user name for Prometheus, with FLEETSIM_PROMETHEUS_PASSWORD",
     "FLEETSIM_PROMETHEUS_PASSWORD": "password for Prometheus",

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from fleetsim.cli.say import say
 from fleetsim.errors import InputError, OutsideError, Problem
 
 
@@ -65,10 +66,9 @@ def new_page(flag: str, output: str | None) -> Path | None:
 
 def write_page(place: Path, text: str) -> None:
     """A page, and a line on stderr that says where it is. Raises OutsideError."""
-    import typer
 
     write_text(place, text)
-    typer.echo(f"wrote {place}; it opens in any browser, offline", err=True)
+    say(f"wrote {place}; it opens in any browser, offline", err=True)
 
 
 def write_text(place: Path, text: str) -> None:

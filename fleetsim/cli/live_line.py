@@ -13,6 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fleetsim.report.shown import console as literal
+
 # Columns of the bar: no more than that, so that there is room for what is known; with less it says nothing.
 _BAR, _WIDE_BAR, _LEAST_BAR, _WIDE = 12, 24, 6, 100
 # A shorter piece of what is known says nothing.
@@ -71,5 +73,5 @@ class _Lines(Progress):
 
 def live_line(console: Console | None = None) -> Progress:
     """A rich progress on stderr that leaves nothing behind; its tasks have the fields `best` and `left`."""
-    shown = Console(stderr=True, highlight=False) if console is None else console
+    shown = literal(stderr=True) if console is None else console
     return _Lines(SpinnerColumn(), console=shown, transient=True)

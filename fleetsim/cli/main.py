@@ -31,11 +31,16 @@ from fleetsim.cli import (
     validate,
     watch,
 )
+from fleetsim.cli.help import listed
+from fleetsim.cli.say import say
 from fleetsim.cli.starting import INTERRUPTED, starting, working
-from fleetsim.errors import FleetsimError, InputError, StuckError
+from fleetsim.cli.wrapped import columns
+from fleetsim.errors import FleetsimError, InputError, OutsideError, StuckError
+from fleetsim.visible import visible
 
 # Commands that import for a second before they know anything: Ctrl-C is theirs to take over (`working`).
 _START_SLOWLY = frozenset({"size", "split", "simulate", "compare", "sweep", "validate"})
+_MARGIN = 2  # what typer begins a line of its help with
 # A shell that asks for completions sets it.
 COMPLETING = "_FLEETSIM_COMPLETE"
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
@@ -50,23 +55,51 @@ class ErrorsToExitCodes(TyperGroup):
         # Plain help and plain usage errors: rich would cost a third of the time that `--help` may take.
         self.rich_markup_mode = None
 
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        """Reads the options that stand before the command's name."""
+        try:
+            return super().make_context(*given, **more)
+        except USAGE_ERROR as error:
+            raise _written_out(error) from None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help, its list of commands as wide as the terminal."""
+        written = self.help
+        self.help = listed(written or "", columns() - _MARGIN)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.help = written
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         try:
             return super().invoke(ctx)
         except FleetsimError as error:
-            typer.echo(error_text(error), err=True)
+            say(error_text(error), err=True)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt as interrupt:
-            typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
+            say(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # a reader that has seen enough: what is left goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit from None
-        except (typer.Exit, typer.Abort, USAGE_ERROR):
+        except (typer.Exit, typer.Abort):
             raise  # typer's own
+        except USAGE_ERROR as error:
+            raise _written_out(error) from None
+        except MemoryError as error:
+            say(f"error: out of memory: {error or 'the machine has no more to give'}", err=True)
+            say("simulate fewer steps, samples or replications, or on a larger machine", err=True)
+            raise typer.Exit(OutsideError.exit_code) from None
         except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback reaches a user
             raise _ours(error) from None
+
+
+def _written_out(error: Any) -> Exception:
+    """A usage error of typer's, which quotes what was typed."""
+    error.message = visible(error.message)
+    return error  # type: ignore[no-any-return]
 
 
 def _ours(error: Exception) -> typer.Exit:
@@ -75,8 +108,8 @@ def _ours(error: Exception) -> typer.Exit:
         import traceback
 
         traceback.print_exception(error)
-    typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-    typer.echo("this is a bug in fleetsim; FLEETSIM_DEBUG=1 shows where it happened", err=True)
+    say(f"internal error: {type(error).__name__}: {error}", err=True)
+    say("this is a bug in fleetsim; FLEETSIM_DEBUG=1 shows where it happened", err=True)
     return typer.Exit(1)
 
 
@@ -117,7 +150,7 @@ manual.attach(app)
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"fleetsim {fleetsim.__version__}")
+        say(f"fleetsim {fleetsim.__version__}")
         raise typer.Exit
 
 
@@ -147,7 +180,6 @@ def fleetsim_command(
 
     Answers come from a simulation of rollout engines, trainer, weight sync and staleness queue. No GPU is needed.
 
-    \b
     Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if or a check failed,
     11 no feasible fleet, 12 outside the calibrated range under --strict, 130 interrupted.
     """

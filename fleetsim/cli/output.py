@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fleetsim.cli import fail_if
+from fleetsim.cli.say import say
 from fleetsim.errors import InfeasibleError
 
 if TYPE_CHECKING:
@@ -26,33 +27,30 @@ OUTSIDE_RANGE = 12
 def show(renderable: RenderableType) -> None:
     """A rich renderable on stdout: plain text when piped, without colour under NO_COLOR. Nothing is cut at the
     terminal's edge: a command there could not be pasted."""
-    from rich.console import Console
+    from fleetsim.report.shown import as_text, console
 
-    console = Console(file=sys.stdout, highlight=False)
-    if console.is_terminal:
-        console.print(renderable, crop=False)
-        return
-    with console.capture() as captured:
-        console.print(renderable, crop=False)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    stdout = console(sys.stdout)
+    if stdout.is_terminal:
+        stdout.print(renderable, crop=False)
+    else:
+        say(as_text(renderable))
 
 
 def show_json(document: Mapping[str, Any]) -> None:
     """One JSON document on stdout."""
     from fleetsim.report.json import dumps
 
-    typer.echo(dumps(document))
+    say(dumps(document))
 
 
 def warn(warnings: Sequence[str]) -> None:
     """Warnings on stderr, one paragraph each."""
     if not warnings:
         return
-    from rich.console import Console
-
     from fleetsim.report.blocks import warning_lines
+    from fleetsim.report.shown import console
 
-    Console(stderr=True, highlight=False).print(warning_lines(warnings))
+    console(stderr=True).print(warning_lines(warnings))
 
 
 def show_size(result: SizeResult, as_json: bool) -> None:
@@ -124,7 +122,7 @@ def _viewed(
     """What is shown of a simulated scenario, and what is warned of."""
     from fleetsim.plan.run_assumptions import run_assumptions
     from fleetsim.plan.trials import flat
-    from fleetsim.plan.warnings import range_warnings
+    from fleetsim.plan.warnings import backlog_warnings, range_warnings
     from fleetsim.report.counted import early_events, warmups_of
     from fleetsim.report.run_view import RunView, trained_staleness
 
@@ -136,7 +134,8 @@ def _viewed(
     view = RunView(
         result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile, warmups, assumed
     )
-    return view, (*notes, *early_events(result.scenario, warmups), *range_warnings(profile))
+    backlog = backlog_warnings(result.scenario, metrics)
+    return view, (*notes, *backlog, *early_events(result.scenario, warmups), *range_warnings(profile))
 
 
 def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: bool) -> None:
@@ -145,10 +144,9 @@ def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: boo
     Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
     """
     if not result.feasible:
-        from fleetsim.report.words import target
+        from fleetsim.report.words import asked
 
-        names = " and ".join(target(t.name, t.limit) for t in result.missed if t.given)
-        raise InfeasibleError(f"no fleet holds {names}; the best that was found is printed above")
+        raise InfeasibleError(f"no fleet holds {asked(result, held=False)}; the best that was found is printed above")
     stop_if_unmeasured(result.profile, strict)
     values = {name: e.mean for name, e in result.recommended.estimates.items()}
     stop_if_tripped(conditions, {**values, "instances": float(result.instances)})
@@ -158,7 +156,7 @@ def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:
     """Exit 12 with the reason under --strict when the answer does not rest on measurements alone."""
     problem = profile.strict_problem if strict else None
     if problem is not None:
-        typer.echo(f"error: --strict: {problem}", err=True)
+        say(f"error: --strict: {problem}", err=True)
         raise typer.Exit(OUTSIDE_RANGE)
 
 
@@ -166,6 +164,6 @@ def stop_if_tripped(conditions: Sequence[fail_if.Condition], values: Mapping[str
     """Exit 10 with a line for every condition that is true."""
     lines = fail_if.tripped(conditions, values)
     for line in lines:
-        typer.echo(line, err=True)
+        say(line, err=True)
     if lines:
         raise typer.Exit(fail_if.EXIT_CODE)

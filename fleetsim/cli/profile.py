@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fleetsim.cli.say import say
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -48,11 +50,11 @@ def ls(json_: JSON = False) -> None:
         unreadable = [{"profile": give, "problem": problem} for give, problem in wrong]
         show_json({"schema_version": 1, "command": "profile ls", "profiles": profiles, "unreadable": unreadable})
     elif listed:
-        typer.echo("\n".join(list_lines(listed)))
+        say("\n".join(list_lines(listed)))
     else:
-        typer.echo("no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help")
+        say("no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help")
     for give, problem in wrong:
-        typer.echo(f"warning: {give} cannot be used: {problem}", err=True)
+        say(f"warning: {give} cannot be used: {problem}", err=True)
 
 
 @app.command("show")
@@ -80,7 +82,7 @@ def show_(
         write_text(place, profile_page(profile))
     _show(profile, name, "profile show", json_)
     if place is not None:
-        typer.echo(f"wrote {place}; it opens in any browser, offline", err=True)
+        say(f"wrote {place}; it opens in any browser, offline", err=True)
 
 
 @app.command("check")
@@ -102,16 +104,15 @@ def check(
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
-    import math
-
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
     from fleetsim.report.profile_check import check_document, check_report, compared
 
-    if not (math.isfinite(limit) and limit > 0):
-        raise InputError([Problem("--limit", limit, "a share above 0", "0.05 allows errors of 5 %")])
+    if not 0 < limit <= 1:
+        remedy = f"for {limit:g} % give --limit {limit / 100:g}" if 1 < limit <= 100 else "0.05 allows errors of 5 %"
+        raise InputError([Problem("--limit", limit, "a share above 0, at most 1", remedy)])
     profile = load_profile(name)
     place = _raw_file(profile, find_profile(name), raw)
     with progress("predicting the batches that were kept out of the fit"):
@@ -125,7 +126,7 @@ def check(
     failed = [one for one in checked if not one.passed]
     if failed:
         names = ", ".join(one.now.name for one in failed)
-        typer.echo(f"error: above the limit of {limit:g}: {names}", err=True)
+        say(f"error: above the limit of {limit:g}: {names}", err=True)
         raise typer.Exit(ABOVE_LIMIT)
 
 
@@ -134,7 +135,7 @@ def estimate(
     gpu: Annotated[str, typer.Option(help="GPU: H100, H200, A100...")],
     model: Annotated[str, typer.Option(help="Hugging Face id, or a config.json.")],
     tp: Annotated[int, typer.Option(help="GPUs per instance.")] = 1,
-    dtype: Annotated[str, typer.Option(help="Type of the weights: bfloat16, float16, fp8, auto.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option(help="Type of the weights: bfloat16, float16, fp8, auto.")] = "auto",
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there: NAME.profile.json.")
     ] = None,
@@ -170,7 +171,7 @@ def estimate(
         write_text(place, profile_text(profile))
     _show(profile, str(place or "FILE"), "profile estimate", json_)
     if place is not None:
-        typer.echo(f"wrote {place}", err=True)
+        say(f"wrote {place}", err=True)
 
 
 def _show(profile: Profile, give: str, command: str, as_json: bool) -> None:

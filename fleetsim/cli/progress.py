@@ -7,6 +7,7 @@ minutes, a line now and then.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fleetsim import units
+from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -22,6 +24,8 @@ COMPILING = "compiling the simulation kernel (first run on this machine, a few s
 
 # Seconds between two looks at the terminal, and between two lines elsewhere.
 _REDRAW_S, _LINE_S = 0.1, 30.0
+# Seconds after which whoever waits for a file or a pipe is told that work goes on.
+_LONG_S = 15.0
 
 
 class Progress:
@@ -100,10 +104,43 @@ class _Lines(_Counted):
     def __call__(self, text: str) -> None:
         if text != self._last:
             self._last = text
-            print(text, file=sys.stderr, flush=True)
+            say(text, err=True)
 
     def show(self, done: float, of: float, best: str, left: str) -> None:
-        print(", ".join(filter(None, (f"{done:,.0f} of {of:,.0f}", best, left))), file=sys.stderr, flush=True)
+        say(_how_far(done, of, best, left), err=True)
+
+
+def _how_far(done: float, of: float, best: str, left: str) -> str:
+    return ", ".join(filter(None, (f"{done:,.0f} of {of:,.0f}", best, left)))
+
+
+class _Quiet(_Lines):
+    """Says nothing, but that it is still working and how far it is, once that takes longer than anyone expects."""
+
+    every_s = _REDRAW_S
+
+    def __init__(self, first: str) -> None:
+        super().__init__()
+        self._last, self._far = first, ""
+        self._ended = threading.Event()
+
+    def __call__(self, text: str) -> None:
+        self._last, self._far = text, ""
+
+    def show(self, done: float, of: float, best: str, left: str) -> None:
+        self._far = _how_far(done, of, best, left)
+
+    def wait(self) -> None:
+        """Tells after a while, and again every so often, until `end`."""
+        threading.Thread(target=self._tell, daemon=True).start()
+
+    def end(self) -> None:
+        """The work is done."""
+        self._ended.set()
+
+    def _tell(self) -> None:
+        while not self._ended.wait(_LONG_S):
+            say(f"still working: {': '.join(filter(None, (self._last, self._far)))}", err=True)
 
 
 class _Terminal(_Counted):
@@ -133,7 +170,15 @@ def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterato
     simulates: whether the work needs the kernel; where that has not been compiled yet, a terminal says so first.
     """
     if not sys.stderr.isatty():
-        yield _Lines() if aloud else Progress()
+        if aloud:
+            yield _Lines()
+            return
+        quiet = _Quiet(first)
+        quiet.wait()
+        try:
+            yield quiet
+        finally:
+            quiet.end()
         return
     from fleetsim.cli.live_line import live_line
 

@@ -136,6 +136,7 @@ def replay(
         one_sweep,
         questions_of,
         stop_if_unverified,
+        stop_if_withheld,
         write_plan,
     )
     from fleetsim.cli.replay_gate import METRICS, gate_values, stop_if_tripped
@@ -164,10 +165,9 @@ def replay(
         from fleetsim.report.next_lines import addressed
 
         asked = questions.simulates
-        back_test = not no_backtest and (asked or verify is None)
         result = replayed(
-            history, known.scenario if known.given else None, given=known.given, facts=known.facts, model=asked,
-            back_test=back_test, progress=tell,
+            history, known.scenario if known.given else None, given=known.given, facts=known.facts,
+            from_file=known.from_file, model=asked, back_test=not no_backtest, progress=tell,
         )  # fmt: skip
         answers = applied(answer(questions, result, known.given, tell), patch)
         call = (*source_words(source), *known_words(scenario, preset, given or (), profile))
@@ -187,4 +187,5 @@ def replay(
         write_page(page, replay_page(history, result, answers))
     write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))
     stop_if_unverified(answers)
+    stop_if_withheld(changes, answers)
     stop_if_tripped(conditions, gate_values(result.observed, result.verdict, result.backtest))

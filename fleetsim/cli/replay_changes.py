@@ -12,6 +12,7 @@ import typer
 
 from fleetsim.cli.fail_if import EXIT_CODE
 from fleetsim.cli.files import new_file, write_text
+from fleetsim.cli.say import say
 from fleetsim.cli.sweep_values import parse_sweep
 from fleetsim.config.override import parse_override
 from fleetsim.errors import InputError, Problem
@@ -102,23 +103,35 @@ def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | Non
     is no telling. Raises OutsideError."""
     from fleetsim.config.plan import plan_text
 
+    held = answers.withheld
+    if held is not None:
+        for output in (flags.plan_out, flags.patch):
+            if output is not None:
+                say(f"{output} is not written: nothing is recommended now: {held.why}", err=True)
+        return
     if flags.plan_out is not None and answers.plan is not None:
         write_text(Path(flags.plan_out), plan_text(answers.plan))
         how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {flags.plan_out}"
-        typer.echo(f"wrote {flags.plan_out}; after the change:{how}", err=True)
+        say(f"wrote {flags.plan_out}; after the change:{how}", err=True)
     found = answers.recommendation
     if flags.patch is not None and found is not None and not found.resized:
         count = f"{found.was:,} instance{'' if found.was == 1 else 's'}"
-        typer.echo(f"{flags.patch} is not written: the fleet is to keep its {count}", err=True)
+        say(f"{flags.patch} is not written: the fleet is to keep its {count}", err=True)
     elif flags.patch is not None and answers.patch is not None:
         write_text(Path(flags.patch), answers.patch.yaml)
-        typer.echo(f"wrote {flags.patch}: {answers.patch.command}", err=True)
+        say(f"wrote {flags.patch}: {answers.patch.command}", err=True)
+
+
+def stop_if_withheld(flags: ChangeFlags, answers: Answers) -> None:
+    """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
+    if answers.withheld is not None and (flags.plan_out is not None or flags.patch is not None):
+        raise typer.Exit(EXIT_CODE)
 
 
 def stop_if_unverified(answers: Answers) -> None:
     """Exit 10 with a line for every item of the plan's list that does not hold."""
     failed = () if answers.verification is None else answers.verification.failed
     for check in failed:
-        typer.echo(f"--verify: {check.name} failed: {check.text}", err=True)
+        say(f"--verify: {check.name} failed: {check.text}", err=True)
     if failed:
         raise typer.Exit(EXIT_CODE)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fleetsim.cli.fail_if import EXIT_CODE, Condition, tripped
+from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
@@ -81,6 +82,6 @@ def stop_if_tripped(conditions: Sequence[Condition], values: Mapping[str, float 
         if c.metric not in known
     ]
     for line in lines:
-        typer.echo(line, err=True)
+        say(line, err=True)
     if lines:
         raise typer.Exit(EXIT_CODE)

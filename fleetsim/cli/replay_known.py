@@ -33,7 +33,12 @@ def known_of(scenario: str | None, preset: str | None, facts: Sequence[str], pro
         job = job_from_flags(start, facts, {"profile": profile})
     except InputError as error:
         raise InputError([replace(p, path=p.path.replace("--set", "--given")) for p in error.problems]) from None
-    one_by_one = {parse_override(text)[0] for text in (*env_overrides(os.environ), *facts)}
+    one_by_one = set(facts_of(facts))
     if profile is not None:
         one_by_one |= {"engine.profile", "engine.kind"}
     return Known(job.scenario, job.given, frozenset(one_by_one), start is not None, job.notes)
+
+
+def facts_of(texts: Sequence[str]) -> frozenset[str]:
+    """The keys that were given one by one: as KEY=VALUE, or in the environment. Raises InputError."""
+    return frozenset(parse_override(text)[0] for text in (*env_overrides(os.environ), *texts))

@@ -39,16 +39,8 @@ class Source:
             rule = "there is nothing to read" if not given else "one source at a time"
             what = " and ".join(given) or "neither --prometheus nor --from"
             raise InputError([Problem("replay", what, rule, "give --prometheus URL or --from PATH")])
-        idle = [
-            name
-            for name, value in (("--selector", self.selector), ("--framework", self.framework))
-            if value and (name == "--selector") == (self.file is not None)
-        ]
-        if idle:
-            of = "--prometheus" if self.file is not None else "--from"
-            raise InputError(
-                [Problem(idle[0], self.selector or self.framework, f"means something with {of} only", "drop it")]
-            )
+        if self.framework and self.file is None:
+            raise InputError([Problem("--framework", self.framework, "means something with --from only", "drop it")])
 
 
 def read(source: Source, tell: Tell) -> History:
@@ -89,7 +81,7 @@ def _from_file(source: Source, tell: Tell) -> History:
     tell(f"reading {source.file}")
     step = step_of(source.step)
     try:
-        history = read_file(Path(source.file), step_s=step, mapping=source.mapping, framework=source.framework)
+        history = read_file(Path(source.file), source.framework, source.mapping, step, source.selector)
     except InputError as error:
         flagged = [replace(p, path="--from") if p.path == "history" else p for p in error.problems]
         raise InputError(flagged) from None

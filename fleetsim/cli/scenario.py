@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.say import say
 from fleetsim.cli.scenario_from import from_
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def init(
     place = None if output is None else new_file("--output", output, force)
     text = _text_of(name)
     if place is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     write_text(place, text)
-    typer.echo(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
+    say(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
 
 
 @app.command("check")
@@ -81,9 +82,9 @@ def check(
         )
     for file, problems in found.items():
         if not problems and not json_:
-            typer.echo(f"{file}: ok")
+            say(f"{file}: ok")
         for problem in problems:
-            typer.echo(f"{file}: {problem}", err=True)
+            say(f"{file}: {problem}", err=True)
     if any(found.values()):
         raise typer.Exit(InputError.exit_code)
 
@@ -111,6 +112,7 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
     [bold]fleetsim scenario ls[/bold]
     """
+    from fleetsim.cli.wrapped import beside, columns, wrapped
     from fleetsim.config.load import load_scenario
     from fleetsim.config.shipped import shipped_scenarios
     from fleetsim.report.scenario_words import kind_words
@@ -122,16 +124,12 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
         ]
         _echo_json({"schema_version": 1, "command": "scenario ls", "scenarios": listed})
         return
-    width = max((len(name.rpartition("/")[2]) for name in found), default=0)
+    width = columns()
     folders = {name.rpartition("/")[0] for name in found}
     for folder in (*(f for f in _FOLDERS if f in folders), *sorted(folders - _FOLDERS.keys())):
-        typer.echo(_FOLDERS.get(folder, folder))
-        for name, scenario in found.items():
-            above, _, short = name.rpartition("/")
-            if above == folder:
-                typer.echo(f"  {short:<{width}}  {kind_words(scenario)}")
-        typer.echo()
-    typer.echo("Read one with its sources: fleetsim scenario init NAME")
+        rows = [(n.rpartition("/")[2], kind_words(s)) for n, s in found.items() if n.rpartition("/")[0] == folder]
+        say("\n".join([*wrapped(_FOLDERS.get(folder, folder), width), *beside(rows, width, "  "), ""]))
+    say("\n".join(wrapped("Read one with its sources: fleetsim scenario init NAME", width)))
 
 
 def _told(scenario: Scenario) -> dict[str, str]:
@@ -157,4 +155,4 @@ def _checked(file: str, problems: tuple[object, ...]) -> dict[str, object]:
 def _echo_json(document: object) -> None:
     import json
 
-    typer.echo(json.dumps(document, indent=2, sort_keys=True, default=str))
+    say(json.dumps(document, indent=2, sort_keys=True, default=str))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.say import say
+
 if TYPE_CHECKING:
     from fleetsim.frameworks.settings import Settings
 
@@ -59,18 +61,18 @@ def from_(
     if place is not None:
         write_text(place, result.text)
     if json_:
-        typer.echo(json.dumps(report_document(result), indent=2, sort_keys=True))
+        say(json.dumps(report_document(result), indent=2, sort_keys=True))
         return
     if place is None:
-        typer.echo(result.text, nl=False)
+        say(result.text, nl=False)
     for line in report_lines(result, verbose):
-        typer.echo(line, err=True)
+        say(line, err=True)
     unknown = _unknown_model(result.scenario.engine.model)
     if unknown:
-        typer.echo(f"warning: {unknown}", err=True)
+        say(f"warning: {unknown}", err=True)
     if place is not None:
         needs = f" --set {_MODEL_FILE}" if unknown else ""
-        typer.echo(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
+        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
 
 
 def _settings(words: list[str]) -> tuple[str, Settings]:

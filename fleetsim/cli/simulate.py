@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim.cli.options import JOB, RUN, SIMULATED
+from fleetsim.cli.say import say
 
 HISTORY = "Histories and traces of the first run"
 
@@ -174,7 +175,7 @@ def simulate(
         write_page(page, run_page_of(result, source, job.notes, job.given))
     for told in (written, traced):
         if told is not None:
-            typer.echo(told, err=True)
+            say(told, err=True)
     stop_if_unmeasured(source, strict)
     stop_if_tripped(conditions, values)
 
@@ -193,7 +194,7 @@ def _so_far(job: Job, as_json: bool) -> Callable[[Replicated, str], None]:
             missing += "; warm-up only, no steady value yet"
         source = engine_source(result.scenario, result.scenario.fleet.instances, result.runs)
         if not as_json:
-            typer.echo(f"Interrupted: {missing}.")
+            say(f"Interrupted: {missing}.")
         notes = (*job.notes, *([f"interrupted: {missing}"] if as_json else []))
         show_run(result, source, notes, job.given, as_json, steady=not warming)
 

@@ -165,7 +165,9 @@ def split(
             tell=tell,
         )
     if place is not None:
-        write_text(place, dump_scenario(result.chosen.arrangement.scenario))
+        from fleetsim.plan.growth import as_asked
+
+        write_text(place, dump_scenario(as_asked(result.chosen.arrangement.scenario, job.scenario)))
     show_split(result, json_)
     if page is not None:
         write_page(page, _page(result))

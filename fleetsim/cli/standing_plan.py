@@ -21,11 +21,18 @@ SIZE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own."""
+    """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own. held:
+    the back-test of that window held."""
 
     scenario: Scenario
     engine: tuple[StepTime, EngineLimits] | None
     notes: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing has confirmed the engine's speed: neither a window nor a measured profile."""
+        return not self.held if self.engine is not None else self.scenario.engine.kind == "roofline"
 
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
@@ -61,7 +68,8 @@ def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Plann
     plan = plan_from_mapping(document, file)
     changes = {**plan.recommended.changes, "fleet.instances": plan.planned, **dict(parse_overrides(sets))}
     scenario, engine, notes = changed(implied_of(plan), changes)
-    return Planned(_named(scenario, file), engine, notes)
+    held = plan.back_test is not None and plan.back_test.verdict == "ok"
+    return Planned(_named(scenario, file), engine, notes, held)
 
 
 def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetsim.cli.options import JOB, RUN, SIMULATED, Html
+from fleetsim.cli.say import say
 
 GRID, WHERE = "The grid", "Where it runs"
 
@@ -127,9 +128,10 @@ def sweep(
                 stopped = error
     call = _call(scenario, preset, set_ or (), profile, seed)
 
+    from fleetsim.sweep.engines import engine_notes
     from fleetsim.sweep.idle import idle_keys
 
-    job_notes = (*job.notes, *idle_keys(result))
+    job_notes = (*job.notes, *idle_keys(result), *engine_notes(result, job.notes))
     notes = (
         *job_notes,
         *(
@@ -205,7 +207,7 @@ def _swept(
 def _told(journal: Journal, cells: int) -> Journal:
     """The journal; that the sweep goes on from it is worth a line, on a terminal or off it."""
     if journal.rows:
-        typer.echo(f"going on: {len(journal.rows):,} of {cells:,} cells are in {journal.path}", err=True)
+        say(f"going on: {len(journal.rows):,} of {cells:,} cells are in {journal.path}", err=True)
     return journal
 
 

@@ -44,9 +44,11 @@ def parse_sweep(text: str, flag: str = "--sweep", most: int = MOST_VALUES) -> tu
         ) from None
     if not all(map(math.isfinite, (low, high, step))) or step <= 0 or high < low:
         raise refuse("a range goes up, by a step above 0", "for example fleet.instances=8:14:2")
-    count = math.floor((high - low) / step + 1e-9) + 1
-    if count > most:
-        raise refuse(f"{count:,} values, at most {most:,}", "give a larger STEP")
+    steps = (high - low) / step  # infinite where the ends are far apart and the step is tiny
+    if steps >= most:
+        found = f"{math.floor(steps) + 1:,}" if steps < 1e15 else "over 10^15"
+        raise refuse(f"{found} values, at most {most:,}", "give a larger STEP")
+    count = math.floor(steps + 1e-9) + 1
     whole = all(x == int(x) for x in (low, step))
     numbers = (low + k * step for k in range(count))
     # Twelve digits: 0.1 + 2 * 0.1 is meant to be 0.3.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fleetsim.cli.say import say
+
 if TYPE_CHECKING:
     from fleetsim.validate.verdict import CaseResult
 
@@ -60,10 +62,10 @@ def validate(
     if write is not None and folder is not None:
         write_docs(folder, results)
     if check is not None and folder is not None and drifted(folder, results):
-        typer.echo(f"the page in {check} has drifted: run fleetsim validate --write {check}", err=True)
+        say(f"the page in {check} has drifted: run fleetsim validate --write {check}", err=True)
         raise typer.Exit(10)
     if strict and not summary(results).holds:
-        typer.echo("error: --strict: a gate does not hold", err=True)
+        say("error: --strict: a gate does not hold", err=True)
         raise typer.Exit(10)
 
 
@@ -86,7 +88,7 @@ def _so_far(as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
 
     def show(results: Sequence[CaseResult], missing: str) -> None:
         if not as_json:
-            typer.echo(f"Interrupted: {missing}; what follows is of those alone.")
+            say(f"Interrupted: {missing}; what follows is of those alone.")
         _show(results, as_json, warnings=[f"interrupted: {missing}"])
 
     return show

@@ -25,6 +25,7 @@ from fleetsim.cli.history_options import (
     step_of,
 )
 from fleetsim.cli.options import Json, ScenarioFile, Settings
+from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def watch(
     Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
+    from fleetsim.cli.replay_known import facts_of
     from fleetsim.config.plan import load_plan
     from fleetsim.history.mapped import parse_map
     from fleetsim.plan.job import job_from_flags
@@ -117,6 +119,9 @@ def watch(
     base = job.scenario if scenario is not None or set_ else None
     if held is not None and scenario is None:
         base = decided(held, job)
+    facts = facts_of(set_ or ())
+    if "fleet.instances" in facts:
+        say("fleet.instances as set is not used: a watcher counts them, they are what a resize changes")
     access = AccessFlags(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
     )
@@ -129,10 +134,11 @@ def watch(
             step_s=step_of(step),
             base=base,
             given=job.given,
+            facts=facts,
             from_file=scenario is not None,
             resize_on=resize_on,
         ),
-        say,
+        logged,
     )
     if once:
         print_once(look, json_)
@@ -153,11 +159,11 @@ def span(flag: str, text: str) -> float:
     return seconds
 
 
-def say(text: str) -> None:
+def logged(text: str) -> None:
     """A line on stderr, with the time: it is a log."""
     from datetime import UTC, datetime
 
-    typer.echo(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
+    say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
 
 
 def decided(plan: Plan, job: Job) -> Scenario:
@@ -184,7 +190,7 @@ def print_once(look: Looker, as_json: bool) -> None:
     if as_json:
         show_json(look_document(found, now))
     else:
-        typer.echo("\n".join(look_lines(found, now)))
+        say("\n".join(look_lines(found, now)))
 
 
 def serve(look: Looker, options: WatchOptions, listen: str) -> None:
@@ -194,7 +200,7 @@ def serve(look: Looker, options: WatchOptions, listen: str) -> None:
 
     host, port = parse_listen(listen)
     clock = WallClock()
-    watching = Watch(look, clock, options, say)
+    watching = Watch(look, clock, options, logged)
 
     def end(number: int, frame: Any) -> None:
         clock.stop()
@@ -203,10 +209,12 @@ def serve(look: Looker, options: WatchOptions, listen: str) -> None:
     signal.signal(signal.SIGTERM, end)
     try:
         with Exporter(watching.status, host, port) as exporter:
-            say(f"exporting on http://{exporter.address}/metrics, looking every {options.every_s:g} s")
+            logged(f"exporting on http://{exporter.address}/metrics, looking every {options.every_s:g} s")
             if not is_loopback(host):
-                say(f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it")
+                logged(
+                    f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it"
+                )
             watching.run()
     except Stopped:
         pass
-    say("ended")
+    logged("ended")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, CountOrZero, Fraction, PositiveSeconds, Section
+from fleetsim.config.base import Count, CountOrZero, Fraction, Interval, Section
 
 # Counted in weight versions.
 Age = Annotated[float, Field(ge=0, le=1e6)]
@@ -22,7 +22,7 @@ class AdaptiveConfig(Section):
     trim_above_kv: Fraction = Field(default=0.8, description="KV use above which nothing new starts")
     cancel_above_kv: Fraction = Field(default=0.9, description="KV use above which the youngest groups are cancelled")
     target_kv: Fraction = Field(default=0.7, description="KV use that trimming and cancelling aim at")
-    interval_s: PositiveSeconds = Field(default=1.0, description="seconds between two looks at the engines")
+    interval_s: Interval = Field(default=1.0, description="seconds between two looks at the engines")
 
 
 class AdmissionConfig(Section):

@@ -30,6 +30,8 @@ CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 PositiveSeconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+# What is looked at, or fails, more often than this keeps a simulation busy and says nothing.
+Interval = Annotated[float, Field(ge=1e-3, le=MAX_SECONDS)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]

@@ -28,7 +28,11 @@ class EngineConfig(Section):
         description="data-parallel ranks that share the experts of a mixture; each is an instance, with its own "
         "scheduler and KV cache",
     )
-    dtype: Name = Field(default="bfloat16", description="type of weights and KV cache")
+    dtype: Name = Field(
+        default="auto",
+        description="type of the weights: bfloat16, float16, fp8, or auto = as the checkpoint has them; the KV cache "
+        "is in 16 bits",
+    )
     profile: Name | None = Field(default=None, description="profile name or file, for kind measured")
     instance_tok_s: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
         default=None, description="output tokens per second of one instance, for kind constant"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, CountOrZero, Factor, Fraction, PositiveSeconds, Seconds, Section
+from fleetsim.config.base import MAX_SECONDS, Count, CountOrZero, Factor, Fraction, Interval, Seconds, Section
 
 Instances = Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -14,7 +14,7 @@ Instances = Annotated[int, Field(ge=1, le=1_000_000)]
 class FailuresConfig(Section):
     """Instance failures: exponential times between them; lost work is queued again and counted."""
 
-    mtbf_s: PositiveSeconds | None = Field(
+    mtbf_s: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = Field(
         default=None, description="mean seconds between failures of one instance; null = never"
     )
     restart_s: Seconds = Field(default=300.0, description="seconds until a failed instance serves again")
@@ -36,7 +36,7 @@ class LendingConfig(Section):
 class RepackConfig(Section):
     """Tail consolidation (Laminar): the requests of nearly empty instances move to fuller ones that have room."""
 
-    every_s: PositiveSeconds | None = Field(default=None, description="seconds between two looks; null = never")
+    every_s: Interval | None = Field(default=None, description="seconds between two looks; null = never")
     below_kv_use: Fraction = Field(default=0.5, description="instances under this KV use, nothing waiting, are emptied")
     up_to_kv_use: Fraction = Field(default=0.9, description="KV use up to which a receiving instance is filled")
 
@@ -54,6 +54,12 @@ class FleetConfig(Section):
     )
     max_in_flight_samples_per_instance: Count | None = Field(
         default=None, description="samples in flight on one instance; null = no cap"
+    )
+    in_flight_unit: Literal["samples", "groups"] = Field(
+        default="samples",
+        description="what holds a place under these caps: a sample, until it is generated; or a group, which holds "
+        "group_size places until its last sample has its reward (the cap per instance then counts over the whole "
+        "fleet: so many for each instance)",
     )
     group_placement: Literal["together", "spread"] = Field(
         default="together", description="the samples of a group go to one instance, or anywhere"

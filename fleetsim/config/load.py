@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleetsim.config.files import read_text
+from fleetsim.config.follow import FollowConfig, followed
 from fleetsim.config.lengths import Empirical
-from fleetsim.config.override import with_overrides
+from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.problems import problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
@@ -71,6 +72,8 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
             problems.append(Problem(path, value, "cannot be set: a value stands above it", "set the whole value"))
     if problems:
         raise InputError(problems)
+    if scenario.follow != FollowConfig():
+        raw = followed(scenario.model_dump(exclude_none=True), raw, changes)
     return _built(raw, (), "scenario", Path())
 
 
@@ -94,6 +97,7 @@ def _built(raw: object, overrides: Sequence[str], where: str, base: Path) -> Sce
     changed: Mapping[str, Any] = raw
     try:
         changed = with_overrides(raw, overrides)
+        changed = followed(raw, changed, [parse_override(text)[0] for text in overrides])
     except InputError as error:
         problems += error.problems
     found, scenario = _validated(dict(changed), base)

@@ -19,6 +19,7 @@ from fleetsim.config.profile import Profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import tree_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_BYTES = 16 * 2**20
@@ -145,11 +146,11 @@ def json_of(path: str | os.PathLike[str], flag: str = "PLAN.json") -> object:
     """What a JSON file holds. flag: names it where there is none. Raises InputError."""
     shown = os.fspath(path)
     try:
-        return json.loads(read_text(path, flag, MAX_BYTES), parse_constant=_no_constant)
+        return from_json(read_text(path, flag, MAX_BYTES))
     except json.JSONDecodeError as error:
         remedy = "check it: is it complete?"
         raise InputError([Problem(f"{shown}:{error.lineno}", error.msg, "is not valid JSON", remedy)]) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError([Problem(shown, str(error)[:80], "is no usable JSON", "check the file")]) from None
 
 
@@ -157,10 +158,6 @@ def plan_text(plan: Plan) -> str:
     """The plan as the text of its file. The same plan gives the same bytes."""
     content = plan.model_dump(mode="json", exclude_none=True)
     return json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def finite(value: float | None) -> float | None:

@@ -133,6 +133,32 @@ def _pool_holds_a_group(s: Scenario) -> Iterator[Problem]:
         )
 
 
+def _caps_in_groups_hold_one(s: Scenario) -> Iterator[Problem]:
+    if s.fleet.in_flight_unit != "groups":
+        return
+    group = s.workload.group_size
+    for name in ("max_in_flight_samples", "max_in_flight_samples_per_instance"):
+        cap = getattr(s.fleet, name)
+        if cap is not None and cap < group:
+            yield Problem(
+                f"fleet.{name}",
+                cap,
+                f"in_flight_unit groups: the cap must hold a group (workload.group_size is {group})",
+                f"use at least {group}, or in_flight_unit: samples",
+            )
+
+
+def _buffer_holds_a_group(s: Scenario) -> Iterator[Problem]:
+    capacity, group = s.buffer.capacity_samples, s.workload.group_size
+    if capacity is not None and capacity < group:
+        yield Problem(
+            "buffer.capacity_samples",
+            capacity,
+            f"the buffer must hold a group (workload.group_size is {group})",
+            f"use at least {group}, a batch ({s.trainer.batch_samples}) if one is to be complete, or null",
+        )
+
+
 def _first_finished_needs_batches(s: Scenario) -> Iterator[Problem]:
     rule, law = s.buffer.batch_rule, s.admission.law
     if rule == "first_finished" and law not in ("barrier", "batches_ahead"):
@@ -170,6 +196,16 @@ POLICY_RULES: tuple[tuple[Callable[[Scenario], Iterator[Problem]], tuple[str, ..
     (_rolling_is_for_engines_of_their_own, ("sync.scope", "fleet.placement")),
     (_adaptive_marks_in_order, ("admission.adaptive",)),
     (_pool_holds_a_group, ("admission.law", "admission.pool_samples", "workload.group_size")),
+    (
+        _caps_in_groups_hold_one,
+        (
+            "fleet.in_flight_unit",
+            "fleet.max_in_flight_samples",
+            "fleet.max_in_flight_samples_per_instance",
+            "workload.group_size",
+        ),
+    ),
+    (_buffer_holds_a_group, ("buffer.capacity_samples", "workload.group_size")),
     (_first_finished_needs_batches, ("buffer.batch_rule", "admission.law")),
     (_oversampling_needs_first_finished, ("buffer.oversampling", "buffer.batch_rule")),
 )

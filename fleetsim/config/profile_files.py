@@ -15,6 +15,7 @@ from fleetsim.config.profile import SCHEMA_VERSION, Profile
 from fleetsim.config.shipped import data_folder
 from fleetsim.config.tree import did_you_mean, tree_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 MAX_BYTES = 64 * 2**20
 
@@ -87,9 +88,9 @@ def _json(text: str, where: str) -> object:
         return dict(pairs)
 
     try:
-        value: object = json.loads(text, object_pairs_hook=once)
+        value: object = from_json(text, pairs=once)
     except json.JSONDecodeError as error:
         raise InputError([Problem(f"{where}:{error.lineno}", error.msg, "is not valid JSON", "check it")]) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError([Problem(where, str(error)[:80], "is no usable JSON", "check the file")]) from None
     return value

@@ -11,6 +11,7 @@ from fleetsim.config.admission import AdmissionConfig, BufferConfig
 from fleetsim.config.base import Section
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.fleet import FleetConfig
+from fleetsim.config.follow import FollowConfig
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.run import CostConfig, PublishedConfig, RunConfig, TargetsConfig
 from fleetsim.config.sync import SyncConfig
@@ -46,6 +47,7 @@ class Scenario(Section):
         description="dotted paths (workload.output_tokens.mean) of values in this file that nobody measured: reports "
         "name them as assumed; take a path out when its value is yours",
     )
+    follow: FollowConfig = FollowConfig()
     workload: WorkloadConfig = WorkloadConfig()
     engine: EngineConfig = EngineConfig()
     fleet: FleetConfig = FleetConfig()

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.visible import visible
 
 MAX_BYTES = 4 * 2**20
 MAX_NODES = 50_000
@@ -73,7 +74,11 @@ def from_yaml(text: str, where: str) -> Any:
 
 def to_yaml(value: Any) -> str:
     """YAML of plain values that `from_yaml` reads back equal: keys keep their order, laws stand on one line."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False)
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False
+    )
+    # What is not printable stands in double quotes, where a character may be written out.
+    return visible(text)
 
 
 def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:

@@ -20,8 +20,9 @@ class GpuSpec:
     """One GPU.
 
     memory_bytes: visible to a process. memory_bytes_s: HBM or GDDR bandwidth. bf16_flop_s: dense bf16 and fp16.
-    fp8_flop_s: dense fp8, None where the tensor cores have none. link_bytes_s: to its peers, per GPU, one direction.
-    node_gpus: GPUs that such links join in the usual server. source: where the peaks are printed.
+    fp8_flop_s: dense fp8, None where the tensor cores have none. link_bytes_s: to its peers, per GPU, one direction: of
+    NVLink and Infinity Fabric the data sheet's, of PCIe what collectives reach (PCIE_BYTES_S). node_gpus: GPUs that
+    such links join in the usual server. source: where the peaks are printed.
     """
 
     name: str
@@ -40,6 +41,14 @@ class GpuSpec:
             return self.fp8_flop_s
         return self.bf16_flop_s
 
+
+# Between GPUs that only PCIe joins, collectives reach a fraction of the slot's 32 (4.0) or 64 GB/s (5.0), because they
+# cross the host's bridges and memory. NCCL's all-reduce: 8.6 to 9.3 GB/s for messages of 256 to 512 KiB and 16.4 for 2
+# MiB and more over four GPUs (gardenlinux/gardenlinux issue 4556), 9 GB/s over four V100 on one switch (384 KiB, pull
+# request 2 of haohervchb/sglang-V100). NCCL itself counts on 10 GB/s between sockets and 24 below one (PCIe 4.0,
+# NVIDIA/nccl-tests issue 307). End to end, 9 to 16 GB/s fit published latencies of two such GPUs; 64 GB/s is 26 % too
+# fast there.
+PCIE_BYTES_S = 16e9
 
 # Visible memory: PyTorch's own "total capacity" and vLLM's "total_gpu_memory" lines; it varies by a few dozen MiB with
 # the driver. It is below the marketing capacity because ECC and the driver take their part first.
@@ -62,7 +71,8 @@ _GPUS = (
         aliases=("H100", "H100-80GB", "H100-SXM5", "H100-SXM-80GB"),
     ),
     GpuSpec(
-        "H100-PCIe", 79.11 * _GIB, 2.0e12, 756e12, 1513e12, 64e9, "NVIDIA H100 Tensor Core GPU data sheet (PCIe)",
+        "H100-PCIe", 79.11 * _GIB, 2.0e12, 756e12, 1513e12, PCIE_BYTES_S,
+        "NVIDIA H100 Tensor Core GPU data sheet (PCIe)",
         aliases=("H100-PCIe-80GB",),
     ),
     GpuSpec(
@@ -88,7 +98,7 @@ _GPUS = (
         node_gpus=72, aliases=("GB200-NVL72", "GB200-NVL4"),
     ),
     GpuSpec(
-        "L40S", 44.39 * _GIB, 0.864e12, 362.05e12, 733e12, 32e9, "NVIDIA L40S data sheet (PCIe 4.0 x16, no NVLink)",
+        "L40S", 44.39 * _GIB, 0.864e12, 362.05e12, 733e12, PCIE_BYTES_S, "NVIDIA L40S data sheet (no NVLink)",
         aliases=("L40S-48GB",),
     ),
     GpuSpec(

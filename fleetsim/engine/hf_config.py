@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,20 @@ from typing import Any
 from fleetsim.engine.attention import LatentAttention, LinearAttention
 from fleetsim.engine.shapes import ModelShape
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 _MAX_FILE_BYTES = 4 * 2**20
 _NO_GATE = {"gpt_neox", "phi", "starcoder2", "falcon"}
 _GATED = ("qwen3_next", "qwen3_5")  # attention with an output gate, a shared expert with a gate
 _SSM = {"mamba", "mamba2", "falcon_mamba", "jamba", "bamba", "zamba2", "nemotron_h", "granitemoehybrid", "rwkv"}
 _DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "bfloat16", "half": "float16", "auto": "bfloat16"}
+# quant_method and format of checkpoints whose weights are fp8: vLLM's names, model_executor/layers/quantization.
+_FP8_METHODS = {"fp8", "fbgemm_fp8", "ptpc_fp8"}
+_FP8_FORMATS = {"float-quantized"}
+# Of so many layers the last one sees everything, where config.json does not say.
+_GLOBAL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "llama4": 4, "llama4_text": 4}
+_SMALL_BY_NAME = re.compile(r"(?i)\b(nv|mx)?fp[48]\b|\bint[48]\b|\bw[48]a(8|16)\b|\bawq\b|\bgptq\b")
+_MOST_SCALING = 4096
 _LARGEST = {"num_hidden_layers": 4096, "vocab_size": 2**24, "max_position_embeddings": 2**31}
 _LARGEST_OTHER = 2**20
 
@@ -68,30 +76,62 @@ def _read_json(path: Path) -> Any:
         if size > _MAX_FILE_BYTES:
             rule = f"at most {_MAX_FILE_BYTES} bytes (it has {size})"
             raise InputError([Problem("model", str(path), rule, "give config.json, not the weights or tokenizer")])
-        return json.loads(path.read_text(encoding="utf-8"))
+        return from_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError([Problem("model", str(path), "a readable text file", str(error))]) from error
-    except RecursionError as error:
-        raise InputError([Problem("model", str(path), "JSON of sane depth", "give a config.json")]) from error
     except ValueError as error:
         raise InputError([Problem("model", str(path), f"valid JSON ({error})", "download it again")]) from error
 
 
 def _refuse_unsupported(fields: _Fields) -> None:
     """What this roofline would get wrong is refused by name, never read as something else."""
-    config, model_type = fields.config, fields.config.get("model_type")
+    model_type = fields.config.get("model_type")
     later = "give a measured profile of this model instead"
     if isinstance(model_type, str) and model_type in _SSM:
         fields.wrong("model_type", model_type, "state-space layers are not supported yet", later)
-    quant = config.get("quantization_config")
-    method = quant.get("quant_method") if isinstance(quant, Mapping) else quant
-    if method is not None and method != "fp8":
-        fields.wrong("quantization_config", method, "quantization other than fp8 is not supported yet", later)
 
 
-def _dtype(fields: _Fields) -> str:
+def _quantized(fields: _Fields, name: str) -> tuple[bool, tuple[str, ...]]:
+    """Whether the weights are fp8, and what of that cannot be counted; any other quantization is a problem.
+
+    DeepSeek's and Qwen's block-wise fp8, fbgemm and ptpc name it in quant_method; compressed-tensors gives bits and
+    type of each group of layers; ModelOpt an algorithm, in a file of its own or in config.json.
+    """
+    quant = fields.config.get("quantization_config", fields.config.get("compression_config"))
+    if quant is None:
+        said = _SMALL_BY_NAME.search(name)
+        note = f"its name says {said[0]} and its config.json nothing: weights in 16 bits are counted" if said else ""
+        return False, (note,) if note else ()
+    if not isinstance(quant, Mapping):
+        quant = {"quant_method": quant}
+    method = str(quant.get("quant_method") or quant.get("quant_algo") or "unnamed")
+    kinds = {f"{w.get('type')}{w.get('num_bits')}" for w in _weight_groups(quant)}
+    algorithm = str(quant.get("quant_algo") or "").lower()
+    if kinds:
+        in_fp8, kind = kinds == {"float8"}, " and ".join(sorted(kinds))
+    else:
+        kind = algorithm or str(quant.get("format") or "") or method
+        in_fp8 = algorithm == "fp8" or method in _FP8_METHODS or quant.get("format") in _FP8_FORMATS
+    if not in_fp8:
+        rule = f"weights of {kind} cannot be counted: only bfloat16, float16 and fp8 can"
+        remedy = "give the config.json of the model before quantization, or a measured profile of this one"
+        fields.wrong("quantization_config", method, rule, remedy)
+        return False, ()
+    cache = quant.get("kv_cache_scheme") or quant.get("kv_cache_quant_algo")
+    notes = ("its KV cache in fp8 is counted in 16 bits: half as many samples fit",) if cache else ()
+    return True, notes
+
+
+def _weight_groups(quant: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The weights of each group of layers, as compressed-tensors and ModelOpt describe them."""
+    groups = quant.get("config_groups")
+    found = groups.values() if isinstance(groups, Mapping) else ()
+    return [g["weights"] for g in found if isinstance(g, Mapping) and isinstance(g.get("weights"), Mapping)]
+
+
+def _dtype(fields: _Fields, in_fp8: bool) -> str:
     config = fields.config
-    if config.get("quantization_config") is not None:
+    if in_fp8:
         return "fp8"
     value = config.get("torch_dtype", config.get("dtype"))
     if value is None:
@@ -100,6 +140,46 @@ def _dtype(fields: _Fields) -> str:
         return _DTYPES[value]
     fields.wrong("torch_dtype", value, f"one of {', '.join(sorted(_DTYPES))}", "copy the model's own config.json")
     return "bfloat16"
+
+
+def _max_position(fields: _Fields, family: str) -> int | None:
+    """Tokens that the model was made to read, as vLLM derives them: with the scaling of its rotary positions.
+
+    Llama 3's and LongRoPE's limits are scaled already, and so is Gemma 3's; YaRN's is in most files.
+    """
+    most = fields.count("max_position_embeddings", default=0, least=0)
+    rope = fields.config.get("rope_parameters") or fields.config.get("rope_scaling")
+    if isinstance(rope, Mapping) and isinstance(rope.get("full_attention"), Mapping):
+        rope = rope["full_attention"]
+    if not isinstance(rope, Mapping) or not most or family.startswith("gemma3"):
+        return most or None
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+    if not isinstance(factor, int | float) or isinstance(factor, bool) or not 1 <= factor <= _MOST_SCALING:
+        return most
+    if kind == "yarn":
+        first = rope.get("original_max_position_embeddings")
+        return max(most, int(factor * first)) if isinstance(first, int) and 0 < first <= 2**31 else most
+    return int(factor * most) if kind in ("linear", "dynamic") else most
+
+
+def _window(fields: _Fields, layers: int, family: str) -> tuple[int, int]:
+    """Tokens that some layers look back, and how many layers: 0, 0 where all see everything."""
+    config = fields.config
+    chunk = config.get("attention_chunk_size") is not None
+    window = fields.count("attention_chunk_size" if chunk else "sliding_window", default=0, least=0)
+    if not window or not fields.flag("use_sliding_window", default=not family.startswith("qwen")):
+        return 0, 0
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        count = sum(1 for kind in kinds if isinstance(kind, str) and ("sliding" in kind or "chunk" in kind))
+    elif config.get("sliding_window_pattern") is not None or family in _GLOBAL_EVERY:
+        every = fields.count("sliding_window_pattern", default=_GLOBAL_EVERY.get(family, layers))
+        count = layers - layers // every
+    elif family.startswith("qwen"):  # the layers below this one see everything
+        count = max(0, layers - fields.count("max_window_layers", default=0, least=0))
+    else:
+        count = layers
+    return (window, count) if count else (0, 0)
 
 
 def _dense_layers(fields: _Fields, layers: int) -> int:
@@ -162,6 +242,7 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
 
     `text_config` of a multimodal model is followed. Defaults where a key is absent are transformers' own:
     num_key_value_heads = num_attention_heads, head_dim = hidden_size / num_attention_heads.
+    `hf_quant_config.json` beside a config.json, as ModelOpt writes it, tells of the weights too.
     Raises InputError with everything that is wrong at once; state-space layers and quantization other than fp8 are
     refused as not supported yet.
     """
@@ -171,6 +252,11 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
     else:
         path = Path(config)
         root, where = _read_json(path), path.name
+        beside = path.with_name("hf_quant_config.json")
+        if isinstance(root, Mapping) and "quantization_config" not in root and path.name == "config.json":
+            written = _read_json(beside) if beside.is_file() else None
+            quant = written.get("quantization") if isinstance(written, Mapping) else None
+            root = {**root, "quantization_config": quant} if quant is not None else root
         name = name or (path.parent.name if path.name == "config.json" and path.parent.name else path.stem)
     if not isinstance(root, Mapping):
         raise InputError([Problem(where, type(root).__name__, "a JSON object", "give the model's config.json")])
@@ -206,6 +292,8 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
             fields.wrong("num_experts_per_tok", per_token, f"at most the number of experts ({experts})", "check both")
     model_type = root.get("model_type")
     family = model_type if isinstance(model_type, str) else ""
+    in_fp8, notes = _quantized(fields, name or "")
+    window, window_layers = _window(fields, layers, family)
     shape = ModelShape(
         name=name or str(root.get("_name_or_path") or "config"),
         layers=layers,
@@ -224,12 +312,15 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
         qkv_bias=fields.flag("attention_bias", default=family.startswith("qwen2")),
         qk_norm=family.startswith(("qwen3", "gemma3")),
         gated_mlp=family not in _NO_GATE,
-        dtype=_dtype(fields),
-        max_position=fields.count("max_position_embeddings", default=0, least=0) or None,
+        dtype=_dtype(fields, in_fp8),
+        max_position=_max_position(fields, family),
         output_gate=fields.flag("attn_output_gate", default=family.startswith(_GATED)),
         shared_gate=shared > 0 and family.startswith(("qwen2_moe", *_GATED)),
         mla=mla,
         linear=linear,
+        window=window,
+        window_layers=window_layers,
+        notes=notes,
     )
     if fields.problems:
         raise InputError(fields.problems)

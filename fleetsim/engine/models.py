@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from fleetsim.engine.attention import LatentAttention, LinearAttention
@@ -121,6 +122,8 @@ _ALIASES = {
     "codellama-34b-instruct": "codellama/CodeLlama-34b-hf",
     "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1",
 }
+# What the name of a checkpoint tells of its weights, whoever made it.
+_STORED = {"-fp8": "fp8", "-fp8-dynamic": "fp8", "-bf16": "bfloat16"}
 _SUFFIXES = ("-hf", "-instruct", "-it", "-base", "-v0.1", "-2507", "-instruct", "-thinking")
 
 
@@ -148,6 +151,7 @@ def _exists(text: str) -> bool:
 def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
     """The shape for a Hugging Face id (organisation and -Instruct optional), or for a path to a `config.json`.
 
+    A name that ends in -FP8 or -BF16 is its model with weights of that type.
     Raises InputError with the nearest known name, or with everything that is wrong with the file.
     """
     if isinstance(model, ModelShape):
@@ -157,9 +161,13 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
     text = os.fspath(model)
     is_name = isinstance(model, str) and not text.endswith(".json") and text.count("/") <= 1 and "\\" not in text
     if is_name:
-        for key in _keys(text):
-            if key in _BY_KEY:
-                return _BY_KEY[key]
+        for ending, dtype in (("", None), *_STORED.items()):
+            if not text.strip().lower().endswith(ending):
+                continue
+            for key in _keys(text.strip()[: len(text.strip()) - len(ending)]):
+                if key in _BY_KEY:
+                    found = _BY_KEY[key]
+                    return found if dtype is None else replace(found, name=text.strip(), dtype=dtype)
     if not is_name or _exists(text):
         from fleetsim.engine.hf_config import shape_from_config
 

@@ -14,11 +14,13 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from fleetsim.engine.compiled import CODE, cache_folder, shipped_code
+from fleetsim.engine.compiled import CODE, cache_folder, identity, is_checked, shipped_code, strange, warn
+from fleetsim.engine.kernel.guard import inspect
 
 # numba's calling convention: status = f(&result, &exception, arguments...); 0 is success
 _ENTRIES: dict[str, tuple[type, tuple[type, ...]]] = {
@@ -60,28 +62,44 @@ def _compile(machine: llvm.TargetMachine) -> bytes:
 
 
 def _read(path: Path) -> bytes | None:
-    """The machine code in a file that starts with its own checksum and this processor's name; None if it does not."""
+    """The machine code in a file that is the user's own and starts with its checksum and what it must be of.
+
+    None if it does not. The very file and folder that were looked at are read: no path is followed twice.
+    """
     try:
-        head, host, code = path.read_bytes().split(b"\n", 2)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with ExitStack() as opened:
+            opened.callback(os.close, folder)
+            fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            file = opened.enter_context(open(fd, "rb"))
+            why = strange(os.fstat(folder)) or strange(os.fstat(fd))
+            if why is not None:
+                warn(path, why)
+                return None
+            head, of, code = file.read().split(b"\n", 2)
     except (OSError, ValueError):
         return None
-    return code if host == _host() and head == hashlib.sha256(code).hexdigest().encode() else None
+    return code if of == _of() and head == _checksum(code) else None
 
 
 def _write(path: Path, code: bytes) -> None:
-    """All or nothing, also with two processes at once; a cache that cannot be written is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(b"\n".join([hashlib.sha256(code).hexdigest().encode(), _host(), code]))
-        os.replace(file.name, path)
-    except OSError:
-        pass
+    """All or nothing, also with two processes at once or a killed one; a cache that cannot be written is no error."""
+    with suppress(OSError), ExitStack() as on_error:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd, name = tempfile.mkstemp(dir=path.parent)
+        on_error.callback(Path(name).unlink, missing_ok=True)
+        with open(fd, "wb") as file:
+            file.write(b"\n".join([_checksum(code), _of(), code]))
+        os.replace(name, path)
 
 
-def _host() -> bytes:
-    """The processor that machine code is for: a home directory may be shared by different ones."""
-    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}".encode()
+def _checksum(code: bytes) -> bytes:
+    return hashlib.sha256(_of() + code).hexdigest().encode()
+
+
+def _of() -> bytes:
+    """What machine code must be of: its sources and compilers, and this processor, for homes may be shared."""
+    return f"{identity()}; {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}".encode()
 
 
 def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callable[..., float]:
@@ -92,6 +110,8 @@ def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callab
         out, exception = result(), ctypes.c_void_p()
         status = native(ctypes.addressof(out), ctypes.addressof(exception), *values)
         if status:
+            if is_checked():
+                inspect(int(values[0]))
             raise RuntimeError(f"the simulation kernel failed with status {status}")
         return out.value  # type: ignore[no-any-return]
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetsim.engine.kernel.tables import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
+from fleetsim.engine.kernel.tables import LEAST_LOADED, PREFIX_AFFINITY, REBASE, ROUND_ROBIN
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
+MOST_TOKENS = int(REBASE)
 ROUTERS = {
     "round_robin": int(ROUND_ROBIN),
     "least_loaded": int(LEAST_LOADED),
@@ -48,9 +49,10 @@ def run_requests(
 ) -> RequestResult:
     """Runs requests through `instances` equal engines with continuous batching.
 
-    prompt_tokens, output_tokens: integers >= 1, shape (requests,) or scalars that broadcast. arrival_s: seconds >= 0,
-    any order (default: all at 0). group: requests with the same label share one prompt (for prefix caching and for
-    the prefix_affinity router). routing: round_robin, least_loaded or prefix_affinity, decided at arrival.
+    prompt_tokens, output_tokens: integers from 1 to 2^30, shape (requests,) or scalars that broadcast. arrival_s:
+    seconds >= 0, any order (default: all at 0). group: requests with the same label share one prompt (for prefix
+    caching and for the prefix_affinity router). routing: round_robin, least_loaded or prefix_affinity, decided at
+    arrival.
 
     The result equals an iteration-by-iteration simulation of the scheduler that `limits` names. Where they give no
     max_output_tokens, the longest output is what the client allows. Raises InputError for lengths, times
@@ -86,6 +88,7 @@ def run_requests(
     order = np.argsort(arrival, kind="stable")
     world.arrival_s, world.arrival = arrival[order], place[order]
     advance(world.bind(), np.inf, n + 1)
+    world.inspect()
     out = samples[place]
     return RequestResult(
         out["instance"].copy(),
@@ -106,9 +109,13 @@ def _lengths(prompt_tokens: ArrayLike, output_tokens: ArrayLike) -> tuple[NDArra
     problems = []
     for name, given in (("prompt_tokens", prompt), ("output_tokens", output)):
         whole = given.ndim == 1 and given.dtype.kind in "iuf" and bool(np.all(given == np.floor(given)))
-        if not whole or bool(np.any((given < 1) | (given > 2**31 - 1))):
+        if not whole or bool(np.any((given < 1) | (given > MOST_TOKENS))):
             shown = given[:3].tolist() if given.ndim else given
-            problems.append(Problem(name, shown, "integers >= 1, one axis", "round up; an empty request never ends"))
+            problems.append(
+                Problem(
+                    name, shown, f"integers from 1 to {MOST_TOKENS}, one axis", "round up; an empty request never ends"
+                )
+            )
     if problems:
         raise InputError(problems)
     return prompt.astype(np.int64), output.astype(np.int64)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import lru_cache
 
 from fleetsim.engine.defaults import BLOCK_SIZE, MEMORY_SHARE, default_limits, sglang_static_share
 from fleetsim.engine.factors import RooflineFactors, shipped_factors
@@ -84,6 +85,7 @@ def allreduce_seconds(gpu: GpuSpec, tp: int, message_bytes: float, factors: Roof
     return factors.allreduce_s * (1 + _ALLREDUCE_PER_DOUBLING * math.log2(tp / 2)) + min(small_s, large_s)
 
 
+@lru_cache(maxsize=64)
 def roofline_step_time(
     gpu: GpuSpec, shape: ModelShape, tp: int, dtype: str, factors: RooflineFactors, max_tokens: int, dp: int = 1
 ) -> StepTime:
@@ -134,7 +136,7 @@ def roofline(
     gpu: str | GpuSpec,
     model: str | os.PathLike[str] | ModelShape,
     tp: int = 1,
-    dtype: str = "bfloat16",
+    dtype: str = "auto",
     gpu_memory_utilization: float | None = None,
     *,
     dp: int = 1,
@@ -148,15 +150,15 @@ def roofline(
 ) -> tuple[StepTime, EngineLimits]:
     """Step time and limits of one engine instance of `tp` GPUs.
 
-    gpu: data sheet name ("H100", "MI300X"). model: a built-in Hugging Face id or a path to a config.json. dtype: auto,
-    bfloat16, float16 or fp8 (the KV cache stays in 16 bits). dp: ranks that share a mixture's experts, of which this
-    instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for what
-    is not given and whose rules the limits carry; kv_blocks defaults to what memory leaves; max_model_len, if given,
-    must fit the KV cache once.
+    gpu: data sheet name ("H100", "MI300X"). model: a built-in Hugging Face id or a path to a config.json. dtype: of the
+    weights, auto (as the checkpoint has them), bfloat16, float16 or fp8 (the KV cache stays in 16 bits). dp: ranks that
+    share a mixture's experts, of which this instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults
+    (`fleetsim.engine.defaults`) stand in for what is not given and whose rules the limits carry; kv_blocks defaults to
+    what memory leaves; max_model_len, if given, must fit the KV cache once.
     Raises InputError: unknown names, a tp that does not divide the heads, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
-    dtype = shape.dtype if dtype == "auto" else dtype
+    dtype = shape.weights_type(dtype)
     problems = _check(shape, spec, tp, dp, dtype, gpu_memory_utilization)
     if engine not in SCHEDULERS:
         problems.append(Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine"))

@@ -23,7 +23,9 @@ class ModelShape:
     shared_intermediate: width of the experts that every token visits, summed. dense_layers: layers of a mixture that
     keep a dense MLP. gated_mlp: three MLP matrices (SwiGLU), else two. output_gate: queries come with a gate of their
     size. shared_gate: the shared expert is weighted by a gate. mla: latent attention instead of keys and values per
-    head. linear: the layers that have a state instead of a KV cache.
+    head. linear: the layers that have a state instead of a KV cache. dtype: of the checkpoint's weights. max_position:
+    tokens that it was made to read, None where it does not say. window, window_layers: tokens that some layers look
+    back, and how many do; 0 where all see everything. notes: what of the checkpoint is counted otherwise, in words.
     """
 
     name: str
@@ -49,6 +51,13 @@ class ModelShape:
     shared_gate: bool = False
     mla: LatentAttention | None = None
     linear: LinearAttention | None = None
+    window: int = 0
+    window_layers: int = 0
+    notes: tuple[str, ...] = ()
+
+    def weights_type(self, dtype: str) -> str:
+        """The type of the weights that `dtype` asks for: auto is the checkpoint's own."""
+        return self.dtype if dtype == "auto" else dtype
 
     @property
     def full_layers(self) -> int:

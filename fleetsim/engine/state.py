@@ -1,9 +1,9 @@
 """The tables of one fleet in memory: built, grown, and made known to the kernel.
 
-The kernel sees addresses only and checks no bounds, so this is the one place that decides how large a table is. Each
-is sized for the worst case: a sample has at most one timer and one place in the requeue, a group stands in the buffer
-once. Only prefix rows have no such bound (every sync begins new ones while old ones are still read): the kernel checks
-theirs, and shares nothing more when they are used up.
+The kernel sees addresses only and checks no bounds: `kernel/sizes.py` says how large each table must be and why, and
+nothing is shown to the kernel (`bind`) that is not. Each is sized for the worst case. Only prefix rows have no such
+bound (every sync begins new ones while old ones are still read): the kernel checks theirs, and shares nothing more when
+they are used up.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.engine.compiled import is_checked
+from fleetsim.engine.kernel.guard import guarded, inspect
+from fleetsim.engine.kernel.sizes import SIZES
 from fleetsim.engine.kernel.tables import (
     ACC_OFF,
     ACCOUNTS,
@@ -36,6 +39,7 @@ from fleetsim.engine.step_time import StepTime
 
 UNLIMITED = 1 << 60
 SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
+CHECKED = is_checked()
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
 
 
@@ -90,6 +94,7 @@ class World:
         self.set(
             cap=UNLIMITED,
             cap_instance=UNLIMITED,
+            cap_groups=UNLIMITED,
             ready_cap=UNLIMITED,
             patience=UNLIMITED,
             wake=UNLIMITED,
@@ -117,6 +122,17 @@ class World:
         )
         self.bind()
 
+    if CHECKED:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Every table has a fence around it, whoever makes it."""
+            object.__setattr__(self, name, guarded(value) if isinstance(value, np.ndarray) else value)
+
+    def inspect(self) -> None:
+        """At the end of a run: raises IndexError if the checked build finds a fence overwritten."""
+        if CHECKED:
+            inspect(self.address)
+
     def set(self, **scalars: float) -> None:
         """Sets fields of the fleet row."""
         for name, value in scalars.items():
@@ -127,10 +143,20 @@ class World:
         return self.fleet[name][0].item()
 
     def bind(self) -> int:
-        """Tells the kernel where the tables are; returns the address that its functions take."""
-        for name, array in vars(self).items():
-            if name not in ("fleet", "address"):
-                self.fleet[name] = array.ctypes.data
+        """Tells the kernel where the tables are; returns the address that its functions take.
+
+        Raises IndexError when one is not of the type and size that `kernel/sizes.py` asks for.
+        """
+        row = dict(zip(FLEET.names or (), self.fleet[0].item(), strict=True))
+        if row["ready_cap"] < 1:
+            raise IndexError("a buffer that holds no group: the rules of a scenario refuse it")
+        for name, size in SIZES.items():
+            table, need = getattr(self, name), size.shape(row)
+            shape = table.shape
+            fits = shape[1:] == need[1:] and shape[0] >= need[0] and table.dtype == size.dtype
+            if not fits or not (CHECKED or table.flags.c_contiguous):
+                raise IndexError(f"table {name} is {table.dtype} of {table.shape}, needs {size.dtype} of {need}")
+            self.fleet[name] = table.ctypes.data
         return self.address
 
     def add_samples(self, n: int) -> slice:

@@ -93,15 +93,19 @@ def transfer_of(scenario: Scenario) -> Transfer:
                 Problem("engine.gpu", p.value, p.rule, f"{p.remedy}; or give link.node_gpus and link.link_bytes_s")
                 for p in error.problems
             ]
-    element = DTYPE_BYTES.get(s.engine.dtype, 0)
+    # Beside given sizes nobody has to know the model; then its weights are taken to travel in 16 bits.
+    dtype = shape.weights_type(s.engine.dtype) if shape else s.engine.dtype
+    element = 2 if dtype == "auto" else DTYPE_BYTES.get(dtype, 0)
     if not element:
         known = ", ".join(DTYPE_BYTES)
-        problems.append(Problem("engine.dtype", s.engine.dtype, "a type whose size is known", f"one of {known}"))
+        problems.append(
+            Problem("engine.dtype", s.engine.dtype, "a type whose size is known", f"auto, or one of {known}")
+        )
     if problems:
         raise InputError(problems)
     model_bytes, tensors = link.model_bytes, link.tensors
     if shape is not None:
-        model_bytes = model_bytes or shape.weight_bytes(s.engine.dtype)
+        model_bytes = model_bytes or shape.weight_bytes(dtype)
         tensors = tensors or checkpoint_tensors(shape)
     assert model_bytes is not None
     assert tensors is not None

@@ -57,6 +57,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if most is None:
         most = Read("rollout.max_concurrent_rollouts", batch.value, False)
     draft.put("fleet.max_in_flight_samples", most.value * n.value, most, n, why="rollouts are prompts with all samples")
+    draft.semantics("fleet.in_flight_unit", "groups", "a rollout ends with the last sample of its prompt")
     consumer = draft.maybe_count("rollout.consumer_batch_size")
     if consumer is not None and consumer.value != batch.value:
         draft.refuse(

@@ -148,11 +148,16 @@ def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) ->
             draft.note(str(read), "this transport: a collective broadcast stands in")
 
 
+_WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
+
+
 def weights_type(draft: Draft, *keys: str) -> None:
-    """fp8 weights, where a setting says that the engine has them."""
+    """The type of the engine's weights, where a setting says it; else they are as the checkpoint has them."""
     read = draft.maybe_text(*keys)
     if read is not None and "fp8" in read.value.lower():
         draft.put("engine.dtype", "fp8", read)
+    elif read is not None and read.value.lower() in _WIDE:
+        draft.put("engine.dtype", _WIDE[read.value.lower()], read)
     elif read is not None and any(word in read.value.lower() for word in ("int", "awq", "gptq", "fp4")):
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 

@@ -157,6 +157,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     buffered = draft.count("async_rl.max_buffered_rollouts", default=2 * prompts.value)
     in_flight = draft.count("async_rl.max_inflight_prompts", default=prompts.value)
     draft.put("fleet.max_in_flight_samples", in_flight.value * n.value, in_flight, n)
+    draft.semantics("fleet.in_flight_unit", "groups", "a prompt is in flight until its last response has its reward")
     if sampler.value == "windowed":
         draft.semantics("admission.law", "batches_ahead", "no gate: the buffer bounds what is out")
         draft.put("admission.batches_ahead", max(1, buffered.value // prompts.value), buffered, prompts)

@@ -6,7 +6,6 @@ events all the same, so that nothing in it constructs anything, and with limits 
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import yaml
 
 from fleetsim.config.yaml_text import plain_scalar
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 MAX_NODES = 100_000
 MAX_DEPTH = 40
@@ -48,8 +48,8 @@ def tree_of_toml(text: str, where: str) -> Any:
 def tree_of_json(text: str, where: str) -> Any:
     """A JSON document. Raises InputError."""
     try:
-        return _small(json.loads(text), where)
-    except (RecursionError, ValueError) as error:
+        return _small(from_json(text), where)
+    except ValueError as error:
         raise InputError([Problem(where, str(error)[:200], "is not valid JSON", "check this line")]) from None
 
 

@@ -207,6 +207,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     draft.put(
         "fleet.max_in_flight_samples_per_instance", most.value * n.value, most, n, why="prompts per replica x responses"
     )
+    draft.semantics("fleet.in_flight_unit", "groups", "a task is a prompt with all its responses")
     partial = draft.flag("async_training.partial_rollout", default=True)
     draft.put(
         "sync.in_flight",

@@ -170,11 +170,14 @@ class Identities:
     """The instances that a set of series speaks of.
 
     labelsets: of all series of scope instance. Two pods of one name in two namespaces are two instances, as are two
-    servers on two ports of one pod; a pod that came back with another address is still one. instances: sorted by name
-    and engine; labels: those that all series of an instance share.
+    servers on two ports of one pod; a pod that came back with another address is still one. apart: (name, engine) ->
+    the label that tells several engines under one name apart (`apart.py`); a series without it goes with the first of
+    them. instances: sorted by name and engine; labels: those that all series of an instance share.
     """
 
-    def __init__(self, labelsets: Iterable[Mapping[str, str]]) -> None:
+    def __init__(
+        self, labelsets: Iterable[Mapping[str, str]], apart: Mapping[tuple[str, str], str] | None = None
+    ) -> None:
         namespaces: dict[tuple[str, str], set[str]] = defaultdict(set)
         ports: dict[tuple[str, str], set[str]] = defaultdict(set)
         every = list(labelsets)
@@ -182,6 +185,11 @@ class Identities:
             key = base_key(labels)
             namespaces[key].update({labels.get("namespace", "")} - {""})
             ports[key].update({_port(labels)} - {""})
+        self._apart = dict(apart or {})
+        self._first = {
+            key: min(labels[label] for labels in every if base_key(labels) == key and label in labels)
+            for key, label in self._apart.items()
+        }
         self._many_namespaces = {k for k, v in namespaces.items() if len(v) > 1}
         self._many_ports = {k for k, v in ports.items() if len(v) > 1}
         shared: dict[tuple[str, str], dict[str, str]] = {}
@@ -204,6 +212,8 @@ class Identities:
         name, engine = key = base_key(labels)
         if key in self._many_ports and _port(labels):
             name = f"{name}:{_port(labels)}"
+        if key in self._apart:
+            name = f"{name}/{labels.get(self._apart[key], self._first[key])}"
         if key in self._many_namespaces and labels.get("namespace"):
             name = f"{labels['namespace']}/{name}"
         return name, engine

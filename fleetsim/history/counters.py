@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+# A total falls where its process restarts, now and then. What falls in this share of its changes is none.
+FALLS, FEWEST_FALLS = 0.2, 5
 MAX_HOLE_S = 300.0  # Prometheus itself looks back so far for a sample; over more, an even spread would be invention
 
 
@@ -40,6 +42,15 @@ def _neighbours(values: Floats) -> _Neighbours:
     restart = known & (new < old)
     growth = np.where(known, np.maximum(np.where(restart, new, new - old), 0.0), np.nan)
     return _Neighbours(before, after, growth, restart)
+
+
+def no_total(values: Floats) -> tuple[int, int] | None:
+    """(falls, changes) of a series (T,) that falls too often to be a running total: a rate, a gauge, or the totals of
+    several engines in turn. None where it may be one."""
+    moved = np.diff(values[np.isfinite(values)])
+    moved = moved[moved != 0]
+    falls = int((moved < 0).sum())
+    return (falls, len(moved)) if falls >= FEWEST_FALLS and falls >= FALLS * len(moved) else None
 
 
 def increments(values: Floats, step_s: float, max_hole_s: float = MAX_HOLE_S) -> Floats:

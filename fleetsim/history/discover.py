@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fleetsim.errors import Problem
+from fleetsim.history.grid import offset_of
 from fleetsim.history.history import Floats
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.refusals import PrometheusError
@@ -27,28 +27,6 @@ class Scrapes:
     interval_s: float
     slowest_s: float
     offset_s: float
-
-
-def bare(selector: str) -> str:
-    """A selector's matchers without the braces that a user may write around them."""
-    text = selector.strip()
-    if text.startswith("{") and text.endswith("}"):
-        text = text[1:-1].strip()
-    return text.rstrip(", ")
-
-
-_ONE = r"""\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)\s*"""
-_MATCHERS = re.compile(rf"{_ONE}(?:,{_ONE})*")
-
-
-def wrong(selector: str) -> list[Problem]:
-    """What is wrong with a bare selector."""
-    if not selector or _MATCHERS.fullmatch(selector):
-        return []
-    unquoted = re.fullmatch(r"\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*([\w./:-]+)\s*", selector)
-    remedy = f'{unquoted[1]}{unquoted[2]}"{unquoted[3]}"' if unquoted else 'job="rollout",namespace=~"rl-.*"'
-    rule = "must be label matchers, with their values in quotes"
-    return [Problem("--selector", selector, rule, f"write '{remedy}'")]
 
 
 def select(name: str, selector: str) -> str:
@@ -91,7 +69,7 @@ def scrapes(prometheus: Prometheus, name: str, selector: str, at_s: float) -> Sc
         if gaps:
             interval_s = max(_round(float(np.median(gaps))), 1.0)
             slowest_s = max(_round(float(np.percentile(gaps, 90))), interval_s)
-            return Scrapes(interval_s, slowest_s, _offset([one.times for one in series], interval_s))
+            return Scrapes(interval_s, slowest_s, offset_of([one.times for one in series], interval_s))
     return None
 
 
@@ -99,25 +77,6 @@ def _round(gap_s: float) -> float:
     """Scrape intervals are configured in whole seconds; what is within 2 % of one is that one."""
     whole = max(round(gap_s), 1)
     return float(whole) if abs(gap_s - whole) <= 0.02 * whole else gap_s
-
-
-def _offset(times: Sequence[Floats], interval_s: float) -> float:
-    """Where to put a grid so that each of its intervals holds one scrape of each target, also when scrapes jitter.
-
-    Targets are scraped at phases of their own. The grid goes into the widest stretch without a scrape: right behind
-    its beginning, by twice the jitter seen, so that what it shows is as fresh as can be.
-    """
-    phases, jitter = [], 0.0
-    for at in times:
-        turned = np.mod(at, interval_s)
-        middle = float(turned[-1])
-        off = np.mod(turned - middle + interval_s / 2, interval_s) - interval_s / 2
-        phases.append(float(np.mod(middle + np.median(off), interval_s)))
-        jitter = max(jitter, float(np.percentile(np.abs(off - np.median(off)), 90)))
-    ordered = np.sort(phases)
-    free = np.diff(np.append(ordered, ordered[0] + interval_s))
-    widest = int(np.argmax(free))
-    return float(np.mod(ordered[widest] + min(2 * jitter, free[widest] / 2), interval_s))
 
 
 def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s: float, end_s: float) -> Problem:

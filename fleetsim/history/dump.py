@@ -26,6 +26,7 @@ from fleetsim.history.dump_header import Header, damaged
 from fleetsim.history.dump_tables import Columns, Texts, floats, has_parquet, need_pyarrow, read_table, write_table
 from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.history.long_table import load_long, save_long
+from fleetsim.json_text import from_json
 
 HEADER = "history.json"
 
@@ -81,8 +82,8 @@ def _save_json(history: History, path: Path) -> None:
 def _load_json(path: Path) -> History:
     where = str(path)
     try:
-        document: Any = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
+        document: Any = from_json(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, OSError) as error:
         raise damaged(where, f"its JSON does not parse ({error})") from None
     data = document.pop("data", None) if isinstance(document, dict) else None
     header = head.check_header(document, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, History, InstanceId, Note, StepLog
+from fleetsim.json_text import from_json
 
 KIND = "fleetsim-history"
 VERSION = 1
@@ -95,8 +95,8 @@ def header_of(history: History) -> dict[str, Any]:
 def parse_header(text: str, where: str) -> Header:
     """Raises InputError: broken JSON, another kind of file, another version, fields that are missing or wrong."""
     try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        document = from_json(text)
+    except ValueError as error:
         raise damaged(where, f"its JSON does not parse ({error})") from None
     return check_header(document, where)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fleetsim.errors import Problem
+from fleetsim.history import counters
 from fleetsim.history.counters import MAX_HOLE_S, restarts
 from fleetsim.history.history import Floats, InstanceId, Note
 from fleetsim.history.window import shown
@@ -50,6 +52,18 @@ def resets(values: Mapping[str, Floats], instances: Sequence[InstanceId]) -> lis
     more = f" and {len(named) - 8} more" if len(named) > 8 else ""
     text = f"Counters restarted {int(often.sum())} times: {', '.join(named[:8])}{more}. Growth is counted across it."
     return [Note("reset", text)]
+
+
+def no_total(signal: str, labels: Mapping[str, str], values: Floats) -> Problem | None:
+    """A series that was read, or mapped, as a running total and is none."""
+    found = counters.no_total(values)
+    if found is None:
+        return None
+    falls, changes = found
+    of = labels.get("pod") or labels.get("instance")
+    rule = f"falls in {falls:,} of its {changes:,} changes; a running total falls only where its process restarts"
+    remedy = "map the counter itself, not rate() or increase() of it; scrape each engine, not an address that balances"
+    return Problem(signal, of, rule, remedy)
 
 
 def renamed(signal: str, spans: Sequence[tuple[str, float, float]]) -> Note:

@@ -10,8 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.history.bounds import bounded
 from fleetsim.history.dump import HEADER, load_history
 from fleetsim.history.dump_header import KIND
+from fleetsim.history.foreign import one_job
 from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, load_long
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
@@ -30,31 +32,41 @@ def read_file(
     framework: str | None = None,
     mapping: Mapping[str, str] | None = None,
     step_s: float | None = None,
+    selector: str = "",
 ) -> History:
     """Read it as what it is.
 
     framework: of a step log, where its columns do not tell. mapping: signal (or a step log's column) -> metric. step_s:
-    the grid, where the file leaves it open. Raises InputError: no such file (with the nearest name), a form that is not
-    known, and all that the readers raise.
+    the grid, where the file leaves it open. selector: label matchers, for OpenMetrics text. Raises InputError: no such
+    file (with the nearest name), a form that is not known, a selector for a form without labels, the engines of several
+    jobs, and all that the readers raise.
     """
-    path = Path(path)
+    return bounded(_read(Path(path), framework, mapping, step_s, selector))
+
+
+def _read(
+    path: Path, framework: str | None, mapping: Mapping[str, str] | None, step_s: float | None, selector: str
+) -> History:
     if not path.exists():
         raise InputError([_not_there(path)])
     if path.is_dir():
-        return load_history(_dump_in(path))
+        return one_job(load_history(_dump_in(path)))
     try:
         form = form_of(path)
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
         raise InputError([Problem("history", str(path), rule, "mend the permissions, or give another file")]) from None
+    if selector and form != "openmetrics":
+        rule = "picks series by their labels, which OpenMetrics text and a Prometheus have"
+        raise InputError([Problem("--selector", selector, rule, "read the history again with it, and save that")])
     if form == "dump":
-        return load_history(path)
+        return one_job(load_history(path))
     if framework is not None and form in ("step log", "unknown"):
         return read_run_log(path, framework, mapping)
     if form == "table":
         return load_long(path, step_s, mapping)
     if form == "openmetrics":
-        return read_openmetrics(path, step_s, mapping)
+        return read_openmetrics(path, step_s, mapping, selector)
     if form == "step log":
         return read_run_log(path, framework, mapping)
     if path.suffix in (".yaml", ".yml"):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.history.catalogue import Catalogue
+from fleetsim.history import faults
+from fleetsim.history.catalogue import Catalogue, base_key
+from fleetsim.history.foreign import one_job
 from fleetsim.history.history import Floats, History, Note
+from fleetsim.history.matchers import picked
 from fleetsim.history.merge import merge
+from fleetsim.history.raw import Raw
 from fleetsim.units import seconds
 
 HISTOGRAM_STEP_S = 300.0
@@ -20,24 +23,27 @@ _STALE_HISTOGRAM_S = 300.0  # totals, often written less often than the rest: as
 _MOST_TIMES = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """One series as it stands in a file. stamps: (n,) unix seconds, in any order; values: (n,)."""
-
-    name: str
-    labels: Mapping[str, str]
-    stamps: Floats
-    values: Floats
-
-
 def history_of(
-    series: Sequence[Raw], catalogue: Catalogue, *, step_s: float | None, source: str, notes: Iterable[Note] = ()
+    series: Sequence[Raw],
+    catalogue: Catalogue,
+    *,
+    step_s: float | None,
+    source: str,
+    notes: Iterable[Note] = (),
+    selector: str = "",
 ) -> History:
     """The series on a grid: at each time the last sample at or before it, NaN where a scrape was missed.
 
     step_s: None = the median spacing of the samples, at least 1 s. Histograms are read every 5 minutes (at least four
-    times in the window). Raises InputError when no series carries a signal or the grid would be absurdly long.
+    times in the window). selector: matchers for the engines, and for the trainer where they match its metrics. Raises
+    InputError when no series carries a signal, the grid would be absurdly long, or the engines are those of several
+    jobs.
     """
+    asked = bool(series)
+    series, told = picked(series, catalogue, selector)
+    if asked and not series:
+        rule = "matches none of the series in the file"
+        raise InputError([Problem("--selector", selector, rule, "take it from the labels in the file")])
     mine = [_in_order(s) for s in series if catalogue.match(s.name, s.labels) and len(s.stamps)]
     if not mine:
         names = sorted({s.name for s in series})
@@ -61,7 +67,9 @@ def history_of(
         else:
             plain.append((s.name, s.labels, sample(s, times, _STALE_STEPS * step_s)))
     merged = merge(catalogue, plain, histograms, coarse)
-    return History(
+    if merged.problems:
+        raise InputError(merged.problems)
+    found = History(
         times=times,
         step_s=step_s,
         instances=merged.instances,
@@ -70,9 +78,16 @@ def history_of(
         histograms=merged.histograms,
         configs=merged.configs,
         steps=None,
-        notes=(*notes, *merged.notes),
+        notes=(
+            *notes,
+            *told,
+            *merged.notes,
+            *faults.holes(merged.values, merged.instances, step_s),
+            *faults.resets(merged.values, merged.instances),
+        ),
         source=source,
     )
+    return one_job(found, selector)
 
 
 def sample(series: Raw, times: Floats, oldest_s: float) -> Floats:
@@ -104,7 +119,31 @@ def _grid(series: Sequence[Raw], step_s: float | None, source: str) -> tuple[Flo
         text = f"{seconds(last - first)} in steps of {step_s:g} s"
         rule = f"at most {_MOST_TIMES:,} times fit into one window; a stamp in another unit can be the cause too"
         raise InputError([Problem(source, text, rule, "cut the file to fewer days, or give a longer step")])
-    return np.asarray(first + step_s * np.arange(math.floor(many) + 1), dtype=np.float64), step_s
+    targets = {base_key(s.labels): s.stamps for s in sorted(series, key=lambda s: len(s.stamps))}
+    scraped_s = _spacing(series)  # a coarser step begins with the first scrape of all, too
+    phase = float(np.mod(offset_of(list(targets.values()), scraped_s) - first, scraped_s))
+    late_s = 0.1 * scraped_s  # behind the last scrape by so much, a time still shows it
+    count = math.floor((last + late_s - first - phase) / step_s + 1e-6) + 1
+    return np.asarray(first + phase + step_s * np.arange(max(count, 1)), dtype=np.float64), step_s
+
+
+def offset_of(times: Sequence[Floats], interval_s: float) -> float:
+    """Where to put a grid so that each of its intervals holds one scrape of each target, also when scrapes jitter.
+
+    Targets are scraped at phases of their own. The grid goes into the widest stretch without a scrape: right behind
+    its beginning, by twice the jitter seen, so that what it shows is as fresh as can be.
+    """
+    phases, jitter = [], 0.0
+    for at in times:
+        turned = np.mod(at, interval_s)
+        middle = float(turned[-1])
+        off = np.mod(turned - middle + interval_s / 2, interval_s) - interval_s / 2
+        phases.append(float(np.mod(middle + np.median(off), interval_s)))
+        jitter = max(jitter, float(np.percentile(np.abs(off - np.median(off)), 90)))
+    ordered = np.sort(phases)
+    free = np.diff(np.append(ordered, ordered[0] + interval_s))
+    widest = int(np.argmax(free))
+    return float(np.mod(ordered[widest] + min(2 * jitter, free[widest] / 2), interval_s))
 
 
 def _spacing(series: Sequence[Raw]) -> float:

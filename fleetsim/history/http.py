@@ -7,7 +7,7 @@ and each answer before the library does, so they are mended here.
 
 from __future__ import annotations
 
-import json
+import base64
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,6 +17,7 @@ import requests
 
 from fleetsim.history.access import Access
 from fleetsim.history.refusals import Refusal, of_status
+from fleetsim.json_text import from_json
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB
 _PIECE = 1 << 14
@@ -37,6 +38,18 @@ class BearerToken(requests.auth.AuthBase):
         return "BearerToken(...)"
 
 
+def secrets_of(authorization: str) -> set[str]:
+    """What must not be shown of an Authorization header: its credential, and the password in it."""
+    scheme, _, credential = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return {credential} - {""}
+    try:
+        _, _, password = base64.b64decode(credential).decode("latin-1").partition(":")
+    except ValueError:
+        password = ""
+    return {credential, password} - {""}
+
+
 class Session(requests.Session):
     """What the client library sends its requests through.
 
@@ -51,6 +64,7 @@ class Session(requests.Session):
         self.warnings: dict[str, None] = {}
         self.server_ahead_s: float | None = None
         self.answered = False
+        self._lent: set[str] = set()  # credentials that requests itself found, as in ~/.netrc
         self.verify = False if access.skip_verify else (access.ca_file or True)
         if access.client_cert:
             self.cert = (access.client_cert, access.client_key) if access.client_key else access.client_cert
@@ -69,6 +83,7 @@ class Session(requests.Session):
             body = self._body(response)
         except requests.RequestException as error:
             raise self._connection(error) from None
+        self._lent |= secrets_of(str(response.request.headers.get("Authorization", "")))
         self._clock(response, sent)
         if response.status_code != 200:
             raise self._status(response, body)
@@ -77,6 +92,12 @@ class Session(requests.Session):
         response._content = b""  # it was read in pieces, to hold the deadline; requests itself need not read it
         response.json = lambda **_: document  # type: ignore[method-assign]
         return response
+
+    def hide(self, text: str) -> str:
+        """The text without what this session has authenticated with."""
+        for secret in sorted(self._lent, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return self._access.hide(text)
 
     def _body(self, response: requests.Response) -> bytes:
         pieces = []
@@ -104,7 +125,7 @@ class Session(requests.Session):
             remedy = "a proxy's login page? Then give credentials, or the address behind it"
             raise Refusal("broken", "answered with a web page instead of data", remedy)
         try:
-            document = json.loads(body)
+            document = from_json(body)
         except ValueError:
             size = f"{len(body):,} bytes"
             rule = f"its answer is no complete JSON ({size})" if body else "its answer is empty"
@@ -118,7 +139,7 @@ class Session(requests.Session):
             raise Refusal("broken", "answered without a result", "is this the address of a Prometheus?")
         for key in ("warnings", "infos"):
             for text in document.get(key) or ():
-                self.warnings[self._access.hide(str(text))[:300]] = None
+                self.warnings[self.hide(str(text))[:300]] = None
         if document.get("isPartial"):  # VictoriaMetrics' cluster says it so
             self.warnings["the answer is partial: a storage node did not take part"] = None
         return document
@@ -126,7 +147,7 @@ class Session(requests.Session):
     def _status(self, response: requests.Response, body: bytes) -> Refusal:
         said = ""
         try:
-            document = json.loads(body)
+            document = from_json(body)
             said = str(document.get("error") or document.get("message") or "")
         except (ValueError, AttributeError):
             text = body[:100_000].decode("utf-8", "replace").strip()
@@ -134,10 +155,10 @@ class Session(requests.Session):
         target = urlsplit(response.headers.get("Location", ""))
         location = f" ({target.scheme}://{target.hostname})" if target.hostname else ""
         wait_s = _seconds(response.headers.get("Retry-After"))
-        return of_status(response.status_code, self._access.hide(said)[:300], location, wait_s, self._access)
+        return of_status(response.status_code, self.hide(said)[:300], location, wait_s, self._access)
 
     def _words(self, said: object) -> str:
-        return f": {self._access.hide(str(said))[:300]}" if said else ""
+        return f": {self.hide(str(said))[:300]}" if said else ""
 
     def _connection(self, error: requests.RequestException) -> Refusal:
         """What requests and urllib3 wrap in each other, by its innermost reason (their texts repeat the address)."""

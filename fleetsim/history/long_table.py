@@ -28,8 +28,9 @@ from fleetsim.history import dump_header as head
 from fleetsim.history.catalogue import Catalogue, Exposed, Wanted, wanted
 from fleetsim.history.dump_header import Header, damaged
 from fleetsim.history.dump_tables import Column, Texts, floats, read_table, write_table
-from fleetsim.history.grid import Raw, history_of
+from fleetsim.history.grid import history_of
 from fleetsim.history.history import Buckets, Floats, History, Note
+from fleetsim.history.raw import Raw
 from fleetsim.history.signals import BY_NAME, SIGNALS
 
 COLUMNS = ("time", "instance", "signal", "value")

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fleetsim.errors import InputError, Problem
+from fleetsim.history import faults
+from fleetsim.history.apart import engines_apart, same, telling
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.ranks import one_per_server
@@ -19,7 +22,7 @@ Row = tuple[Match, Mapping[str, str], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What the series of one window say, as `History` holds it."""
+    """What the series of one window say, as `History` holds it. problems: why they cannot be of one job."""
 
     instances: tuple[InstanceId, ...]
     values: dict[str, Floats]
@@ -27,6 +30,7 @@ class Merged:
     histograms: dict[str, Buckets]
     configs: tuple[Mapping[str, str], ...]
     notes: tuple[Note, ...]
+    problems: tuple[Problem, ...] = ()
 
 
 def merge(
@@ -36,17 +40,21 @@ def merge(
     histogram_times: Floats,
 ) -> Merged:
     """series: (sample name, labels, values (T,)) of counters, gauges and infos; histograms: `_bucket` and `_sum`
-    samples with values (H,) at histogram_times. Series that carry no signal are passed over."""
+    samples with values (H,) at histogram_times. Series that carry no signal are passed over. Raises InputError for
+    what is carried as a running total and is none."""
     series, ranks = one_per_server(series)
     histograms, _ = one_per_server(histograms)
     rows = _matched(catalogue, series)
     hists = _matched(catalogue, histograms)
-    who = Identities(labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance")
+    _check_totals(rows)
+    apart = engines_apart(rows)
+    who = Identities((labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance"), apart)
     values, copies = _instance_values(who, [r for r in rows if r[0].signal.scope == "instance"])
     fleet, doubled = _fleet_values([r for r in rows if r[0].signal.scope == "fleet"])
     buckets, notes = _histograms(who, hists, histogram_times)
-    notes = [*ranks, *_copy_notes(copies), *doubled, *notes]
-    return Merged(who.instances, values, fleet, buckets, _configs(who, rows), tuple(notes))
+    notes = [*ranks, *_apart_notes(apart), *_copy_notes(copies), *doubled, *notes]
+    problems = _trainers([r for r in rows if r[0].signal.name == "trainer.steps"])
+    return Merged(who.instances, values, fleet, buckets, _configs(who, rows), tuple(notes), tuple(problems))
 
 
 def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
@@ -79,6 +87,19 @@ def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str]
         for name, labels, values in series
         for match in catalogue.match(name, labels)
     ]
+
+
+def _check_totals(rows: Sequence[Row]) -> None:
+    """One problem a signal."""
+    problems: dict[str, Problem] = {}
+    for match, labels, values in rows:
+        name = match.signal.name
+        if match.signal.kind == "counter" and name not in problems:
+            problem = faults.no_total(name, labels, values)
+            if problem is not None:
+                problems[name] = problem
+    if problems:
+        raise InputError(list(problems.values()))
 
 
 def _fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
@@ -121,9 +142,9 @@ def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Fl
         ranks = []
         for rank in sorted(by_rank):
             parts = []
-            for same in by_rank[rank].values():
-                copies[signal] += len(same) - 1
-                parts.append(_fuller_first(same, counter=counter))
+            for alike in by_rank[rank].values():
+                copies[signal] += len(alike) - 1
+                parts.append(_fuller_first(alike, counter=counter))
             ranks.append(parts[0] if len(parts) == 1 else _summed(parts))
         one = ranks[0]
         for other in ranks[1:]:
@@ -148,7 +169,7 @@ def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
         counter = kinds[signal] == "counter"
         ranks = []
         for rank in sorted(by_rank):
-            parts = [_fuller_first(same, counter=counter) for same in by_rank[rank].values()]
+            parts = [_fuller_first(alike, counter=counter) for alike in by_rank[rank].values()]
             if len(parts) == 1:
                 ranks.append(parts[0])
                 continue
@@ -164,6 +185,22 @@ def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
             one = fill(one, other, counter=counter)
         out[signal] = one
     return out, notes
+
+
+def _trainers(rows: Sequence[Row]) -> list[Problem]:
+    """Ranks of one trainer count the same steps; series that count differently are trainers of several jobs."""
+    each = [(labels, values) for match, labels, values in rows if match.rank == min(m.rank for m, _, _ in rows)]
+    others = [(labels, values) for labels, values in each[1:] if not same(each[0][1], values)]
+    if not others:
+        return []
+    labelsets = [each[0][0], *(labels for labels, _ in others)]
+    label = telling(labelsets)
+    named = (
+        "" if label is None else ": " + ", ".join(sorted({f'{label}="{labels[label]}"' for labels in labelsets})[:5])
+    )
+    rule = f"trainers at once that count their steps differently{named}; two of them make no step of one job"
+    remedy = "choose one of them and its engines with --selector"
+    return [Problem("--selector", f"{len(labelsets)} trainers", rule, remedy)]
 
 
 def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], ...]:
@@ -219,7 +256,7 @@ def _buckets(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[Bucke
         key = (who.of(labels), match.rank, match.le)
         parts.setdefault(key, {}).setdefault(specific(labels), []).append(values)
     merged = {
-        key: _summed([_fuller_first(same, counter=True) for same in split.values()]) for key, split in parts.items()
+        key: _summed([_fuller_first(alike, counter=True) for alike in split.values()]) for key, split in parts.items()
     }
     bounds = sorted({le for _, _, le in merged if le is not None})
     if not bounds:
@@ -242,6 +279,14 @@ def _buckets(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[Bucke
         if None in mine:
             sums[i] = fill(sums[i], mine[None], counter=True)
     return Buckets(np.array(bounds), np.asarray(times, float), counts, sums), len(rounded)
+
+
+def _apart_notes(apart: Mapping[tuple[str, str], str]) -> list[Note]:
+    if not apart:
+        return []
+    labels, (name, _) = sorted(set(apart.values())), min(apart)
+    text = f"{name} stands for several engines whose counters differ; they are told apart by {', '.join(labels)}."
+    return [Note("other", text)]
 
 
 def _copy_notes(copies: Mapping[str, int]) -> list[Note]:

@@ -15,8 +15,9 @@ import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.catalogue import Catalogue, wanted
-from fleetsim.history.grid import Raw, history_of
+from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note
+from fleetsim.history.raw import Raw
 from fleetsim.history.text_file import open_text
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -36,9 +37,9 @@ class LineError(ValueError):
 
 
 def read_openmetrics(
-    path: Path | str, step_s: float | None = None, mapping: Mapping[str, str] | None = None
+    path: Path | str, step_s: float | None = None, mapping: Mapping[str, str] | None = None, selector: str = ""
 ) -> History:
-    """The file as a History; step_s and mapping as in `history_of` and `wanted`. May be compressed (gzip).
+    """The file as a History; step_s, selector and mapping as in `history_of` and `wanted`. May be compressed (gzip).
 
     Raises InputError for lines that are no samples, for a page without timestamps, and when nothing in it is known.
     """
@@ -51,7 +52,8 @@ def read_openmetrics(
     except (OSError, EOFError, UnicodeDecodeError) as error:
         rule = f"cannot be read as text: {error}"
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
-    return history_of(reader.series(), catalogue, step_s=step_s, source=path.name, notes=reader.notes)
+    series = reader.series()
+    return history_of(series, catalogue, step_s=step_s, source=path.name, notes=reader.notes, selector=selector)
 
 
 def parse_series(line: str) -> tuple[str, dict[str, str], int]:

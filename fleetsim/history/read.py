@@ -10,8 +10,11 @@ import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history import discover, faults, mapped
+from fleetsim.history.bounds import bounded
 from fleetsim.history.catalogue import Catalogue, Wanted, wanted
+from fleetsim.history.foreign import one_job
 from fleetsim.history.history import Floats, History, Note
+from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.merge import merge
 from fleetsim.history.presence import Present, present
 from fleetsim.history.prometheus import Prometheus, SeriesData
@@ -50,17 +53,20 @@ def read_prometheus(
     step_s: of the grid, None = the targets' scrape interval. selector: matchers (`job="rollout"`) for the engines, and
     for the trainer where they match its metrics. mapping: signal name -> PromQL, which then counts alone for it.
 
-    Raises PrometheusError when it cannot be read, InputError for a window without anything that fleetsim knows.
+    Raises PrometheusError when it cannot be read, InputError for a window without anything that fleetsim knows, or with
+    the engines or trainers of several jobs.
     """
     now_s = time.time() if now_s is None else now_s
-    selector, mapping = discover.bare(selector), dict(mapping or {})
-    if problems := [*_problems(start_s, end_s, step_s), *discover.wrong(selector), *mapped.unknown(mapping)]:
+    selector, mapping = bare(selector), dict(mapping or {})
+    if problems := [*_problems(start_s, end_s, step_s), *wrong(selector), *mapped.unknown(mapping)]:
         raise InputError(problems)
     asked = wanted({name: mapped.PREFIX + name for name in mapping})
     there = present(prometheus, asked, mapping, selector, start_s, end_s)
     when = sampling(start_s, end_s, step_s, there.scrapes)
     values, buckets = _samples(prometheus, list(_queries(asked, mapping, there, when)), mapping, when, progress)
     merged = merge(Catalogue(asked), values, buckets, when.coarse)
+    if merged.problems:
+        raise InputError(merged.problems)
     notes = [
         *there.notes,
         *when.notes,
@@ -72,7 +78,7 @@ def read_prometheus(
         *_newest(prometheus, there, (end_s, now_s, when.step_s)),
         *(_warning(text) for text in prometheus.warnings),
     ]
-    return History(
+    found = History(
         times=when.times,
         step_s=when.step_s,
         instances=merged.instances,
@@ -84,6 +90,7 @@ def read_prometheus(
         notes=tuple(dict.fromkeys(notes)),
         source=f"Prometheus at {prometheus.url}" + (f", {{{selector}}}" if selector else ""),
     )
+    return one_job(bounded(found), selector)
 
 
 def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Problem]:

@@ -13,6 +13,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.run_log_maps import BY_NAME, COLUMNS, FRAMEWORKS, Entry, Framework
 from fleetsim.history.run_log_rows import Row, finite, read_rows
+from fleetsim.history.warm_up import warm_up
 
 CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
 RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
@@ -25,7 +26,8 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
 
     framework: a name of docs/run_logs.md; None = told by the columns. mapping: column (or `trainer.step_s` and the
     like) -> metric, which then counts alone for it. Rows of one step are one; where a step number comes again (a
-    resumed run, a row twice), the last value of each metric counts. Raises InputError.
+    resumed run, a row twice), the last value of each metric counts. First steps that warm up are left out
+    (`history/warm_up.py`), and said to be. Raises InputError.
     """
     path = Path(path)
     rows, notes = read_rows(path)
@@ -55,6 +57,10 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
         raise InputError([Problem(str(path), _shown(names), rule, "map them: --map step_s=COLUMN (docs/run_logs.md)")])
+    first, warming = warm_up(columns)
+    if warming is not None:
+        columns = {name: values[first:] for name, values in columns.items()}
+        notes.append(warming)
     times, step_s = _window(columns)
     log = StepLog(known.name, columns)
     return History(times, step_s, (), {}, {}, {}, (), log, tuple(notes), f"{path.name} ({known.name})")

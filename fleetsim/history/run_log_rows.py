@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.text_file import open_text
+from fleetsim.json_text import from_loose_json
 
 Row = dict[str, float]
 
@@ -72,9 +72,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, flo
 
 def _json(text: str, path: Path) -> tuple[list[Row], list[Note]]:
     try:
-        document = json.loads(text)
-    except RecursionError:
-        raise InputError([Problem(str(path), path.name, "nested too deep", "give a step log")]) from None
+        document = from_loose_json(text)
     except ValueError:
         return _jsonl(text, path)
     if isinstance(document, dict):
@@ -91,11 +89,11 @@ def _jsonl(text: str, path: Path) -> tuple[list[Row], list[Note]]:
     lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     for n, line in lines:
         try:
-            row = json.loads(line)
+            row = from_loose_json(line)
             if not isinstance(row, dict):
                 raise ValueError("no object")
             rows.append(dict(_flat(row)))
-        except (ValueError, RecursionError):
+        except ValueError:
             remedy = "mend or delete the line"
             problems.append(Problem(f"{path}:{n}", line, "every line of a JSONL file is one object", remedy))
     if len(problems) == 1 and rows and problems[0].path == f"{path}:{lines[-1][0]}":

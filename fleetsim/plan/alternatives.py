@@ -10,22 +10,25 @@ batch that is made by discarding the responses that were not ready buys its spee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
+from fleetsim.plan.anew import Anew, anew
 from fleetsim.plan.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words
 from fleetsim.plan.paired import Runs, differs, ratio_of
-from fleetsim.plan.trials import Measure, Tell, flat
+from fleetsim.plan.targets import Target
+from fleetsim.plan.trials import Measure, Tell, Trial, flat, trial_of, unit_of, with_instances
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """What pulling one lever comes to.
 
-    step_ratio, cost_ratio: with / without it, paired. gain_s: seconds that a step becomes shorter (negative: longer).
+    anew: the same with the count that is best for it, where that was searched. step_ratio, cost_ratio: with / without
+    it at the same count, paired. gain_s: seconds that a step becomes shorter (negative: longer).
     cost_change: US dollars per step. shortens: whether the gain is larger than chance. price_usd_per_s: dollars per
     step for each second gained, None without a gain. loses_more: notably more samples are thrown away than without it,
     samples_lost and long_samples_lost of all and of the longest tenth. risk: what it asks of the algorithm, in words.
@@ -48,6 +51,7 @@ class Alternative:
     lengthens: bool
     price_usd_per_s: float | None
     risk: str | None
+    anew: Anew | None = None
 
     @property
     def free(self) -> bool:
@@ -80,14 +84,16 @@ def alternatives_of(
     replications: int,
     measure: Measure,
     *,
+    targets: Sequence[Target] | None = None,
     of_grown: int | None = None,
     more: str = "one more instance",
     tell: Tell | None = None,
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
 
-    grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. measure should remember
-    runs: the scenario's own and often the grown one's have been made before.
+    grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. targets: the count is
+    searched anew for each lever, to hold these. measure should remember runs: the scenario's own and often the grown
+    one's have been made before.
     """
     if tell is not None:
         tell("trying what else would help")
@@ -104,8 +110,33 @@ def alternatives_of(
             stuck.append(lever.name)
         else:
             tried.append(compared(lever, _complete(found), base[: len(found)]))
+    if targets is not None:
+        now = trial_of(scenario.fleet.instances, base[:1])
+        pulled = {lever.name: lever for lever in levers if lever.name != ONE_MORE}
+        tried = [replace(a, anew=_anew(pulled.get(a.name), a, now, targets, scenario, measure)) for a in tried]
     safe = _cheapest([a for a in tried if a.risk is None and a.name in OUTSIDE_THE_ALGORITHM])
     return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
+
+
+def _anew(
+    lever: Lever | None,
+    found: Alternative,
+    now: Trial,
+    targets: Sequence[Target],
+    scenario: Scenario,
+    measure: Measure,
+) -> Anew | None:
+    """A lever with its own count; None for one that changes nothing here nor in a fleet of about half the size."""
+    if lever is None or found.lengthens:
+        return None
+    if not found.shortens:
+        unit = unit_of(scenario)
+        half = max(1, now.instances // unit // 2) * unit
+        runs = [_measured(measure, with_instances(job, half), 0) for job in (lever.scenario, scenario)]
+        with_it, without = _complete(runs[:1]), _complete(runs[1:])
+        if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
+            return None
+    return anew(lever.scenario, now, targets, measure)
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:

@@ -25,6 +25,7 @@ from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.models import model_shape
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.scaling import scaled
+from fleetsim.plan.trials import unit_of
 from fleetsim.sim.engines import profile_of
 
 Kind = Literal["colocated_sync", "colocated_async", "split"]
@@ -67,9 +68,9 @@ class Rules:
     trainer_unit: int = 1
 
 
-def gpus_per_instance(scenario: Scenario) -> int:
-    """GPUs of one instance."""
-    return scenario.engine.tp
+def gpus_per_engine(scenario: Scenario) -> int:
+    """GPUs that come and go together: of one instance, or of all that share their experts."""
+    return scenario.engine.tp * unit_of(scenario)
 
 
 def least_trainer_gpus(scenario: Scenario) -> int:
@@ -95,7 +96,9 @@ def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
 
     Raises InputError when the GPUs make no whole instances, or cannot be split.
     """
-    each, unit = gpus_per_instance(scenario), rules.trainer_unit
+    each, unit = gpus_per_engine(scenario), rules.trainer_unit
+    ranks = unit_of(scenario)
+    engine = "an instance" if ranks == 1 else f"an engine of {ranks} instances"
     least = least_trainer_gpus(scenario) if rules.trainer_least is None else rules.trainer_least
     if not 1 <= gpus <= MOST_GPUS:
         raise _refused(gpus, f"must be between 1 and {MOST_GPUS:,}", "give all GPUs of both pools")
@@ -103,17 +106,17 @@ def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
         below = gpus // each * each
         raise _refused(
             gpus,
-            f"must be a multiple of the {each} GPUs of an instance, so that colocated engines use them all",
+            f"must be a multiple of the {each} GPUs of {engine}, so that colocated engines use them all",
             f"use {f'{below} or {below + each}' if below else each}, or another --tp",
         )
-    counts = [k for k in range(1, (gpus - least) // each + 1) if (gpus - k * each) % unit == 0]
+    counts = [k * ranks for k in range(1, (gpus - least) // each + 1) if (gpus - k * each) % unit == 0]
     if not counts:
         trainer = f"{least} for the trainer" + (f", a multiple of {unit}" if unit > 1 else "")
         whole = math.lcm(each, unit)
         needed = each + math.ceil(least / whole) * whole
         raise _refused(
             gpus,
-            f"cannot be split: an instance takes {each}, and at least {trainer} must be left",
+            f"cannot be split: {engine} takes {each}, and at least {trainer} must be left",
             f"use {needed} or more" if needed > gpus else "change --trainer-unit, --trainer-min-gpus or --tp",
         )
     return counts
@@ -125,7 +128,7 @@ def _refused(gpus: int, rule: str, remedy: str) -> InputError:
 
 def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
     """So many rollout instances, and the other GPUs for the trainer."""
-    rollout = instances * gpus_per_instance(scenario)
+    rollout = instances * scenario.engine.tp
     changes = {
         **_sized(scenario, instances, gpus - rollout),
         **_ahead(scenario),
@@ -202,7 +205,7 @@ def steps_per_version(scenario: Scenario) -> int:
 def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
     """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
     return {
-        **_sized(scenario, gpus // gpus_per_instance(scenario), gpus),
+        **_sized(scenario, gpus // scenario.engine.tp, gpus),
         "fleet.placement": "colocated",
         **_in_place(scenario),
         "sync.scope": "global",

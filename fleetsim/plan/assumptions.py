@@ -9,6 +9,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.models import model_shape
 from fleetsim.engine.transport import sync_times
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 
@@ -45,6 +46,18 @@ def _profile(s: Scenario) -> str:
 
     found = profile_of(s)
     return "" if found is None else profile_words(found)
+
+
+def _in_fp8(s: Scenario) -> bool:
+    return model_shape(s.engine.model).weights_type(s.engine.dtype) == "fp8"
+
+
+def _weights(s: Scenario) -> str:
+    dtype = model_shape(s.engine.model).weights_type(s.engine.dtype)
+    if dtype != "fp8":
+        return f"{dtype} weights and KV cache"
+    own = ", as the checkpoint has them," if s.engine.dtype == "auto" else ""
+    return f"fp8 weights{own} and a KV cache in 16 bits"
 
 
 def _reuses_prompts(s: Scenario) -> bool:
@@ -113,7 +126,8 @@ _DEFAULTS = (
     _Default("engine.model", "--model", lambda s: s.engine.model, _modelled),
     _Default("engine.gpu", "--gpu", lambda s: s.engine.gpu, _modelled),
     _Default("engine.tp", "--tp", lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
-    _Default("engine.dtype", "--set engine.dtype=fp8", lambda s: f"{s.engine.dtype} weights and KV cache", _modelled),
+    _Default("engine.dtype", "--set engine.dtype=fp8", _weights, lambda s: _modelled(s) and not _in_fp8(s)),
+    _Default("engine.dtype", "--set engine.dtype=bfloat16", _weights, lambda s: _modelled(s) and _in_fp8(s)),
     _Default(
         "engine.prefix_caching",
         "--set engine.prefix_caching=false",

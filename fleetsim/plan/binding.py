@@ -17,33 +17,38 @@ class Binding:
 BINDINGS: dict[str, Binding] = {
     "trainer": Binding(
         "the trainer",
-        "samples are nearly always ready when the trainer asks for them",
+        "most of a step is the trainer's own time, and samples come fast enough for it",
         "a faster trainer, or a larger batch per step",
     ),
     "rollout": Binding(
         "rollout throughput",
-        "the trainer waits while every instance is busy",
+        "the trainer waits for samples, and instances are so full that each of them makes them slowly",
         "more instances (--set fleet.instances=N), a faster engine, or shorter responses (--max-len)",
     ),
     "longest_response": Binding(
         "the longest responses",
-        "the trainer waits for a few long responses while most instances have nothing left to do",
+        "the trainer waits for the longest responses of a batch, which take so long however many instances there are",
         "a lower --max-len, more batches ahead, or faster decoding of each response (a larger --tp, a faster --gpu)",
     ),
     "sync": Binding(
         "weight sync",
-        "publishing and loading weights takes the time that is missing",
+        "publishing and loading weights takes more of a step than anything else that can be changed",
         "fewer or faster syncs: --sync-pause-s, --set sync.every_steps=2",
     ),
     "in_flight_cap": Binding(
         "the client's in-flight cap",
-        "the client keeps too few samples in flight to fill the instances, so more of them stay idle",
-        "a higher fleet.max_in_flight_samples",
+        "the client keeps so few samples in flight that instances could make more at once",
+        "a higher cap: fleet.max_in_flight_samples, or fleet.max_in_flight_samples_per_instance where that is the one",
     ),
     "staleness_window": Binding(
         "the staleness budget",
         "the fleet may run no further ahead of the trainer, so each batch waits for its slowest groups",
         "a larger --max-staleness, if the recipe tolerates it",
+    ),
+    "environment": Binding(
+        "tools and rewards",
+        "responses wait for tool calls or for their reward, while the trainer waits for them",
+        "faster tools or rewards, or more reward workers (workload.reward.workers)",
     ),
 }
 
@@ -55,15 +60,26 @@ _BUDGETS = {
     "batches_ahead": "more admission.batches_ahead",
     "per_sync_window": "a larger admission.staleness_threshold",
     "cumulative_ratio": "a larger admission.async_ratio",
-    "fixed_pool": "a larger admission.pool_samples",
 }
+# The caps that are part of an admission law.
+_CAPS = {"fixed_pool": "admission.pool_samples", "adaptive": "admission.adaptive.most_samples"}
 
 
-def binding_words(binding: str, law: str = "version_window", scope: str = "global") -> Binding:
-    """The words for a binding under an admission law and sync scope; one not known here stands for itself."""
+def binding_words(binding: str, law: str = "version_window", scope: str = "global", unit: str = "samples") -> Binding:
+    """The words for a binding under an admission law, a sync scope and caps of that unit; one not known here stands for
+    itself."""
     words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
     if binding == "staleness_window" and law in _BUDGETS:
         return replace(words, lift=f"{_BUDGETS[law]}, if the recipe tolerates it")
+    if binding == "in_flight_cap" and law in _CAPS:
+        return replace(words, lift=f"more {_CAPS[law]}")
+    if binding == "in_flight_cap" and unit == "groups":
+        return replace(
+            words,
+            meaning="the client keeps few groups in flight, and a group that waits for its last response keeps the "
+            "places of all its responses",
+            lift=f"{words.lift}; by whole groups (workload.group_size samples), of which alone it has room",
+        )
     if binding == "sync" and scope == "rolling":
         return replace(
             words,

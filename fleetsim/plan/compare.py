@@ -65,6 +65,7 @@ class Side:
     runs: (seed, replication) -> flat metrics of that run. means: where there are no single runs. replications: runs
     behind the means; of a window, its blocks. missing: metric -> why there is none. inputs: nested, as a scenario's
     JSON has them. assumed: dotted paths of inputs that nobody gave. binds: what limits the step, "" where nobody knows.
+    accuracy: what is known of its engine's speed, "" where it was measured as it ran.
     """
 
     label: str
@@ -75,6 +76,7 @@ class Side:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     assumed: Collection[str] = ()
     binds: str = ""
+    accuracy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

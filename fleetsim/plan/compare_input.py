@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from fleetsim.config.shipped import find_scenario
 from fleetsim.config.yaml_text import MAX_BYTES as MAX_YAML
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 What = Literal["scenario", "result", "history"]
 LOOKED_FOR = (
@@ -128,8 +128,8 @@ def _has_numbers(document: Any) -> bool:
 def _json(content: str) -> Any:
     """The value; None for what is no single JSON document (a run log has one a line)."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return from_json(content)
+    except ValueError:
         return None
 
 

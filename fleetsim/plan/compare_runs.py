@@ -12,6 +12,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted, StuckError
 from fleetsim.plan.compare import Comparison, Side
+from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.input_diff import PROFILE_HASH, assumed_of, inputs_of
 from fleetsim.plan.judge import compare
 from fleetsim.plan.trials import Measure, flat, simulated
@@ -99,6 +100,7 @@ def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]])
         inputs=inputs,
         assumed=assumed_of(job.scenario, job.given),
         binds=max(dict.fromkeys(binding), key=binding.count, default=""),
+        accuracy=accuracy_of(job.scenario),
     )
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleetsim import units
 from fleetsim.config.profile import Profile
 from fleetsim.config.profile_files import seal_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.shipped import data_path
+from fleetsim.engine.checked import PublicError, domain_of, known_error
 from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.models import model_shape
+from fleetsim.errors import InputError
 from fleetsim.plan.measured_range import outside_as_planned, outside_as_run
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.records import Records
-
-# The GPU that the roofline's factors were fitted and checked on (calibration/roofline_factors.json).
-FITTED_GPU = "H100-SXM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,10 @@ class EngineSource:
 
     kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or
     modelled, empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit,
-    None where none were published; error_what says of which quantity. extrapolations: where the answer leaves the
-    measured range, in words; None where nothing was measured that it could leave. unmeasured: what the error says
-    nothing about, in words. hash: of the profile's content, empty where there is none.
+    None where none are known for this engine; error_what says of which quantity. extrapolations: where the answer
+    leaves the measured range, in words; None where nothing was measured that it could leave. unchecked: of a roofline
+    outside of what it was checked for, that in words and what published runs show; published: those as numbers.
+    hash: of the profile's content, empty where there is none.
     """
 
     kind: str
@@ -39,8 +39,22 @@ class EngineSource:
     extrapolations: tuple[str, ...] | None
     gpu: str = ""
     model: str = ""
-    unmeasured: str = ""
+    unchecked: str = ""
+    published: tuple[PublicError, ...] = ()
     hash: str = ""
+
+    @property
+    def accuracy(self) -> str:
+        """Where the engine's speed comes from and how far off it may be: the paragraph that every answer shows."""
+        if self.kind == "constant":
+            return f"engine speed: {self.text}, whatever an instance holds; prompts cost nothing"
+        if self.unchecked:
+            return f"engine speed: {self.text}; no error is known for it: {self.unchecked}"
+        if self.error_median is None:
+            return f"engine speed: {self.text}; no error is on record for it"
+        worst = f", worst {units.share(self.error_worst)}" if self.error_worst is not None else ""
+        what = f" ({self.error_what})" if self.error_what else ""
+        return f"engine speed: {self.text}; error: median {units.share(self.error_median)}{worst}{what}"
 
     @property
     def strict_problem(self) -> str | None:
@@ -71,10 +85,23 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
         )
     profile = profile_of(scenario)
     if profile is None:
-        median, worst, what = roofline_error()
+        shape = model_shape(e.model)
+        known = known_error(domain_of(gpu_spec(e.gpu), shape, e.tp, e.dp, e.name))
         name = f"{e.model} on {e.gpu}"
         text = f"roofline of {name}" + ("" if e.name == "vllm" else f", {e.name}'s scheduler")
-        return EngineSource("roofline", name, text, median, worst, what, None, e.gpu, e.model, _unmeasured(scenario))
+        return EngineSource(
+            "roofline",
+            name,
+            text,
+            known.median,
+            known.worst,
+            known.what,
+            None,
+            e.gpu,
+            e.model,
+            known.unchecked,
+            known.elsewhere,
+        )
     extrapolations: tuple[str, ...] | None = None
     if any(bounds is not None for bounds in profile.ranges.model_dump().values()):
         extrapolations = outside_as_run(runs, profile) if runs else outside_as_planned(scenario, profile, instances)
@@ -92,15 +119,12 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
     )
 
 
-def _unmeasured(scenario: Scenario) -> str:
-    """What of this engine the roofline was never held against: it was fitted to vLLM on one type of GPU."""
-    e = scenario.engine
-    what = []
-    if gpu_spec(e.gpu).name != FITTED_GPU:
-        what.append(e.gpu)
-    if e.name != "vllm":
-        what.append({"sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}[e.name])
-    return f"Nothing was measured on {' or with '.join(what)}: expect more" if what else ""
+def accuracy_of(scenario: Scenario) -> str:
+    """`EngineSource.accuracy` of a scenario; empty where its engine's files are no more."""
+    try:
+        return engine_source(scenario, scenario.fleet.instances).accuracy
+    except InputError:
+        return ""
 
 
 def profile_words(profile: Profile) -> str:
@@ -111,10 +135,3 @@ def profile_words(profile: Profile) -> str:
     facts = ", ".join(fact for fact in (gpu, p.model, engine, p.date) if fact)
     how = "measured" if profile.kind == "measured" else f"derived from {p.source or 'an unnamed source'}"
     return f"profile {profile.name}, {how}" + (f" ({facts})" if facts else "")
-
-
-def roofline_error() -> tuple[float | None, float | None, str]:
-    """Median, worst and what of: the error that the fit of the roofline's factors reported of itself."""
-    document = json.loads(data_path("calibration", "roofline_factors.json").read_text(encoding="utf-8"))
-    error = document.get("error", {})
-    return error.get("median"), error.get("worst"), str(error.get("what", ""))

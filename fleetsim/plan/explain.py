@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.alternatives import Alternative, Alternatives
+from fleetsim.plan.anew import Anew
 from fleetsim.plan.binding import binding_words
 from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
 
@@ -19,6 +20,8 @@ _NOT_THERE = (
     ((STALENESS,), "the admission law has no staleness budget"),
     ((LENGTH,), "the lengths leave no cap to lower"),
 )
+# Steps that differ by less than this share are alike.
+_ALIKE = 0.05
 _STUCK = {
     ONE_MORE: "one more instance",
     CAP: "a higher in-flight cap",
@@ -29,12 +32,46 @@ _STUCK = {
 }
 
 
-def explanation(binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate) -> str:
-    """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away."""
-    return " ".join(explained(binding, alternatives, lost, longest_lost))
+# The levers that move what a verdict names.
+_LEVERS_OF = {
+    "rollout": (ONE_MORE,),
+    "in_flight_cap": (CAP, NO_CAP),
+    "staleness_window": (STALENESS,),
+    "sync": (CADENCE,),
+    "longest_response": (LENGTH,),
+}
 
 
-def explained(binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate) -> tuple[str, ...]:
+def bound_by(binding: str, alternatives: Alternatives) -> str:
+    """The verdict of a plan whose levers were simulated: one that they do not contradict.
+
+    Where every lever of a verdict was tried and none shortens the step, it is what the lever names that shortens it
+    most; where none does, the trainer, which no lever moves.
+    """
+
+    def tried(names: Sequence[str]) -> list[Alternative]:
+        return [found for name in names if (found := alternatives.named(name)) is not None]
+
+    own = tried(_LEVERS_OF.get(binding, ()))
+    if not own or any(a.shortens for a in own):
+        return binding
+    others = [(a.gain_s, name) for name, levers in _LEVERS_OF.items() for a in tried(levers) if a.shortens]
+    return max(others)[1] if others else "trainer"
+
+
+def explanation(
+    binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
+) -> str:
+    """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away.
+
+    told: a lever whose own best count is told elsewhere.
+    """
+    return " ".join(explained(binding, alternatives, lost, longest_lost, told=told))
+
+
+def explained(
+    binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
+) -> tuple[str, ...]:
     """The same point by point."""
     sentences = [binds(binding)]
     more = alternatives.named(ONE_MORE)
@@ -42,6 +79,7 @@ def explained(binding: str, alternatives: Alternatives, lost: Estimate, longest_
         sentences.append(_sentence(more))
     sentences += _others(alternatives)
     sentences.append(_cheapest(alternatives))
+    sentences += _anew(alternatives, told)
     sentences.append(lost_words(lost, longest_lost))
     losing = _losing(alternatives)
     if losing is not None:
@@ -98,9 +136,10 @@ def _others(alternatives: Alternatives) -> list[str]:
     helpful = sorted((a for a in others if a.shortens), key=lambda a: -a.gain_s)
     if helpful:
         found.append(f"What else would shorten it: {'; '.join(_change(a) for a in helpful)}.")
-    idle = [a.text for a in others if not a.shortens and not a.lengthens]
+    idle = [a for a in others if not a.shortens and not a.lengthens]
     if idle:
-        found.append(f"{_capital(_listed(idle))} would buy nothing measurable.")
+        here = next((f" with {a.anew.instead_of:,} instances" for a in idle if a.anew is not None and a.anew.saves), "")
+        found.append(f"{_capital(_listed([a.text for a in idle]))} would buy nothing measurable{here}.")
     worse = [_change(a) for a in others if a.lengthens]
     if worse:
         found.append(f"What would lengthen it: {'; '.join(worse)}.")
@@ -113,6 +152,31 @@ def _others(alternatives: Alternatives) -> list[str]:
     if missing:
         found.append(f"{_capital(_listed(missing))}.")
     return found
+
+
+def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
+    """What levers save with the count that is best for each, the most first; what saves nothing is left out."""
+    saving = [(a, a.anew) for a in alternatives.tried if a.anew is not None and a.anew.saves and a.name != told]
+    saving.sort(key=lambda pair: -pair[1].saves_usd)
+    each = [f"{a.text}, {_fleet(found)}" for a, found in saving]
+    return [f"With a count of its own: {'; '.join(each)}."] if each else []
+
+
+def _fleet(found: Anew) -> str:
+    """The fleet of a changed job and what it saves."""
+    n, now = found.instances, found.instead_of
+    fleet = f"{n:,} {'instance' if n == 1 else 'instances'}"
+    if n < now and abs(found.step_ratio - 1.0) < _ALIKE:
+        does = f"{fleet} {'does' if n == 1 else 'do'} what {now:,} do now"
+    else:
+        does = f"{fleet} would {'hold the targets' if found.holds else 'be best'}"
+    return f"{does} (step {units.seconds(found.step_s)}, {cost_words(found)})"
+
+
+def cost_words(found: Anew) -> str:
+    """ "$0.33 per step, $0.10 less than now"."""
+    change = f"{units.money(abs(found.saves_usd))} {'less' if found.saves_usd >= 0 else 'more'} than now"
+    return f"{units.money(found.cost_per_step)} per step, {change}"
 
 
 def _change(a: Alternative) -> str:

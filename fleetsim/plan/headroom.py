@@ -7,7 +7,8 @@ when the trainer takes no time at all. Each cause is removed alone; its part is 
 share of the fleet that is there because of it. What the causes do not explain one by one is "interaction" (negative
 where they overlap); what the fleet could supply beyond the consumption (whole instances, the target) is "slack",
 negative where the trainer overlaps with generation so well that it takes more. All parts and the computed headroom
-sum to 1.
+sum to 1. A fleet that gets stuck without a cause says nothing about it, and one that gets stuck with a trainer that
+takes no time (every response is then too old) about none: what they would explain stays in "interaction".
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
+from fleetsim.errors import StuckError
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.plan.trials import Measure, Tell, with_instances
 
@@ -81,16 +83,24 @@ def headroom_of(
     freed = {"trainer.fixed_s": 0.0, "trainer.per_token_s": 0.0, "trainer.phases": [], "trainer.checkpoint": {}}
     base = with_changes(with_instances(scenario, instances), freed)
 
-    def supply(changes: Mapping[str, Any]) -> float:
+    def supply(changes: Mapping[str, Any]) -> float | None:
         changed = with_changes(base, changes) if changes else base
         trained = scenario.trainer.batch_samples * mean_output_tokens(changed)
-        return trained / float(measure(changed, 0)["step_s"])
+        try:
+            return trained / float(measure(changed, 0)["step_s"])
+        except StuckError:
+            return None
 
     if tell is not None:
         tell("taking the causes of loss away, one by one")
     nameplate = instances * instance_tok_s
     have = supply({})
-    parts = {cause: 1.0 - have / supply(changes) for cause, changes in causes(scenario).items()}
+    if have is None:
+        return Headroom(
+            consume_tok_s / nameplate, consume_tok_s, nameplate, {INTERACTION: 1.0 - consume_tok_s / nameplate}
+        )
+    without = {cause: supply(changes) for cause, changes in causes(scenario).items()}
+    parts = {cause: 1.0 - have / more for cause, more in without.items() if more is not None}
     parts[INTERACTION] = 1.0 - have / nameplate - sum(parts.values())
     parts[SLACK] = (have - consume_tok_s) / nameplate
     return Headroom(consume_tok_s / nameplate, have, nameplate, parts)

@@ -21,7 +21,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.assumptions import is_given, is_touched
+from fleetsim.plan.growth import growth_notes
 from fleetsim.plan.length_flags import LENGTH_FLAGS, law_from_flags
+from fleetsim.plan.model_notes import model_notes
 from fleetsim.plan.unread import unread_notes
 
 if TYPE_CHECKING:
@@ -132,7 +134,15 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         changes["assumed"] = assumed
     scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
     return Job(
-        scenario, frozenset(given | profiled.facts), (*_notes(flags), *unread_notes(scenario, sets), *profiled.notes)
+        scenario,
+        frozenset(given | profiled.facts),
+        (
+            *_notes(flags),
+            *unread_notes(scenario, sets),
+            *profiled.notes,
+            *model_notes(scenario, given),
+            *growth_notes(scenario, given),
+        ),
     )
 
 

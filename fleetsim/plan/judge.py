@@ -9,14 +9,16 @@ may double and mean nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
+from fleetsim.plan.assumptions import is_touched
 from fleetsim.plan.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.plan.compare_words import headline_of
 from fleetsim.plan.input_diff import input_differences
+from fleetsim.plan.prices import PRICE, price_notes
 
 ALPHA = 0.05
 ONE_RUN = "one run has no interval: take more replications"
@@ -65,6 +67,10 @@ def _notes(
     if batch is not None and isinstance(batch.a, int) and isinstance(batch.b, int):  # a damaged result has anything
         of = f"a step of A trains {batch.a:,} samples and one of B {batch.b:,}"
         yield f"{of}: what is per step is of other work; goodput is per token"
+    for who, accuracy in {"A and B": a.accuracy, "A": a.accuracy, "B": b.accuracy}.items():
+        if accuracy and (a.accuracy == b.accuracy) == (who == "A and B"):
+            yield f"{who}: {accuracy}"
+    yield from price_notes(_unpriced(a, b), "give each its own: --set-a and --set-b " + f"{PRICE}=DOLLARS")
     if a.binds and b.binds and a.binds != b.binds:
         yield f"what limits the step: {a.binds} in A, {b.binds} in B"
     if tested > 1:
@@ -76,6 +82,16 @@ def _notes(
         text = f"{BY_ITSELF}: its own interval leaves the smallest change of interest, but among so many metrics that"
         more = "; more --replications may tell, or --metric for one alone" if kind == "scenarios" else ""
         yield f"{text} may be luck{more}"
+
+
+def _unpriced(*sides: Side) -> Iterator[tuple[str, float]]:
+    """GPU type and price of the sides whose price nobody gave."""
+    for side in sides:
+        engine, cost = side.inputs.get("engine"), side.inputs.get("cost")
+        if isinstance(engine, Mapping) and isinstance(cost, Mapping) and is_touched(PRICE, side.assumed):
+            price = cost.get(PRICE.rpartition(".")[2])
+            if isinstance(price, (int, float)):  # a damaged result has anything
+                yield str(engine.get("gpu")), float(price)
 
 
 def _count(side: Side) -> int:

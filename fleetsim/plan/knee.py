@@ -5,17 +5,30 @@ thing". One more instance makes a step shorter and dearer at once; as long as th
 the cost per step rises, it pays. The knee is where that ends: the count that minimises
 
     step time * cost per step  =  step time^2 * price of both pools per second
+
+Step time over the count is no smooth curve (groups that do not divide, caps, rounding), so a descent ends in the next
+valley. The search is global, and few counts are simulated, because step time falls with the count: between two counts
+a < b no fleet is faster than b's and none is cheaper per second than a's, so that
+
+    step(b)^2 * price(a + 1)
+
+bounds all that lies between them. What cannot beat the best so far is never simulated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Collection
+from itertools import pairwise
+from math import isqrt
 
 from fleetsim.config.scenario import Scenario
 
-# Local descents end within a few counts of the fit; the limit only guards against a flat and noisy valley.
-_MOST_MOVES = 24
+# Gains below this are not looked for: one run does not show them.
+_TOLERANCE = 0.01
+# Neighbours of the best count are looked at down to this ratio between two counts; farther away a wider one does.
+FINE, _COARSE = 1.2, 1.5
 
 
 def price_per_s(scenario: Scenario, instances: int) -> float:
@@ -31,33 +44,53 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
     return gpus * rollout_price + trainer * trainer_price
 
 
-def knee(scenario: Scenario, step_s: Callable[[int], float], low: int, high: int) -> int:
-    """The knee between 1 and `high`, from the step times at few counts; `step_s` should remember its answers.
+def least(
+    step_s: Callable[[int], float],
+    price: Callable[[int], float],
+    start: int,
+    most: int,
+    *,
+    power: float = 2.0,
+    fine: float = FINE,
+    bends: Collection[int] = (),
+    known: Collection[int] = (),
+) -> int:
+    """The n in 1..most with the least step_s(n)^power * price(n), from the step times of few counts.
 
-    Fits step time = a / n + b through the counts `low` and `high`, solves for the minimum in closed form, and walks
-    from there to the nearest local minimum.
+    step_s falls with the count but for noise, is infinite for a count that gets stuck, and remembers its answers; price
+    never falls. start: where the answer is
+    expected. power: 2 for the knee, 1 for the cost per step. fine: ratio of two neighbouring counts that is close
+    enough beside the best one. bends: counts where the step time may fall at once; none that may be best is passed
+    over. known: counts whose step time costs nothing to ask for.
     """
+    seen: dict[int, float] = {}
 
-    def dear(n: int) -> float:
-        return step_s(n) ** 2 * price_per_s(scenario, n)
+    def cost(n: int) -> float:
+        return math.pow(seen[n], power) * price(n)
 
-    n = min(max(1, _fitted(scenario, step_s, low, high)), high)
-    for _ in range(_MOST_MOVES):
-        better = min((m for m in (n - 1, n + 1) if 1 <= m <= high), key=dear, default=n)
-        if dear(better) >= dear(n):
-            break
-        n = better
-    return n
+    def open_gap() -> tuple[int, int] | None:
+        """Where a better count may still be: the count below it, the last that could be better."""
+        counts = sorted(seen)
+        here = min(counts, key=cost)
+        limit = (1.0 - _TOLERANCE) * cost(here)
+        found = []
+        for low, high in pairwise((0, *counts)):
+            fastest = math.pow(min(seen[high], seen.get(low, math.inf)), power)
+            worth = low + bisect_left(range(low + 1, high), limit / fastest, key=price)
+            if low == 0 and (high == counts[-1] or not seen[counts[1]] < seen[high] < math.inf):
+                worth = high - 1  # fewer have not yet been seen to be slower
+            near = here in (low, high)
+            bend = any(low < n <= worth for n in bends)
+            if worth > low and (bend or worth + 1 > low * (fine if near else _COARSE)):
+                found.append((not near, fastest * price(low + 1), low, worth))
+        return min(found)[2:] if found else None
 
-
-def _fitted(scenario: Scenario, step_s: Callable[[int], float], low: int, high: int) -> int:
-    """Minimum of (a/n + b)^2 (n + c): b n^2 - a n - 2 a c = 0, with c = trainer price / price of one instance."""
-    if low >= high:
-        return low
-    a = (step_s(low) - step_s(high)) / (1.0 / low - 1.0 / high)
-    b = step_s(high) - a / high
-    one = price_per_s(scenario, 2 + scenario.trainer.gpus) - price_per_s(scenario, 1 + scenario.trainer.gpus)
-    if a <= 0 or b <= 0 or one <= 0:
-        return low
-    c = scenario.trainer.gpus * scenario.cost.trainer_price_usd_per_gpu_h / one
-    return round((a + math.sqrt(a * a + 8.0 * a * b * c)) / (2.0 * b))
+    for n in {most, min(max(1, start), most), *(n for n in known if n < most)}:
+        seen[n] = step_s(n)
+    while gap := open_gap():
+        low, worth = gap
+        # From the fewest seen downwards by halves; else the geometric middle.
+        middle = min(max(low + 1, isqrt(low * (worth + 1)) if low else (min(seen) + 1) // 2), worth)
+        middle = min((n for n in bends if low < n <= worth), key=lambda n: abs(n - middle), default=middle)
+        seen[middle] = step_s(middle)
+    return min(sorted(seen), key=cost)

@@ -98,6 +98,7 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
     older = {} if a.max_age is None else {"admission.max_age": a.max_age + 1.0}
     if a.law in ("version_window", "target_step"):
         changes: dict[str, Any] = {"admission.max_staleness": a.max_staleness + 1.0}
+        changes |= _queue_of_the_window(scenario, (a.max_staleness + 2.0) / (a.max_staleness + 1.0))
         text = f"a staleness budget of {a.max_staleness + 1:g} instead of {a.max_staleness:g}"
     elif a.law == "batches_ahead":
         changes = {"admission.batches_ahead": a.batches_ahead + 1}
@@ -148,9 +149,13 @@ def _cadence(scenario: Scenario) -> Iterator[Lever]:
 
 
 def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
-    """verl's queue holds what a sync window may start: it grows with the window, or would throw the rest away."""
+    """A queue that holds what a window may start grows with it.
+
+    verl's would throw the rest away; one of groups that are reserved for their steps (NeMo-RL) would fill with those of
+    later steps and stop the job.
+    """
     capacity = scenario.buffer.capacity_samples
-    if capacity is None or scenario.admission.law != "per_sync_window":
+    if capacity is None or scenario.admission.law not in ("per_sync_window", "target_step"):
         return {}
     return {"buffer.capacity_samples": math.ceil(factor * capacity)}
 

@@ -5,7 +5,8 @@ The runbook's bound needs no simulation: a sample that waits behind `cap` others
     cap <= staleness budget * batch
 
 and never below one batch, which could not fill. Inside it the simulation looks for the smallest cap that costs next to
-no step time against no cap at all.
+no step time against no cap at all. Where groups are reserved for their steps, a queue within the bound may fill with
+those of later steps and stop the job: then the smallest one that does not is the answer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from fleetsim.sim.admission import groups_per_version
 EPSILON = 0.01
 # The cap is looked for in this many parts of a batch; a finer one would be precision that one run does not have.
 _PARTS_OF_BATCH = 4
+# Where every cap within the bound stops the job, larger ones are tried up to this one.
+_MOST_BATCHES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,38 +74,51 @@ def queue_cap_of(scenario: Scenario, instances: int, measure: Measure, tell: Tel
     bound = None if budget is None else max(batch, math.floor(budget * batch))
     if tell is not None:
         tell("looking for the smallest queue")
-    runs: dict[int | None, dict[str, float]] = {}
+    runs: dict[int | None, tuple[float, float]] = {}
 
-    def run(cap: int | None) -> dict[str, float]:
+    def run(cap: int | None) -> tuple[float, float]:
+        """Step time and 99th percentile of staleness with a cap; infinite where it stops the job."""
         if cap not in runs:
             changes = {"buffer.capacity_samples": cap, "buffer.on_full": "block"}
-            metrics = flat(measure(with_changes(base, changes), 0))
-            runs[cap] = {name: float(metrics[name]) for name in ("step_s", "staleness_steps.p99")}
+            runs[cap] = _run(with_changes(base, changes), measure)
         return runs[cap]
 
+    without = run(None)[0]
+    if without == math.inf:  # all would be too old that waits in a queue without an end: against the scenario's own
+        without = _run(base, measure)[0]
     part = max(group, batch // _PARTS_OF_BATCH // group * group)
 
     def samples(parts: int) -> int:
         return batch + (parts - 1) * part
 
     def holds(parts: int) -> bool:
-        try:
-            return run(samples(parts))["step_s"] <= (1.0 + EPSILON) * run(None)["step_s"]
-        except StuckError:
-            return False
+        return run(samples(parts))[0] <= (1.0 + EPSILON) * without
 
     most = math.ceil(((bound or 2 * batch) - batch) / part) + 1
     found = smallest(holds, 1, most)
     cap = samples(most if found is None else found)
     if bound is not None:
         cap = min(cap, bound)
-    chosen = run(cap)
+    if run(cap)[0] == math.inf:  # so small a queue stops the job, whatever the arithmetic says
+        able = smallest(lambda parts: run(samples(parts))[0] < math.inf, most, _MOST_BATCHES * batch // part)
+        cap = samples(able) if able is not None else scenario.buffer.capacity_samples or cap
+    step_s, staleness = run(cap)
+    if step_s == math.inf:  # the scenario's own way to fill a queue is the only one that runs
+        step_s, staleness = _run(base, measure)
     return QueueCap(
         samples=cap,
         steps=cap / batch,
-        step_cost=chosen["step_s"] / run(None)["step_s"] - 1.0,
-        staleness_p99_steps=chosen["staleness_steps.p99"],
+        step_cost=step_s / without - 1.0,
+        staleness_p99_steps=staleness,
         budget_steps=budget,
         bound_samples=bound,
-        within_budget=budget is None or chosen["staleness_steps.p99"] <= budget,
+        within_budget=budget is None or staleness <= budget,
     )
+
+
+def _run(scenario: Scenario, measure: Measure) -> tuple[float, float]:
+    try:
+        metrics = flat(measure(scenario, 0))
+    except StuckError:
+        return math.inf, math.inf
+    return float(metrics["step_s"]), float(metrics["staleness_steps.p99"])

@@ -18,10 +18,13 @@ import fleetsim
 from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.contrast import Mean
 from fleetsim.analysis.intervals import t_quantile
+from fleetsim.config.run import CostConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.plan.compare import Side
+from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.input_diff import PROFILE_HASH, WORDS
+from fleetsim.plan.prices import PRICE
 
 SCHEMA_VERSION = 1
 COMMANDS = ("simulate", "size", "split")
@@ -30,7 +33,9 @@ MAX_BYTES = 256 * 2**20
 # Field of a candidate of `size`, or an arrangement of `split`, and the metric that it shows.
 CANDIDATE_METRICS = {
     "trainer_idle_fraction": "trainer_idle_fraction",
+    "trainer_idle_with_sync_fraction": "trainer_idle_with_sync_fraction",
     "rollout_idle_fraction": "rollout_idle_fraction",
+    "rollout_utilization": "rollout_utilization",
     "step_s": "step_s",
     "staleness_p99_steps": "staleness_steps.p99",
     "goodput": "goodput",
@@ -71,6 +76,8 @@ def result_of(document: Mapping[str, Any], label: str, where: str) -> Result:
         remedy = f"write it again: fleetsim {command} ... --json"
         raise InputError([Problem(where, label, f"is no complete result of fleetsim {command}", remedy)]) from None
     scenario, notes = _scenario(document, label)
+    if scenario is not None:
+        side = replace(side, accuracy=accuracy_of(scenario))
     if side.means:
         notes = (*notes, f"{label} has estimates and no single runs: unpaired, from means and intervals")
     version = str(document["fleetsim_version"])
@@ -122,6 +129,11 @@ def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
     if digest:
         inputs[PROFILE_HASH] = digest
     assumed = [*scenario.get("assumed", ()), *(a["path"] for a in document.get("assumptions", ()))]
+    cost = scenario.get("cost")
+    if "assumptions" not in document and cost == CostConfig().model_dump():
+        assumed.append(PRICE)  # a run does not write which of its values nobody gave
+    if not all(isinstance(path, str) for path in assumed):
+        raise TypeError
     return {"inputs": inputs, "assumed": tuple(assumed)}
 
 

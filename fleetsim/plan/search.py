@@ -1,4 +1,4 @@
-"""The smallest count that holds: gallop from a good guess, then bisect, asking as rarely as possible."""
+"""The smallest count that holds, or the nearest: gallop, then bisect, asking as rarely as possible."""
 
 from __future__ import annotations
 
@@ -39,3 +39,14 @@ def smallest(
                 return None
     # low fails, high holds.
     return low + 1 + bisect_left(range(low + 1, high), True, key=holds)
+
+
+def nearest(holds: Callable[[int], bool], inside: int, wanted: int) -> int:
+    """The count nearest to `wanted` that holds, between it and `inside`, which does; by bisection."""
+    while abs(wanted - inside) > 1:
+        middle = (inside + wanted) // 2
+        if holds(middle):
+            inside = middle
+        else:
+            wanted = middle
+    return inside

@@ -1,13 +1,8 @@
 """The smallest rollout fleet that holds the targets, and everything one asks next.
 
-The search. Rate matching gives the first guess. A coarse pass (few replications) brackets and bisects the smallest
-count that holds the targets which more instances help (trainer idle, step time); it relies on both never getting worse
-with more instances, which common random numbers make true up to rounding. A fine pass repeats the search from there
-with all replications, by the rule in `targets.RULE`. Then cost and staleness are looked at.
-
-When even a fleet with an instance for every group misses a target, more instances have stopped helping (the longest
-response, the staleness window or a client cap binds). The answer is then the knee (`plan/knee.py`), reported as such,
-and as infeasible when the user asked for the target.
+Rate matching gives the first guess, `plan/best.py` searches from there: by one run a count where it looks around, by
+all replications and the rule in `targets.RULE` where it decides. Then headroom, queue, the way out and all other levers
+are looked at, each lever beside the answer and with the count that is best for it.
 """
 
 from __future__ import annotations
@@ -20,40 +15,52 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.plan import nameplate
 from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.assumptions import Assumption, assumptions_of
+from fleetsim.plan.best import Best, best_of
 from fleetsim.plan.engine_source import EngineSource, engine_source
-from fleetsim.plan.explain import explanation
+from fleetsim.plan.explain import bound_by, explanation
 from fleetsim.plan.headroom import Headroom, headroom_of
-from fleetsim.plan.knee import knee
+from fleetsim.plan.levers import STALENESS
 from fleetsim.plan.plausible import implausible
 from fleetsim.plan.queue_cap import QueueCap, queue_cap_of
-from fleetsim.plan.rate import MOST_INSTANCES, RateMatching, match_rates, matched_instances
-from fleetsim.plan.search import smallest
+from fleetsim.plan.rate import RateMatching, match_rates, matched_instances
 from fleetsim.plan.targets import Target, targets_of
-from fleetsim.plan.trials import Measure, Tell, Trial, Trials, planned, remembered, simulated, with_instances
-from fleetsim.plan.warnings import warnings_of
+from fleetsim.plan.trials import (
+    Measure,
+    Tell,
+    Trial,
+    Trials,
+    one_more,
+    planned,
+    remembered,
+    simulated,
+    unit_of,
+    with_instances,
+)
+from fleetsim.plan.warnings import stuck_warnings, warnings_of
 from fleetsim.plan.way_out import WayOut, way_out_of
 
-# Replications of the coarse pass.
-_COARSE = 1
-# Replications of each other lever: paired with the recommendation's own, so few of them are enough.
+# Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
 _LEVERS = 3
+# A fleet is about half, or about twice, of another up to this factor.
+_NEAR = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class SizeResult:
     """What `size` found. Field by field the JSON document that `fleetsim size --json` prints.
 
-    instances: the recommendation. largest: when it is only the knee, the largest fleet that was tried, else None;
-    way_out: then, the staleness budget that would do, if there is one.
-    missed: targets that the recommendation does not hold. candidates: the recommendation, its neighbours and the
-    rate-matching count, ascending. alternatives: what one more instance and every other lever would buy at the
-    recommendation, explanation: that in words.
+    instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None;
+    knee: then, the count from which more stop paying; way_out: the staleness budget that would do, if there is one.
+    missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
+    about half and twice of it, and the rate-matching count, ascending, without those that get stuck. alternatives:
+    what one more instance and every other lever would buy, explanation: that in words.
     """
 
     scenario: Scenario
     instances: int
     binding: str
     largest: Trial | None
+    knee: int | None
     way_out: WayOut | None
     missed: tuple[Target, ...]
     targets: tuple[Target, ...]
@@ -75,8 +82,8 @@ class SizeResult:
 
     @property
     def at_knee(self) -> bool:
-        """Whether no count holds the targets, and the answer is where more instances stop paying."""
-        return self.largest is not None
+        """Whether no count holds all targets, and the answer is where more instances stop paying."""
+        return self.knee == self.instances
 
     @property
     def feasible(self) -> bool:
@@ -102,7 +109,8 @@ def size(
     notes: warnings of the caller, put before those of the plan.
     measure: one run to its metrics, the simulator by default. tell: hears what is being simulated.
 
-    Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other.
+    Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
+    in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
     resized = any(e.instances is not None or e.lose_instance is not None for e in scenario.run.events)
     job = planned(scenario, given)
@@ -120,27 +128,40 @@ def size(
     # Where no count covers the demand on paper, the search starts from instances that are full.
     full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
     guess = rate.instances if rate.covers else min(full, rate.instances)
-    instances, largest = _recommend(trials, guess, targets)
     replications = job.run.replications
+    best = best_of(trials, guess, targets, replications)
+    instances, unit = best.instances, unit_of(job)
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     # At the knee the trainer takes what it gets; elsewhere what it can.
-    consumed = rate.consume_tok_s if largest is None else rate.batch_tokens / chosen.mean("step_s")
+    consumed = rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
     headroom = headroom_of(job, instances, consumed, rate_of(instances), measure, tell)
     queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
-    way_out = None if largest is None else way_out_of(job, guess, targets, measure, tell)
-    counts = sorted({max(1, instances - 1), instances, instances + 1, guess})
-    candidates = tuple(trials.at(n, replications) for n in counts)
-    here, grown = (with_instances(job, n) for n in (instances, instances + 1))
-    alternatives = alternatives_of(here, grown, min(_LEVERS, replications), measure, of_grown=replications, tell=tell)
+    way_out = None if best.largest is None else way_out_of(job, trials.at(instances, 1), targets, measure, tell)
+    shown = _shown(trials, best, math.ceil(guess / unit) * unit, replications)
+    tried = (trials.at(n, runs) for n, runs in sorted(shown.items()))
+    candidates = tuple(trial for trial in tried if trial.stuck is None)
+    here, grown = (with_instances(job, n) for n in (instances, instances + unit))
+    alternatives = alternatives_of(
+        here,
+        grown,
+        min(_LEVERS, replications),
+        measure,
+        targets=targets,
+        of_grown=replications,
+        more=one_more(job),
+        tell=tell,
+    )
+    binding = bound_by(chosen.binding, alternatives)
     lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     profile = engine_source(job, instances)
     return SizeResult(
         scenario=job,
         instances=instances,
-        binding=chosen.binding,
-        largest=largest,
+        binding=binding,
+        largest=best.largest,
+        knee=best.knee,
         way_out=way_out,
         missed=missed,
         targets=targets,
@@ -149,11 +170,12 @@ def size(
         queue_cap=queue_cap,
         candidates=candidates,
         alternatives=alternatives,
-        explanation=explanation(chosen.binding, alternatives, *lost),
-        assumptions=assumptions_of(job, given),
+        explanation=explanation(binding, alternatives, *lost, told=None if way_out is None else STALENESS),
+        assumptions=assumptions_of(scenario, given),
         warnings=(
             *notes,
             *warnings_of(job, chosen, missed, queue_cap, profile, resized),
+            *stuck_warnings(trials.stuck),
             *implausible(here, given),
         ),
         profile=profile,
@@ -161,55 +183,17 @@ def size(
     )
 
 
-def _recommend(trials: Trials, guess: int, targets: tuple[Target, ...]) -> tuple[int, Trial | None]:
-    """The recommended count; when it is only the knee, also the trial of the largest fleet that was tried."""
-    helped = [t for t in targets if t.helped_by_instances]
-    replications = trials.scenario.run.replications
-    most = _most_useful(trials.scenario, guess)
-
-    def holds(count: int, runs: int) -> bool:
-        trial = trials.at(count, runs)
-        return all(t.held_by(trial.estimates[t.metric]) for t in helped)
-
-    found: int | None = None
-    if holds(guess, _COARSE) or holds(most, _COARSE):
-        found = smallest(lambda n: holds(n, _COARSE), guess, most, stride=max(1, guess // 8))
-    if found is not None:
-        found = smallest(lambda n: holds(n, replications), found, min(most, 2 * found + 8))
-    if found is None:
-        return knee(trials.scenario, lambda n: trials.at(n, _COARSE).mean("step_s"), guess, most), trials.at(
-            most, _COARSE
-        )
-    return _affordable(trials, found, targets, replications), None
-
-
-def _most_useful(scenario: Scenario, guess: int) -> int:
-    """A count that no larger one beats: every group that may be in flight has an instance of its own."""
-    flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
-    if not math.isfinite(flight):
-        flight = 4.0 * scenario.trainer.batch_samples
-    units = scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1
-    return min(MOST_INSTANCES, max(math.ceil(flight / units), 4 * guess))
-
-
-def _affordable(trials: Trials, count: int, targets: tuple[Target, ...], replications: int) -> int:
-    """A smaller count where a *given* target on cost or staleness wants one and only assumed targets lose by it.
-
-    Both get better with fewer instances as long as the trainer hardly waits. Without such a count the first answer
-    stays, and the targets that it misses are reported.
-    """
-    priced = [t for t in targets if not t.helped_by_instances and t.given]
-    firm = [t for t in targets if t.helped_by_instances and t.given]
-
-    def all_held(n: int, wanted: list[Target]) -> bool:
-        trial = trials.at(n, replications)
-        return all(t.held_by(trial.estimates[t.metric]) for t in wanted)
-
-    if not priced or all_held(count, priced):
-        return count
-    n = count - 1
-    while n >= max(1, count // 2) and all_held(n, firm):
-        if all_held(n, priced):
-            return n
-        n -= 1
-    return count
+def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:
+    """Counts that show where cost bends, each with its replications: the answer and the next larger one; with fewer
+    runs the matched one, about half of the answer, and where no fleet holds the targets about twice of it. Of these,
+    counts that were tried come first. The next smaller one is shown where the search has decided by it."""
+    n, unit, few = best.instances, unit_of(trials.scenario), min(_LEVERS, replications)
+    found = dict.fromkeys((n, n + unit), replications)
+    if trials.replications(n - unit) >= replications:
+        found[n - unit] = replications
+    for wanted in (n / 2, 2 * n) if best.knee is not None else (n / 2,):
+        near = [k for k in (matched, *trials.counts()) if k % unit == 0 and 1 / _NEAR <= k / wanted <= _NEAR]
+        beside = max(1, round(wanted / unit)) * unit
+        found.setdefault(min(near, key=lambda k: (k != matched, abs(math.log(k / wanted))), default=beside), few)
+    found.setdefault(matched, few)
+    return found

@@ -21,18 +21,28 @@ from fleetsim.plan.arrangements import (
     SWITCH_S,
     Arrangement,
     Rules,
-    gpus_per_instance,
+    gpus_per_engine,
     least_trainer_gpus,
     split_counts,
 )
 from fleetsim.plan.assumptions import Assumption, is_given
 from fleetsim.plan.engine_source import EngineSource, engine_source
-from fleetsim.plan.explain import explanation
+from fleetsim.plan.explain import bound_by, explanation
 from fleetsim.plan.paired import differs, ratio_of
 from fleetsim.plan.plausible import implausible
 from fleetsim.plan.scaling import anchored, scaled
 from fleetsim.plan.split_notes import assumed, warnings_of
-from fleetsim.plan.trials import Measure, Tell, planned, remembered, simulated, trial_of, with_instances
+from fleetsim.plan.trials import (
+    Measure,
+    Tell,
+    one_more,
+    planned,
+    remembered,
+    simulated,
+    trial_of,
+    unit_of,
+    with_instances,
+)
 from fleetsim.plan.ways import MEASURES, By, Simulated, Ways, badness, worth_replicating
 
 _ANY_TRAINER = Rules()
@@ -166,7 +176,7 @@ def split(
         best_split=best_split,
         best_colocated=best_colocated,
         alternatives=alternatives,
-        explanation=explanation(chosen.binding, alternatives, *lost),
+        explanation=explanation(bound_by(chosen.binding, alternatives), alternatives, *lost),
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
@@ -243,13 +253,13 @@ def _verdict(
 
 
 def _grown(job: Scenario, way: Arrangement) -> Scenario:
-    """The way with one instance more than the GPUs allow; colocated, the trainer gets those GPUs too."""
-    grown = with_instances(way.scenario, way.instances + 1)
+    """The way with one engine more than the GPUs allow; colocated, the trainer gets those GPUs too."""
+    grown = with_instances(way.scenario, way.instances + unit_of(job))
     if way.kind == "split":
         return grown
-    return with_changes(grown, scaled(job, way.trainer_gpus + gpus_per_instance(job)))
+    return with_changes(grown, scaled(job, way.trainer_gpus + gpus_per_engine(job)))
 
 
 def _more(job: Scenario) -> str:
-    each = gpus_per_instance(job)
-    return f"one more instance ({each} {'GPU' if each == 1 else 'GPUs'} more)"
+    each = gpus_per_engine(job)
+    return f"{one_more(job)} ({each} {'GPU' if each == 1 else 'GPUs'} more)"

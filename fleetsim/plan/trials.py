@@ -6,6 +6,8 @@ between two counts is the difference of the fleets, not of their luck.
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,8 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.plan.growth import where_longest
 
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
@@ -25,11 +29,13 @@ MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
-    """The metrics of one simulated run."""
-    from fleetsim.analysis.metrics import metrics_of
+    """The metrics of one simulated run; what binds in it is found out when somebody reads it (see `Verdict`)."""
+    from fleetsim.analysis.metrics import numbers_of
+    from fleetsim.analysis.verdict import Verdict
     from fleetsim.sim.run import simulate
 
-    return metrics_of(simulate(scenario, replication=replication))
+    records = simulate(scenario, replication=replication)
+    return {**numbers_of(records), "binding": Verdict(records)}
 
 
 def remembered(measure: Measure) -> Measure:
@@ -57,9 +63,10 @@ def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
-    """The scenario as a plan runs it: no resize events, and no more steps than its samples make worth while.
+    """The scenario as a plan runs it: no resize events, lengths that drift where they are longest, and no more steps
+    than its samples make worth while.
 
-    given: dotted paths that the user wrote; steps that are among them stay.
+    given: dotted paths that the user wrote; steps that are among them stay, but for lengths that drift.
     """
     # A resize event would undo the count that is being tried, and a lost instance names one of another fleet; what
     # becomes slower or longer stays.
@@ -68,13 +75,26 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
     events = [
         e.model_copy(update=without) for e in scenario.run.events if any(getattr(e, name) is not None for name in stay)
     ]
-    changes: dict[str, Any] = {}
+    # Of lengths that drift run.steps says where they end, and no longer how many steps are run.
+    changes = where_longest(scenario)
+    told = "run.steps" in given and not changes
     if any(getattr(e, name) is not None for e in scenario.run.events for name in without):
         changes["run.events"] = [e.model_dump() for e in events]
-    if "run.steps" not in given and not events and scenario.run.warmup_steps is None:
+    if not told and not events and scenario.run.warmup_steps is None:
         affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples
         changes["run.steps"] = min(scenario.run.steps, max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
     return with_changes(scenario, changes) if changes else scenario
+
+
+def unit_of(scenario: Scenario) -> int:
+    """Instances that come and go together: the data-parallel ranks of one engine."""
+    return scenario.engine.dp
+
+
+def one_more(scenario: Scenario) -> str:
+    """The next larger fleet in words."""
+    unit = unit_of(scenario)
+    return "one more instance" if unit == 1 else f"one more engine of {unit} instances"
 
 
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
@@ -89,12 +109,22 @@ def with_instances(scenario: Scenario, instances: int) -> Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a number of replications of one fleet came to. `estimates` by dotted metric name; `binding` the majority."""
+    """What a number of replications of one fleet came to. `estimates` by dotted metric name.
+
+    verdicts: what binds in each of them, as text once it is read. stuck: why such a fleet can never go on. Then no
+    estimate is known: each is infinite, and no target holds.
+    """
 
     instances: int
     replications: int
     estimates: Mapping[str, Estimate]
-    binding: str
+    verdicts: tuple[object, ...] = ()
+    stuck: StuckError | None = None
+
+    @property
+    def binding(self) -> str:
+        """What binds in most replications, the first of equals; empty for a fleet that gets stuck."""
+        return Counter(map(str, self.verdicts)).most_common(1)[0][0] if self.verdicts else ""
 
     def mean(self, metric: str) -> float:
         """The mean of one metric over the replications."""
@@ -102,39 +132,72 @@ class Trial:
 
 
 class Trials:
-    """Runs of one scenario at any instance count."""
+    """Runs of one scenario at any instance count. stuck: counts that get stuck, with the reason."""
 
     def __init__(self, scenario: Scenario, measure: Measure = simulated, tell: Tell | None = None) -> None:
         self.scenario, self._measure, self._tell = scenario, measure, tell
         self._runs: dict[tuple[int, int], Mapping[str, Any]] = {}
+        self._trials: dict[tuple[int, int], Trial] = {}
+        self.stuck: dict[int, StuckError] = {}
 
     @property
     def runs(self) -> int:
         """Simulations so far."""
         return len(self._runs)
 
+    def counts(self) -> tuple[int, ...]:
+        """The counts that were run, ascending."""
+        return tuple(sorted({n for n, _ in self._runs}))
+
+    def replications(self, instances: int) -> int:
+        """How often a count was run."""
+        return sum(n == instances for n, _ in self._runs)
+
     def at(self, instances: int, replications: int) -> Trial:
-        """The fleet of `instances` over the first `replications` replications; new ones are simulated."""
+        """The fleet of `instances` over the first `replications` replications; new ones are simulated.
+
+        A count that gets stuck in one of them is one that cannot be had; it is not tried again.
+        """
+        if instances in self.stuck:
+            return _never(instances, replications, self.stuck[instances])
+        key = (instances, replications)
+        if key not in self._trials:
+            self._run(instances, replications)
+            if instances in self.stuck:
+                return _never(instances, replications, self.stuck[instances])
+            self._trials[key] = trial_of(instances, [self._runs[instances, r] for r in range(replications)])
+        return self._trials[key]
+
+    def _run(self, instances: int, replications: int) -> None:
+        """Makes the runs that are missing, or learns that the count gets stuck."""
         missing = [r for r in range(replications) if (instances, r) not in self._runs]
         if missing:
             scenario = with_instances(self.scenario, instances)
             found = {}
             self._said(instances, 0, len(missing))
-            for r, run in zip(missing, side_by_side(lambda r: self._measure(scenario, r), missing), strict=True):
-                found[instances, r] = run
-                self._said(instances, len(found), len(missing))
+            try:
+                for r, run in zip(missing, side_by_side(lambda r: self._measure(scenario, r), missing), strict=True):
+                    found[instances, r] = run
+                    self._said(instances, len(found), len(missing))
+            except StuckError as error:
+                self.stuck[instances] = error
+                return
             self._runs |= found
-        return trial_of(instances, [self._runs[instances, r] for r in range(replications)])
 
     def _said(self, instances: int, done: int, of: int) -> None:
         if self._tell is not None:
             self._tell(f"simulating {instances:,} instances: {done} of {of} runs")
 
 
+def _never(instances: int, replications: int, error: StuckError) -> Trial:
+    """The trial of a fleet that gets stuck."""
+    unknown = Estimate(math.inf, math.inf, math.inf)
+    return Trial(instances, replications, defaultdict(lambda: unknown), stuck=error)
+
+
 def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
     """The estimates of some runs of the same fleet, nested metrics each."""
     from fleetsim.analysis.replicate import combine
 
-    estimates = flat(combine(tuple(dict(run) for run in runs)))
-    binding = str(estimates.pop("binding"))
-    return Trial(instances, len(runs), estimates, binding)
+    numbers = tuple({name: value for name, value in run.items() if name != "binding"} for run in runs)
+    return Trial(instances, len(runs), flat(combine(numbers)), tuple(run["binding"] for run in runs))

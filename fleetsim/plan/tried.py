@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.plan.trials import Trial, simulated, trial_of, with_instances
+from fleetsim.plan.trials import Trial, simulated, trial_of, unit_of, with_instances
 from fleetsim.sim.stop import stopping
 
 
@@ -28,7 +28,7 @@ class Tried:
         found: dict[int, Trial] = {}
         alike = None
         for scenario, runs in list(self._runs.items()):
-            bare = with_instances(scenario, 1)
+            bare = with_instances(scenario, unit_of(scenario))
             alike = alike or bare
             if bare == alike:
                 n = scenario.fleet.instances

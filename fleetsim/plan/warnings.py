@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.queue_cap import QueueCap
 from fleetsim.plan.targets import Target
 from fleetsim.plan.trials import Trial
 
 _MUCH_AT_CAP = 0.05
+# A buffer that grows by this share of a batch with every step is a backlog.
+_GROWS = 0.05
+# Laws that bound what is in flight, and not what is finished.
+_UNBOUNDED = ("unbounded", "adaptive", "fixed_pool")
 _POOR = 0.15  # an error of the profile worth a warning of its own
 
 
@@ -33,6 +41,7 @@ def warnings_of(
             "response takes; lower --max-len, or drop old samples with --set admission.age_action=drop_on_dequeue "
             f"--set admission.max_age={queue_cap.budget_steps:g}"
         )
+    found += backlog_warnings(scenario, chosen.estimates)
     preempted = chosen.mean("preemptions")
     if preempted > 0.01 * scenario.trainer.batch_samples:
         found.append(
@@ -54,6 +63,34 @@ def warnings_of(
     if resize_events:
         found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
     return tuple(found)
+
+
+def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:
+    """Counts that were left out because their runs can never go on."""
+    if not stuck:
+        return ()
+    first = min(stuck)
+    limits = "; ".join(str(p) for p in stuck[first].limits[:1])
+    which = f"{first:,} instances" if len(stuck) == 1 else f"{len(stuck)} counts from {first:,} to {max(stuck):,}"
+    return (f"{which} cannot run this job and were left out: {stuck[first].what} ({limits})",)
+
+
+def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
+    """A fleet that makes more than the trainer takes, where nothing bounds what is finished: the buffer grows for ever.
+
+    metrics: by dotted name. What binds is the trainer; that it does is no reason to let samples grow old.
+    """
+    a, growth = scenario.admission, metrics["queue_growth"].mean
+    bounded = a.law not in _UNBOUNDED or scenario.buffer.capacity_samples is not None or a.max_age is not None
+    if bounded or growth <= _GROWS * scenario.trainer.batch_samples:
+        return ()
+    return (
+        f"the backlog grows without bound: {units.count(round(growth))} samples a step more than the trainer takes, "
+        f"{units.count(round(metrics['queue_depth'].mean))} in the buffer on average and the oldest trained sample "
+        f"{units.count(round(metrics['staleness_steps.max'].mean))} steps old, and older with every step. "
+        f"admission.law={a.law} does not bound it: use fewer instances, --set admission.law=version_window --set "
+        "admission.max_staleness=N, or --set buffer.capacity_samples=N",
+    )
 
 
 def range_warnings(profile: EngineSource) -> tuple[str, ...]:

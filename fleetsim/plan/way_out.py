@@ -1,4 +1,4 @@
-"""When no fleet is large enough: the smallest staleness budget with which one would be.
+"""When no fleet holds the targets: the staleness budget with which one would, and the count that it needs.
 
 A trainer that waits although instances stand ready waits for the window to open or for the longest response. Both give
 way when samples may be older, which is the algorithm's to decide; what it would buy is the planner's to say.
@@ -7,38 +7,40 @@ way when samples may be older, which is the algorithm's to decide; what it would
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.plan.anew import Anew, anew, reachable
 from fleetsim.plan.targets import Target
-from fleetsim.plan.trials import Measure, Tell, trial_of, with_instances
+from fleetsim.plan.trials import Measure, Tell, Trial
 
 _MOST_EXTRA_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
-    """A staleness budget in steps with which `instances` hold the targets, and what one run of it came to."""
+class WayOut(Anew):
+    """The same with a staleness budget of `max_staleness` steps."""
 
     max_staleness: float
-    instances: int
-    trainer_idle_fraction: float
-    step_s: float
-    staleness_p99_steps: float
 
 
 def way_out_of(
-    scenario: Scenario, instances: int, targets: tuple[Target, ...], measure: Measure, tell: Tell | None = None
+    scenario: Scenario,
+    now: Trial,
+    targets: Sequence[Target],
+    measure: Measure,
+    tell: Tell | None = None,
 ) -> WayOut | None:
-    """The first of a few larger budgets that holds the targets at `instances`, from single runs; None without one.
+    """The smallest of a few larger budgets with which a fleet holds the targets for no more money than now.
 
-    Only a version window has such a budget.
+    Else the cheapest of those with which one holds them at all; None without one. Only a version window has such a
+    budget. now: the recommendation as it is, from one run.
     """
     if scenario.admission.law != "version_window":
         return None
-    base = with_instances(scenario, instances)
-    wanted = [t for t in targets if t.helped_by_instances]
+    found: list[WayOut] = []
     for extra in range(1, _MOST_EXTRA_STEPS + 1):
         budget = float(math.floor(scenario.admission.max_staleness) + extra)
         if tell is not None:
@@ -47,14 +49,10 @@ def way_out_of(
         changes = {"admission.max_staleness": budget}
         if limit is not None:  # what starts earlier is older when it is trained
             changes["admission.max_age"] = limit + budget - scenario.admission.max_staleness
-        changed = with_changes(base, changes)
-        trial = trial_of(instances, [measure(changed, 0)])
-        if all(t.held_by(trial.estimates[t.metric]) for t in wanted):
-            return WayOut(
-                budget,
-                instances,
-                trial.mean("trainer_idle_fraction"),
-                trial.mean("step_s"),
-                trial.mean("staleness_steps.p99"),
-            )
-    return None
+        changed = with_changes(scenario, changes)
+        solved = anew(changed, now, targets, measure) if reachable(changed, now.instances, targets, measure) else None
+        if solved is not None and solved.holds:
+            found.append(WayOut(**asdict(solved), max_staleness=budget))
+            if solved.saves_usd >= 0.0:
+                break
+    return min(found, key=lambda w: w.cost_per_step, default=None)

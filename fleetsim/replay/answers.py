@@ -9,16 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleetsim.config.plan import Plan
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.replay.finding import Withheld
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.patch import Deployment, Patch, patch_of
 from fleetsim.replay.plan_file import plan_of
 from fleetsim.replay.recommend import Recommendation, recommend
+from fleetsim.replay.removals import mended
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.verify import verify as verified
 from fleetsim.replay.what_if import Sweep, WhatIf, changed, sweep, what_if
+from fleetsim.replay.withheld import unless_mended
 
 Progress = Callable[[str], None]
 
@@ -44,11 +47,15 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """None = not asked. plan: the recommendation with its baseline, targets and rollback; patch: for the deployment."""
+    """None = not asked. withheld: why nothing is recommended although it was asked for; then: the fleet once what is to
+    be mended first is, where that can be simulated. plan: the recommendation with its baseline, targets and rollback;
+    patch: for the deployment; both None where it is withheld."""
 
     what_if: WhatIf | None = None
     sweep: Sweep | None = None
     recommendation: Recommendation | None = None
+    withheld: Withheld | None = None
+    then: Recommendation | None = None
     plan: Plan | None = None
     patch: Patch | None = None
     verification: Verification | None = None
@@ -81,19 +88,38 @@ def answer(
         answers = replace(answers, what_if=what_if(model, questions.changes))
     if questions.swept is not None:
         key, values = questions.swept
-        start = _on_top(model, {path: x for path, x in questions.changes.items() if path != key})
+        start = on_top(model, {path: x for path, x in questions.changes.items() if path != key})
         swept = sweep(start, key, values, progress=lambda done, of: progress(f"sweep: {done} of {of} values"))
         answers = replace(answers, sweep=swept)
     if questions.recommend:
         others = {path: x for path, x in questions.changes.items() if path != "fleet.instances"}
-        model = _on_top(model, others)
+        model = on_top(model, others)
+        held = result.verdict.withheld
+        held = None if held is None else unless_mended(held, others)
+        if held is not None:
+            return replace(answers, withheld=held, then=once_mended(held, model, {*given, *others}, progress))
         found = recommend(model, given={*given, *others}, tell=progress)
         found = replace(found, changes={**others, **found.changes})
         answers = _planned(answers, questions, result, model, found, time.time() if now_s is None else now_s)
     return answers
 
 
-def _on_top(model: Implied, changes: Mapping[str, Any]) -> Implied:
+def once_mended(
+    held: Withheld, model: Implied, given: Collection[str], progress: Progress = lambda text: None
+) -> Recommendation | None:
+    """The fleet that the job should have once what holds the recommendation up is mended; None where nobody knows what
+    it would do then."""
+    changes = mended(held.first, model) if held.first and held.sizable else None
+    if changes is None:
+        return None
+    try:
+        found = recommend(on_top(model, changes), given={*given, *changes}, tell=progress)
+    except FleetsimError:  # the job with that change gets stuck, or does not fit
+        return None
+    return replace(found, changes={**changes, **found.changes})
+
+
+def on_top(model: Implied, changes: Mapping[str, Any]) -> Implied:
     """The implied scenario with the changes in it, for what is asked beyond them."""
     if not changes:
         return model

@@ -27,6 +27,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.observed import Hour, Observed
+from fleetsim.replay.queue import grows
 from fleetsim.replay.where_to_look import look_at
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -124,7 +125,7 @@ def backtest(
             progress(len(runs), n)
     spans = [_Span.of(run) for run in runs]
     batch = scenario.trainer.batch_samples
-    whole = Hour(observed.start_s, observed.end_s, *_overall(observed))
+    whole = Hour(observed.start_s, observed.end_s, *_overall(observed, implied))
     overall = _rows(whole, [s.between(0.0, observed.span_s if moves else None) for s in spans], batch, limit)
     hours = []
     for hour in observed.hours:
@@ -174,7 +175,7 @@ def _simulated_step_s(implied: Implied, instances: int) -> float:
     return _Span.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
 
 
-def _overall(observed: Observed) -> tuple[float | None, ...]:
+def _overall(observed: Observed, implied: Implied) -> tuple[float | None, ...]:
     fleet, trainer = observed.fleet, observed.trainer
     return (
         fleet.instances if fleet is not None else None,
@@ -182,7 +183,8 @@ def _overall(observed: Observed) -> tuple[float | None, ...]:
         fleet.instance_tok_s if fleet is not None else None,
         trainer.step_s.value if trainer.step_s is not None else None,
         trainer.idle_fraction.value if trainer.idle_fraction is not None else None,
-        observed.queue.depth,
+        # what grows has no level that a run of another length could have
+        None if grows(observed, implied.scenario.trainer.batch_samples) is not None else observed.queue.depth,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fleetsim import units
@@ -20,6 +22,8 @@ HOLE_S = 300.0
 REPLACED_S = 900.0
 # Rows of steps on a side of a departure that tell how long the trainer waited there.
 FEWEST_STEPS = 4
+# Instances that a sentence names.
+NAMED = 3
 
 
 def departures_of(history: History, intervals: Intervals, steps: Steps | None = None) -> tuple[Departure, ...]:
@@ -29,6 +33,7 @@ def departures_of(history: History, intervals: Intervals, steps: Steps | None = 
     size = sampled.shape[1]
     first = [int(row.argmax()) if row.any() else size for row in sampled]
     last = [size - 1 - int(row[::-1].argmax()) if row.any() else -1 for row in sampled]
+    read = np.cumsum(sampled.any(axis=0))
     newcomers = {row: at for row, at in enumerate(first) if 0 < at < size}
     gone = []
     for row in sorted(range(len(sampled)), key=lambda r: (last[r], r)):
@@ -36,7 +41,8 @@ def departures_of(history: History, intervals: Intervals, steps: Steps | None = 
         seen = np.flatnonzero(sampled[row])
         if seen.size < SEEN or not sampled[:, end + MISSING :].any():
             continue
-        if np.diff(seen).max() * intervals.step_s > max(HOLE_S, MISSING * intervals.step_s):
+        missed = np.diff(read[seen]).max() * intervals.step_s  # while others were read: a hole of all is nobody's
+        if missed > max(HOLE_S, MISSING * intervals.step_s):
             continue
         most = end + REPLACED_S / intervals.step_s
         heir = next((r for r, at in newcomers.items() if r != row and end - 1 <= at <= most), None)
@@ -63,6 +69,28 @@ def departure_words(gone: Departure) -> str:
     return (
         f"{gone.id} vanished at {units.clock(gone.at_s)}, {units.share(1 / gone.of)} of the fleet of {gone.of}{after}"
     )
+
+
+def unreplaced(departed: Sequence[Departure]) -> tuple[Departure, ...]:
+    """Those whose place nobody took, unless the trainer waits less since: then the fleet does without them."""
+    return tuple(d for d in departed if d.replaced_by is None and (d.waits is None or d.waits[1] > d.waits[0]))
+
+
+def names_of(gone: Sequence[Departure]) -> str:
+    """The first few by name."""
+    more = len(gone) - NAMED
+    return ", ".join(str(d.id) for d in gone[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def missed_words(gone: Sequence[Departure]) -> str:
+    """A sentence for the headline: who went and when, and the trainer's wait on both sides of it, where that is known
+    of one departure alone."""
+    first, last = units.clock(gone[0].at_s), units.clock(gone[-1].at_s)
+    when = f"at {first}" if first == last else f"from {first} to {last}"
+    waits = gone[0].waits if len(gone) == 1 else None
+    waited = "" if waits is None else f" (the trainer waited {units.share(waits[0])} of its time before, "
+    waited += "" if waits is None else f"{units.share(waits[1])} after)"
+    return f"{names_of(gone)} vanished {when} and nothing took the place{waited}."
 
 
 def departure_notes(departed: tuple[Departure, ...]) -> tuple[Note, ...]:

@@ -24,9 +24,12 @@ from fleetsim.replay.checks import (
 )
 from fleetsim.replay.checks.backlog import TOO_LARGE
 from fleetsim.replay.checks.case import WORTH, Case, Draft, Earlier, told
+from fleetsim.replay.departures import missed_words, unreplaced
 from fleetsim.replay.finding import Check, Finding, Verdict
-from fleetsim.replay.money import Claims, Size, observed_slices, pools_of, settle
+from fleetsim.replay.load_seen import own_paces
+from fleetsim.replay.money import Claims, Size, observed_slices, pools_of, settle, within
 from fleetsim.replay.observed import Observed
+from fleetsim.replay.withheld import withheld
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 
@@ -52,6 +55,7 @@ _FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "
 _TELLS = 0.1
 # Simulated, what costs nothing now is no fault; a slow instance is one whether or not anybody waits for it.
 _COSTS_OR_NOT: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+SUSPECTED = "suspected: "
 # Rollout GPUs without work for more than this of their time starve; less is the tail of responses.
 ROLLOUT_IDLE = 0.15
 
@@ -66,6 +70,7 @@ def diagnose(
     ranked: Mapping[Check, float] | None = None,
     enough: int | None = None,
     unsimulated: str | None = None,
+    weighed: bool = True,
 ) -> Verdict:
     """Which side starves, what to change first, and every question with its evidence and its size.
 
@@ -73,11 +78,12 @@ def diagnose(
     only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
     removing a fault saves of a step, by simulation (`replay/removals.py`). ranked: the same of a simulation that is
     good enough to compare causes by (default: `gains`). enough: instances that make a step no longer, by simulation.
-    unsimulated: why there is no back-test.
+    unsimulated: why there is no back-test. weighed: False where a simulation could confirm or refute what the rules
+    find, and nobody wanted one: then they only suspect it.
     """
     gains = gains or {}
     ranks = gains if ranked is None else ranked
-    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated)
+    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated, weighed)
     drafts: list[Draft] = []
     for check in CHECKS:
         drafts.append(_weighed(case, check(case, tuple(drafts))))
@@ -101,7 +107,8 @@ def diagnose(
     most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
-    return Verdict(starves, headline, findings, None if first is None else first.check)
+    binding = None if first is None else first.check
+    return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
 
 
 def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
@@ -116,16 +123,32 @@ def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
 def _weighed(case: Case, draft: Draft) -> Draft:
     """A fault with what its removal gives by simulation: as its size, or as the reason why it is none."""
     gain = case.gains.get(draft.check)
+    if draft.state == "fault" and not case.weighed and _refutable(draft):
+        title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
+        said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
+        return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
     if draft.state != "fault" or gain is None or draft.check == "rollout":
         return draft
+    if draft.check == "stragglers" and draft.claims and (gain < WORTH or not _paced(case)):
+        return draft  # its GPUs lose their pace whether or not a step is longer for it
     said = (*draft.evidence, f"simulated without it, a step is {units.share(max(0.0, gain))} shorter")
     if (draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)) and gain < WORTH:
         return Draft(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
-    if draft.check == "sync" or not draft.claims:
+    if not draft.claims:
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
-    claims: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}
-    return replace(draft, evidence=said, claims=claims if gain >= WORTH else draft.claims)
+    rest: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}
+    return replace(draft, evidence=said, claims=within(gain, draft.claims if draft.check == "sync" else {}, rest))
+
+
+def _refutable(draft: Draft) -> bool:
+    """Whether a simulation may say that this fault is none; which of its two it is the rollout check leaves open."""
+    return draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
+
+
+def _paced(case: Case) -> bool:
+    """Whether the simulation has a slow instance: one that shows by the work that piles up on it has no known pace."""
+    return any(pace != 1.0 for pace in own_paces(case.observed.instances).values())
 
 
 def _first(case: Case, order: Sequence[Draft]) -> Draft | None:
@@ -180,7 +203,9 @@ def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | N
         who = "Which side waits cannot be told from this window"
     if first is not None:
         other = "" if most is None or most is first else f"; most is lost because {most.name}"
-        return f"{who}: {first.name}{other}."
+        left = unreplaced(case.observed.departed) if case.starving and "vanished" not in first.name else ()
+        happened = f"{missed_words(left)} " if left else ""  # what befell the window, before what it is like throughout
+        return f"{happened}{who}: {first.name}{other}."
     unknown = [d.check for d in drafts if d.state == "unknown"]
     gone = ", ".join(str(d.id) for d in case.observed.departed if d.replaced_by is None)
     missed = f", although {gone} vanished" if gone else ""

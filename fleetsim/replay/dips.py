@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
     found = [dip for run in runs_of(low) if (dip := _dip(intervals, quality, run, sigma)) is not None]
     step = intervals.step_s
     deep = [dip for dip in found if dip.everybody and dip.seconds >= DEEP * step]
-    if not _have_rhythm(found, step):
+    if not have_rhythm([dip.middle_s for dip in found], step):
         return deep
     least = SMALL * float(np.median([dip.seconds for dip in found]))
     return [dip for dip in found if dip.seconds >= least]
@@ -121,12 +122,14 @@ def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, las
     return np.asarray(lost[np.isfinite(lost)])
 
 
-def _have_rhythm(dips: list[Dip], step_s: float) -> bool:
+def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
     """Three of four distances are multiples of their median, and as many would be by chance once in a hundred times."""
-    if len(dips) < FEWEST:
+    if len(times_s) < FEWEST:
         return False
-    distances = np.diff([dip.middle_s for dip in dips])
+    distances = np.diff(times_s)
     period = float(np.median(distances))
+    if period <= 0:
+        return False
     turns = distances / period
     slack = max(0.2, min(step_s / period, 0.25))
     fit = np.abs(turns - np.maximum(np.round(turns), 1)) <= slack

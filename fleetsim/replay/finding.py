@@ -55,13 +55,40 @@ class Finding:
     next: str | None = None
 
 
+# What is to be mended before a fleet is sized: it is throughput for nothing, or changes what the fleet has to do.
+Mend = Literal["trainer", "sync", "stragglers", "prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions"]
+MENDS: Mapping[Mend, str] = {
+    "trainer": "mend the trainer",
+    "sync": "shorten the weight sync",
+    "stragglers": "replace the slow instances, or spread the work evenly",
+    "prefix_cache": "mend the prefix cache",
+    "in_flight_cap": "raise the client's cap on what is in flight",
+    "max_num_seqs": "raise max_num_seqs",
+    "preemptions": "give the KV caches room",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Why a fleet is not to be resized by this window. reason: the fault to mend first, or data | model | no_plan. why:
+    a sentence without its end. first: what is to be mended before, in the runbook's order. sizable: whether the
+    simulation predicts the window, so that it can say what the fleet would be afterwards."""
+
+    reason: Mend | Literal["data", "model", "no_plan"]
+    why: str
+    first: tuple[Mend, ...] = ()
+    sizable: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """starves: which side waits. headline: one sentence. findings: in the runbook's order, all checks. binding: the
     check of the fault to change first, which is the first one, but that a backlog comes before what would make rollout
-    faster still, and faults of data or model last; None = nothing is wrong."""
+    faster still, and faults of data or model last; None = nothing is wrong. withheld: why nothing is to be recommended
+    of this window; None = its fleet may be sized (`replay/withheld.py`)."""
 
     starves: Literal["trainer", "rollout", "neither", "unknown"]
     headline: str
     findings: tuple[Finding, ...]
     binding: Check | None
+    withheld: Withheld | None = None

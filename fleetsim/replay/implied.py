@@ -1,16 +1,17 @@
 """The scenario that a window of history implies: what is needed to simulate the same fleet again.
 
-Who wins, where they differ: what the user set; then the window for everything that is measured (instances, lengths,
-seconds of the trainer and of pauses, batch, KV cache); then the base scenario for everything that is decided
-(admission, sync policy, routing, turns, caps, prices). Without a base scenario, admission is the law whose simulation
-comes nearest to the requests in flight (`replay/policies.py`), and what else nothing shows is a default, listed as
-assumed.
+Who wins, key by key (`replay/draft.py`): what the user gave by itself; then the window for everything that is measured
+(instances, lengths, exported group sizes, seconds of the trainer and of weight sync, batch, KV cache, max_num_seqs);
+then the base scenario for what no metric shows (admission, sync policy, routing, turns, caps, prices). Without a base
+scenario, admission is the law whose simulation comes nearest to the requests in flight (`replay/policies.py`), and what
+else nothing shows is a default, listed as assumed. Where the window and what was said differ, a line says so.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.draft import Draft
 from fleetsim.replay.length_law import length_law
 from fleetsim.replay.load_seen import own_paces
-from fleetsim.replay.observed import Observed, Quantity
+from fleetsim.replay.observed import Lengths, Observed, Quantity
 from fleetsim.replay.policies import admission_like
 from fleetsim.replay.speed import Speed, speed_of
 from fleetsim.replay.timing import take_sync, take_trainer
@@ -45,6 +46,8 @@ _LEAST_INFERRED_GROUP = 1.5
 _FULL_SCRAPES, _FULL_SHARE = 20, 0.8
 # The base scenario's own value stays where the window is this near to it: the window's is the noisier one.
 NEAR = 0.02
+OUTPUT = "workload.output_tokens"
+CAP = f"{OUTPUT}.max"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Implied:
     neither the window nor the base scenario says them (then the scenario's own engine section counts). speed: how they
     were read off the window, None where the base's measured engine or nothing was used. taken, assumed: one line per
     value, from the window (or the user) and from nowhere. base: name of the base scenario. resizes: (unix seconds,
-    instances) from the first level on; one entry where the fleet kept its size.
+    instances) from the first level on; one entry where the fleet kept its size. differs: where the window measures
+    something else than the user or the scenario file says, and which of the two counts; a line each.
     """
 
     scenario: Scenario
@@ -65,6 +69,7 @@ class Implied:
     assumed: tuple[str, ...]
     base: str | None
     resizes: tuple[tuple[float, int], ...]
+    differs: tuple[str, ...] = ()
 
 
 def implied(
@@ -74,12 +79,14 @@ def implied(
     *,
     given: frozenset[str] = frozenset(),
     from_file: bool = True,
+    written: Collection[str] | None = None,
 ) -> Implied:
     """The scenario behind a window.
 
     base: the user's scenario, for what is decided and not measured. given: dotted paths that the user set one by one
-    (`--set`, already applied to `base`): they win over the window. from_file: False where `base` holds nothing but
-    defaults and `given`; its policies then count for no more than a default.
+    (`--given`, already applied to `base`): they win over the window, and nothing beside them does. from_file: False
+    where `base` holds nothing but defaults and `given`; its policies then count for no more than a default. written:
+    dotted paths that the file says, None = all of `base` that is not a default.
 
     Raises InputError for a window that shows neither engines nor a trainer, or values that contradict each other.
     """
@@ -95,7 +102,7 @@ def implied(
             ]
         )
     known = base is not None and from_file
-    draft = Draft(base if base is not None else default_scenario(), known, given)
+    draft = Draft(base if base is not None else default_scenario(), known, given, written)
     resizes = _fleet(draft, observed, history)
     _engine_facts(draft, observed)
     _placement(draft, observed)
@@ -104,14 +111,15 @@ def implied(
     _batch(draft, observed)
     take_trainer(draft, observed)
     take_sync(draft, observed)
+    _most_seqs(draft, history)
     speed, engine = _engine(draft, observed, history)
     _run(draft)
     scenario = draft.scenario()
-    if not known and not draft.set_by_user("admission"):
-        chosen = admission_like(scenario, engine, observed)
+    if not known:
+        chosen = admission_like(scenario, engine, observed, draft.facts("admission", "buffer", "fleet", "sync"))
         for path, value in chosen.changes.items():
             draft.changes[path] = value
-        draft.assumed.append(chosen.text)
+        (draft.taken if draft.facts("admission") else draft.assumed).append(chosen.text)
         scenario = draft.scenario()
     if known:
         draft.taken.append(f"admission, sync policy, routing, turns: as in {scenario.name}")
@@ -123,6 +131,7 @@ def implied(
         tuple(draft.assumed),
         scenario.name if known else None,
         resizes,
+        tuple(dict.fromkeys(draft.differs)),
     )
 
 
@@ -132,7 +141,7 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
     if fleet is None:
         draft.assumed.append(f"fleet.instances: {draft.start.fleet.instances}, no engine was read")
         return ((observed.start_s, draft.start.fleet.instances),)
-    levels = _levels(history)
+    levels = levels_of(history)
     if len(levels) > _MOST_RESIZES or not levels:
         count = max(1, round(fleet.instances))
         levels = ((observed.start_s, count),)
@@ -143,7 +152,8 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
     draft.take("fleet.instances", now, what)
     if draft.set_by_user("fleet.instances"):
         now, levels = draft.start.fleet.instances, ((observed.start_s, draft.start.fleet.instances),)
-    half = [v for v in observed.instances if v.present_s >= 0.5 * observed.span_s] or list(observed.instances)
+    longest = max(v.present_s for v in observed.instances)
+    half = [v for v in observed.instances if v.present_s >= 0.5 * longest]
     slow = [1.0 / pace for pace in own_paces(half).values()][:now]
     if any(f != 1.0 for f in slow) or draft.start.fleet.speed_factors:
         draft.take("fleet.speed_factors", slow, f"{sum(f != 1.0 for f in slow)} instances off the median's pace")
@@ -157,7 +167,7 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
     return levels
 
 
-def _levels(history: History) -> tuple[tuple[float, int], ...]:
+def levels_of(history: History) -> tuple[tuple[float, int], ...]:
     """(start, instances) of every fleet size that lasted."""
     values = history.values.get("generation_tokens")
     if values is None or not values.size:
@@ -186,6 +196,9 @@ def _engine_facts(draft: Draft, observed: Observed) -> None:
 
 def _placement(draft: Draft, observed: Observed) -> None:
     if draft.from_base:
+        if observed.placement is not None and draft.start.fleet.placement != "colocated_lending":
+            said = draft.start.fleet.placement
+            draft.compare("fleet.placement", observed.placement, said, counts="the scenario counts, it was inferred")
         return
     if observed.placement is not None:
         draft.take("fleet.placement", observed.placement, "by when the engines stand empty")
@@ -194,45 +207,98 @@ def _placement(draft: Draft, observed: Observed) -> None:
 
 
 def _workload(draft: Draft, observed: Observed) -> None:
-    lengths, fleet, start = observed.lengths, observed.fleet, draft.start
-    cap = longest_length(start.workload.output_tokens) if draft.from_base else None
-    turns = start.workload.turns.count if draft.from_base else 1
+    lengths, start = observed.lengths, draft.start
+    turns = start.workload.turns.count if draft.from_base or draft.set_by_user("workload.turns") else 1
     if lengths is not None and turns == 1:
-        share = fleet.length_share if fleet is not None else None
-        law = length_law(lengths, cap, share)
-        draft.take("workload.output_tokens", law.law, f"{len(lengths.le)} buckets, mean {lengths.mean:,.0f}")
-        if law.cap_from in ("counted", "mean"):
-            how = {"counted": "by the share of responses cut", "mean": "by the mean"}[law.cap_from]
-            draft.assumed.append(f"workload.output_tokens.max: {law.cap:,.0f}, {how} and a lognormal tail")
+        _output(draft, observed, lengths)
     elif lengths is not None:
         draft.assumed.append(f"workload.output_tokens: of {start.name}; a request is one of {turns} turns")
     elif observed.trainer.batch_tokens is not None and observed.trainer.batch_samples is not None:
         mean = observed.trainer.batch_tokens.value / observed.trainer.batch_samples.value
         if not draft.from_base or abs(mean / mean_output_tokens(start) - 1.0) > NEAR:
+            cap = longest_length(start.workload.output_tokens) if draft.from_base or draft.set_by_user(CAP) else None
             law_of = Lognormal(mean=max(1.0, mean), cv=1.0, max=cap)
             draft.assume("workload.output_tokens", law_of, f"lognormal, cv 1, with the trained mean of {mean:,.0f}")
     else:
         draft.assumed.append("workload.output_tokens: no lengths were read")
     if lengths is not None and lengths.prompt_mean is not None and turns == 1:
-        near = draft.from_base and abs(lengths.prompt_mean / mean_prompt_tokens(start) - 1.0) <= NEAR
-        if not near:
+        said = mean_prompt_tokens(start)
+        if not (draft.from_base and abs(lengths.prompt_mean / said - 1.0) <= NEAR):
             at_least = start.workload.shared_prefix_tokens
             prompt = max(1, at_least, round(lengths.prompt_mean))
-            draft.take("workload.prompt_tokens", prompt, f"mean {lengths.prompt_mean:,.0f}")
+            text = f"mean {lengths.prompt_mean:,.0f}"
+            draft.take("workload.prompt_tokens", prompt, text, against=(lengths.prompt_mean, said))
+    _group(draft, None if lengths is None else lengths.group_size)
+
+
+def _output(draft: Draft, observed: Observed, lengths: Lengths) -> None:
+    """The law of the responses: as measured, but for the facts that the user gave of it. A cap is one fact, and so is a
+    mean; whoever gives a kind or a spread gives the law."""
+    facts = draft.facts(OUTPUT)
+    said = draft.start.workload.output_tokens
+    mean = facts.get(f"{OUTPUT}.mean")
+    if set(facts) - {CAP, f"{OUTPUT}.mean"}:
+        draft.compare(OUTPUT, lengths.mean, mean_output_tokens(draft.start))
+        draft.taken.append(f"{OUTPUT}: as set")
+        return
+    if mean is not None:  # the measured shape, with the mean that was given
+        draft.compare(f"{OUTPUT}.mean", lengths.mean, mean)
+        factor = mean / lengths.mean
+        lengths = replace(lengths, le=tuple(factor * bound for bound in lengths.le), mean=mean)
+    cap = longest_length(said) if draft.from_base or CAP in facts else None
+    longer = _longer_than(lengths)
+    if cap is not None and cap < longer:
+        draft.compare(CAP, longer, cap)
+        cap = cap if CAP in facts else None
+    law = length_law(lengths, cap, observed.fleet.length_share if observed.fleet is not None else None)
+    if CAP in facts and cap is not None:
+        law = replace(law, law=law.law.model_copy(update={"max": float(cap)}), cap=float(cap), cap_from="given")
+    elif draft.from_base:
+        draft.compare(f"{OUTPUT}.mean", lengths.mean, mean_output_tokens(draft.start))
+    draft.changes[OUTPUT] = law.law
+    means = f"{lengths.mean:,.0f} as set" if mean is not None else f"{lengths.mean:,.0f}"
+    draft.taken.append(f"{OUTPUT}: {len(lengths.le)} buckets, mean {means}")
+    if CAP in facts:
+        draft.taken.append(f"{CAP}: {law.cap:,.0f}, as set")
+    elif law.cap_from in ("counted", "mean"):
+        how = {"counted": "by the share of responses cut", "mean": "by the mean"}[law.cap_from]
+        draft.assumed.append(f"{CAP}: {law.cap:,.0f}, {how} and a lognormal tail")
+
+
+def _longer_than(lengths: Lengths) -> float:
+    """The highest bound that more than one response in a hundred went beyond."""
+    beyond = sum(lengths.count) - np.cumsum(lengths.count)
+    over = [le for le, rest in zip(lengths.le, beyond, strict=True) if rest > 0.01 * sum(lengths.count)]
+    return max((le for le in over if math.isfinite(le)), default=0.0)
+
+
+def _group(draft: Draft, found: Quantity | None) -> None:
+    """Samples per prompt. A hit ratio only shows the siblings that share an engine, and n = 1 is how a client asks that
+    sends each sample by itself: neither is held against a scenario."""
+    exported = found is not None and found.source == "exported"
+    if found is not None and draft.from_base:
+        if exported and found.value >= _LEAST_INFERRED_GROUP:
+            text = f"{found.value:.2f}, {found.source}"
+            if round(found.value) != draft.start.workload.group_size or draft.set_by_user("workload.group_size"):
+                draft.take("workload.group_size", round(found.value), text)
+        return
     if draft.from_base:
         return
-    found = lengths.group_size if lengths is not None else None
     # The hit ratio shows siblings that share an engine: where a router spreads them, it shows none.
-    if found is not None and found.value >= (1.0 if found.source == "exported" else _LEAST_INFERRED_GROUP):
-        draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}")
+    if found is not None and found.value >= (1.0 if exported else _LEAST_INFERRED_GROUP):
+        against = (
+            (round(found.value), draft.start.workload.group_size) if exported and found.value > 1 else (None, None)
+        )
+        draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}", against=against)
     for path in ("workload.group_correlation", "workload.shared_prefix_tokens"):
-        draft.assumed.append(f"{path}: 0")
+        if not draft.set_by_user(path):
+            draft.assumed.append(f"{path}: 0")
 
 
 def _trend(draft: Draft, observed: Observed) -> None:
     """Lengths are those of the whole window: where they moved, neither its start nor its end had them."""
     moved = observed.trend("response_tokens")
-    if moved is not None and not draft.set_by_user("workload.output_tokens"):
+    if moved is not None and (OUTPUT in draft.changes or not draft.set_by_user(OUTPUT)):
         draft.assumed.append(f"workload.output_tokens: the mean of the window, although {trend_words(moved)}")
 
 
@@ -247,7 +313,7 @@ def _batch(draft: Draft, observed: Observed) -> None:
         draft.assume("trainer.batch_samples", batch, f"{batch}, no trainer was read")
         return
     known = draft.start.trainer.batch_samples
-    if draft.from_base and abs(seen.value / known - 1.0) <= NEAR:
+    if draft.from_base and abs(seen.value / known - 1.0) <= NEAR and known % group == 0:
         return
     if "workload.group_size" not in draft.changes and not draft.from_base:
         whole = round(seen.value)
@@ -306,6 +372,22 @@ def _likely(scenario: Scenario, observed: Observed) -> StepTime | None:
         return None
 
 
+def _most_seqs(draft: Draft, history: History) -> None:
+    """The engine's own limit on what runs: where requests wait below another one than the scenario's, or where more
+    run than that would let."""
+    path, said = "engine.max_num_seqs", draft.start.engine.max_num_seqs
+    if draft.start.engine.kind == "measured":
+        return  # a profile has its own limits
+    ceiling = _ceiling(history)
+    if ceiling is not None and ceiling != said:
+        draft.take(path, ceiling, f"{ceiling}, the most that run while others wait")
+        return
+    running = history.values.get("running")
+    most = 0.0 if running is None or not np.isfinite(running).any() else float(np.nanmax(running))
+    if said is not None and most > said:
+        draft.take(path, None, f"more than the {said:,} that were said: {most:,.0f} ran", against=(most, said))
+
+
 def _ceiling(history: History) -> int | None:
     """max_num_seqs, where the window shows it: requests wait, and those running are at one highest number meanwhile."""
     running, waiting = history.values.get("running"), history.values.get("waiting")
@@ -323,11 +405,7 @@ def _limits(draft: Draft, history: History, scenario: Scenario) -> EngineLimits:
     """Limits where no GPU and model are known: what the window shows, else the engine's defaults for a large GPU."""
     e = scenario.engine
     seqs, tokens = e.max_num_seqs or 1024, e.max_num_batched_tokens or 16_384
-    ceiling = _ceiling(history) if e.max_num_seqs is None else None
-    if ceiling is not None:
-        seqs = ceiling
-        draft.taken.append(f"engine.max_num_seqs: {seqs}, the most that run while others wait")
-    elif e.max_num_seqs is None:
+    if e.max_num_seqs is None:
         draft.assumed.append(f"engine.max_num_seqs: {seqs:,}")
     if e.max_num_batched_tokens is None:
         draft.assumed.append(f"engine.max_num_batched_tokens: {tokens:,}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.history.counters import increments, restarts
+from fleetsim.history.counters import MAX_HOLE_S, increments, restarts
 from fleetsim.history.history import Floats, History
 
 Mask = NDArray[np.bool_]
@@ -50,6 +50,11 @@ class Intervals:
         """(T-1,): some instance was sampled at one end."""
         some = np.asarray(self.sampled.any(axis=0))
         return np.asarray(some[:-1] | some[1:])
+
+    @property
+    def read_s(self) -> float:
+        """Seconds of the window in which the growth of some instance is known: what counts per second is over these."""
+        return float(self.known.any(axis=0).sum()) * self.step_s
 
     @property
     def gap_share(self) -> float:
@@ -137,6 +142,14 @@ def runs_of(mask: Mask) -> list[tuple[int, int]]:
     """First and last index of every run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def holes_of(times: Floats, known: Mask) -> tuple[tuple[float, float], ...]:
+    """(start, end) in unix seconds where nothing is known (T-1,) for longer than growth is spread over (MAX_HOLE_S),
+    between the first known interval and the last."""
+    inside = [(a, b) for a, b in runs_of(~known) if a > 0 and b < len(known) - 1]
+    ends = ((float(times[a]), float(times[b + 1])) for a, b in inside)
+    return tuple((a, b) for a, b in ends if b - a > MAX_HOLE_S)
 
 
 def _steady(running: Floats | None, shape: tuple[int, ...]) -> Mask:

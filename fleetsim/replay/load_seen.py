@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Buckets, History
-from fleetsim.replay.observed import InstanceView, Observed, Pause
+from fleetsim.replay.observed import InstanceView, Observed, Pause, Stop
+from fleetsim.replay.rolling import overlapping, standing
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -23,6 +24,11 @@ _SCATTER = 3.0 * 1.4826
 _LEAST_DOUBT, _MOVED = 0.01, 0.6
 # An interval counts while the load moved by less than this share of its mean.
 _MOST_MOVED = 0.7
+# Preemptions per finished request above which a request's seconds in the engine are not those in which it ran: it waits
+# again after each, and engines count only its first wait.
+_PREEMPTED = 0.01
+# ... nor are they where a gauge that was read so often shows so much fewer running: the rest of them waited, uncounted.
+_MANY_SCRAPES, _WAITED = 200, 1.25
 # Finished requests below which their seconds and tokens are no level.
 _FEWEST_REQUESTS = 30
 # Scrapes inside pauses from which their mean is taken.
@@ -90,7 +96,8 @@ class Seen:
     times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth;
     unseen: request-seconds in pauses that no scrape showed. rows: steady intervals. pace: (I,). request_s,
     request_tokens, requests: (I, H - 1) growth of seconds in the engine, output tokens and number of the requests that
-    finished, with their times (H,); None where they are not exported.
+    finished, with their times (H,); None where they are not exported. preempting: intervals that are no rows because
+    requests were preempted in them.
     """
 
     times: Floats
@@ -105,6 +112,7 @@ class Seen:
     request_s: Floats | None
     request_tokens: Floats | None
     requests: Floats | None
+    preempting: int = 0
 
     def part(self, start_s: float, end_s: float) -> Seen:
         """The stretch from start to end."""
@@ -127,6 +135,7 @@ class Seen:
             None if self.request_s is None else self.request_s[:, inside],
             None if self.request_tokens is None else self.request_tokens[:, inside],
             None if self.requests is None else self.requests[:, inside],
+            self.preempting,
         )
 
     def level(self, of: Bools | None = None) -> Level | None:
@@ -141,6 +150,8 @@ class Seen:
         counted = self._counted(some)
         step = float(np.median(np.diff(self.times))) if len(self.times) > 1 else 0.0
         sampled = float((np.where(work, running, 0.0) * pace).sum()) * step - float(self.unseen[some].sum())
+        if counted is not None and work.sum() >= _MANY_SCRAPES and counted * tokens > _WAITED * sampled:
+            counted = None
         seconds = counted or sampled / tokens
         if seconds <= 0:
             return None
@@ -184,8 +195,12 @@ def seen_of(
     for pause in found_pauses(observed):
         paused |= (history.times >= pause.start_s) & (history.times < pause.end_s)
         broken |= (history.times[:-1] < pause.end_s) & (history.times[1:] > pause.start_s)
+    size = len(history.instances)
+    if observed.rolling is not None:
+        paused = paused | standing(history.times, observed.rolling, size)
+        broken = broken | overlapping(history.times, observed.rolling, size)
     unseen = np.zeros(values["generation_tokens"][:, 1:].shape)
-    if unseen_pause_s and not any(not p.empty for p in found_pauses(observed)):
+    if unseen_pause_s and observed.rolling is None and not any(not p.empty for p in found_pauses(observed)):
         synced = _synced(history)
         broken |= synced
         lower = np.minimum(values["running"][:, :-1], values["running"][:, 1:])
@@ -200,9 +215,16 @@ def seen_of(
     hits = np.nan_to_num(_growth(values["prefix_hits"])) if "prefix_hits" in values else nothing
     prefilled = np.maximum(0.0, prompts - hits)
     pace = _paces(history, observed)
+    thrown = np.nan_to_num(_growth(values["preemptions"])) if "preemptions" in values else nothing
+    broken = broken | (thrown > 0)  # what it had is computed again, which no counter of prompts shows
     rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
     times, seconds, tokens, count = _requests(history, observed, unseen)
-    return Seen(history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count)
+    if count is not None and float(thrown.sum()) > _PREEMPTED * float(np.nansum(count)):
+        seconds = None
+    return Seen(
+        history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count,
+        int((thrown > 0).sum()),
+    )  # fmt: skip
 
 
 def _synced(history: History) -> Bools:
@@ -292,13 +314,15 @@ def _held(history: History, observed: Observed, times: Floats) -> Floats:
     for pause in pauses:
         inside |= (history.times >= pause.start_s) & (history.times < pause.end_s)
     mean = running[:, inside].mean(axis=1) if inside.sum() >= _FEWEST_INSIDE else None
-    for pause in pauses:
-        span = int(np.searchsorted(times, pause.start_s, side="right")) - 1
+    stops: list[tuple[slice, Pause | Stop]] = [(slice(None), p) for p in pauses]
+    stops += [] if observed.rolling is None else [(slice(s.row, s.row + 1), s) for s in observed.rolling.stops]
+    for rows, stop in stops:
+        span = int(np.searchsorted(times, stop.start_s, side="right")) - 1
         if 0 <= span < len(times) - 1:
-            after = min(len(history.times) - 1, int(np.searchsorted(history.times, pause.end_s)))
-            before = max(0, int(np.searchsorted(history.times, pause.start_s)) - 1)
+            after = min(len(history.times) - 1, int(np.searchsorted(history.times, stop.end_s)))
+            before = max(0, int(np.searchsorted(history.times, stop.start_s)) - 1)
             here = np.minimum(running[:, before], running[:, after]) if mean is None else mean
-            out[:, span] += here * pause.seconds
+            out[rows, span] += here[rows] * stop.seconds
     return out
 
 

@@ -1,7 +1,7 @@
 """What a finding costs: GPU-hours per day and US dollars, every GPU-second charged to one finding at most.
 
-A day of the job is divided into slices: the trainer's GPU-time into train, wait and sync (shares of an optimizer step),
-the rollout GPUs' into busy, idle and paused (shares of the window). A finding claims shares of slices:
+A day of the job is divided into slices: the trainer's GPU-time into train, wait, sync and the rest (shares of an
+optimizer step), the rollout GPUs' into busy, idle and paused (shares of the window). A finding claims shares of slices:
 
     GPU-h per day = 24 h x sum over slices (claimed share of the pool's time x GPUs of the pool)
     USD per day   = the same sum, each slice at its pool's price per GPU-hour
@@ -20,10 +20,10 @@ from typing import Literal
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.observed import Observed, Quantity
 
-Slice = Literal["train", "wait", "sync", "busy", "idle", "paused"]
+Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused"]
 Claims = Mapping[Slice, float]
 
-_TRAINERS: tuple[Slice, ...] = ("train", "wait", "sync")
+_TRAINERS: tuple[Slice, ...] = ("train", "wait", "sync", "rest")
 _HOURS = 24.0
 
 
@@ -92,15 +92,17 @@ def pause_shares(observed: Observed) -> tuple[float, float]:
     """(held, empty): shares of the window in which the fleet stood still with work in hand, and without any.
 
     With work in hand something stops the engines: a weight sync. Without, they have run out of it: that is idle time.
+    What each instance stands by itself in a rolling sync is held as well.
     """
+    alone = 0.0 if observed.rolling is None else observed.rolling.share
     if observed.pauses is None:
-        return 0.0, 0.0
+        return alone, 0.0
     share = min(1.0, max(0.0, observed.pauses.share))
     total = sum(p.seconds for p in observed.pauses.each)
     if total <= 0:
-        return share, 0.0
+        return share + alone, 0.0
     held = share * sum(p.seconds for p in observed.pauses.each if not p.empty) / total
-    return held, share - held
+    return min(1.0, held + alone), share - held
 
 
 def observed_slices(observed: Observed) -> dict[Slice, float]:
@@ -116,6 +118,8 @@ def observed_slices(observed: Observed) -> dict[Slice, float]:
         for name, part in parts:
             if part is not None:
                 slices[name] = min(1.0, part.value / t.step_s.value)
+    if t.rest_s is not None and t.step_s is not None and t.step_s.value > 0:
+        slices["rest"] = t.rest_s / t.step_s.value
     if t.idle_fraction is not None:
         slices["wait"] = min(1.0, t.idle_fraction.value)
     held, empty = pause_shares(observed)
@@ -125,6 +129,18 @@ def observed_slices(observed: Observed) -> dict[Slice, float]:
         slices["idle"] = min(1.0, idle) * (1.0 - held - empty) + empty
         slices["busy"] = max(0.0, 1.0 - slices["idle"] - held)
     return slices
+
+
+def within(gain: float, *claims: Claims) -> Claims:
+    """The claims, one after the other, as far as a step that is `gain` shorter gives them back: that share of a pool's
+    time at most."""
+    left = {True: max(0.0, gain), False: max(0.0, gain)}
+    found: dict[Slice, float] = {}
+    for of, share in (pair for claim in claims for pair in claim.items()):
+        more = min(share, left[of in _TRAINERS])
+        left[of in _TRAINERS] -= more
+        found[of] = found.get(of, 0.0) + more
+    return found
 
 
 def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]) -> list[Size | None]:

@@ -12,17 +12,20 @@ from fleetsim.history.history import History, Note
 from fleetsim.replay.curve import expected_growth
 from fleetsim.replay.departures import departure_notes, departures_of
 from fleetsim.replay.hours import hours_of, log_span
-from fleetsim.replay.intervals import Intervals, intervals_of
+from fleetsim.replay.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.lengths import lengths_of
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.observed import FleetView, Hole, Observed
 from fleetsim.replay.pauses import find_pauses, outside
 from fleetsim.replay.queue import queue_view
 from fleetsim.replay.rates import fleet_view, instance_views
-from fleetsim.replay.steps import steps_of
+from fleetsim.replay.ready import ready_share
+from fleetsim.replay.rolling import rolling_of, without_stops
+from fleetsim.replay.steps import Steps, steps_of
 from fleetsim.replay.stragglers import paces_of
 from fleetsim.replay.trainer import mfu_notes, placement_of, trainer_view
 from fleetsim.replay.trends import trend_notes, trends_of
 
+HALF = 0.5  # of the trainer's waiting, beside a batch
 FEWEST_TIMES = 4  # fewer show neither a pause nor what lies at its sides
 
 
@@ -38,15 +41,19 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
     intervals = intervals_of(history)
     if not np.nansum(intervals.growth) > 0:
         raise _nothing(history, intervals)
-    pauses, notes = find_pauses(history, intervals)
-    clean = outside(intervals, pauses.each)
-    paces = paces_of(intervals, expected_growth(intervals, clean), clean)
+    rolling = rolling_of(history, intervals)
+    others, working = without_stops(history, intervals, rolling)
+    pauses, notes = find_pauses(others, working, in_turn=rolling is not None)
+    clean = outside(working, pauses.each)
+    paces = paces_of(working, expected_growth(working, clean), clean)
     views = instance_views(history, intervals, pauses.each, paces)
     fleet = fleet_view(history, intervals, pauses.each, views)
     blocks, block_size, caching, config_notes = _cache_config(history)
     lengths, length_notes = lengths_of(history, block_size, caching, scenario)
-    placement = placement_of(history, pauses.each, None)
+    placement = placement_of(history, pauses.each, None, intervals.read_s)
     steps = steps_of(history, pauses.each, placement)
+    if placement == "colocated" and (ready_share(history, steps) or 0.0) > HALF:
+        placement = None  # a trainer that has its batch and does not begin is no trainer that waits for its turn
     departed, trends = departures_of(history, intervals, steps), trends_of(history, steps)
     return Observed(
         start_s=history.start_s,
@@ -63,7 +70,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
         fleet=fleet,
         lengths=lengths,
         pauses=pauses,
-        trainer=trainer_view(history, steps, fleet.tok_s * (history.end_s - history.start_s)),
+        trainer=trainer_view(history, steps, _kept_s(fleet), fleet.tok_s),
         queue=queue_view(history, steps, fleet.tok_s),
         hours=hours_of(history, intervals, steps),
         gap_share=intervals.gap_share,
@@ -80,7 +87,24 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
         ),
         departed=departed,
         trends=trends,
+        holes=_holes(intervals, steps),
+        rolling=rolling,
     )
+
+
+def _kept_s(fleet: FleetView) -> float | None:
+    """Samples per second that ended and were not aborted."""
+    return None if fleet.finished_s is None else fleet.finished_s * (1.0 - (fleet.aborted_share or 0.0))
+
+
+def _holes(intervals: Intervals, steps: Steps | None) -> tuple[Hole, ...]:
+    """Where no engine was read, and where the trainer alone was not."""
+    of_engines = holes_of(intervals.times, np.asarray(intervals.known.any(axis=0)))
+    found = [Hole(a, b, "engines") for a, b in of_engines]
+    for a, b in () if steps is None else steps.holes:
+        if not any(start < b and end > a for start, end in of_engines):
+            found.append(Hole(a, b, "trainer"))
+    return tuple(sorted(found, key=lambda hole: hole.start_s))
 
 
 def _without_engines(history: History) -> Observed:
@@ -109,12 +133,13 @@ def _without_engines(history: History) -> Observed:
         fleet=None,
         lengths=None,
         pauses=None,
-        trainer=trainer_view(history, steps, None),
+        trainer=trainer_view(history, steps),
         queue=queue_view(history, steps, None),
         hours=hours_of(history, None, steps),
         gap_share=0.0,
         notes=(*history.notes, *steps.notes, *mfu_notes(history), *trend_notes(trends)),
         trends=trends,
+        holes=tuple(Hole(a, b, "trainer") for a, b in steps.holes),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim.history.history import InstanceId, Note
@@ -29,7 +29,8 @@ class InstanceView:
     of its rate over the active intervals. running, waiting, kv_use: means, kv_use_peak the highest; None = not
     exported. preemptions: in the window. prefix_hit: hits / queries. restarts: counter resets. pace: its active rate at
     its own load / the median instance's at that load (below 1 = slow). straggler: pace beyond the limit of
-    `replay/stragglers.py`.
+    `replay/stragglers.py`. running_peak: the most requests that ran. full_share: of the times at which requests waited,
+    those at which as many ran.
     """
 
     id: InstanceId
@@ -47,6 +48,8 @@ class InstanceView:
     restarts: int
     pace: float
     straggler: bool
+    running_peak: float | None = None
+    full_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,24 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Hole:
+    """A time, longer than growth can be spread over, of which nothing was read (unix seconds): it is part of no elapsed
+    time, as what happened in it is part of no count. of: whose metrics are missing."""
+
+    start_s: float
+    end_s: float
+    of: Literal["engines", "trainer"]
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
 class Pauses:
-    """All pauses of a window. share: of the window. period_s: median distance of their starts, None below three."""
+    """All pauses of a window. share: of the window, holes left out. period_s: median distance of their starts, None
+    below three."""
 
     each: tuple[Pause, ...]
     share: float
@@ -137,11 +156,38 @@ class Pauses:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """One instance stood with work in hand while others went on (unix seconds). row: of the history's instances."""
+
+    row: int
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """A weight sync that takes one instance after the other. share: of instance-time that was read, in stops. mean_s:
+    of a stop. period_s: median distance of the stops of the instance that has most:
+    one without work in hand does not show its stop."""
+
+    stops: tuple[Stop, ...]
+    share: float
+    mean_s: float
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainerView:
     """The trainer over the window; None where it is neither exported nor to be inferred.
 
     step_s: mean seconds of an optimizer step. wait_s, train_s, sync_s: of them, waiting for samples, computing, held by
-    weight sync. idle_fraction: wait_s / step_s. steps: completed in the window. batch_samples: samples per step.
+    weight sync. idle_fraction: wait_s / step_s. ready_share: of wait_s, beside a queue that held a batch or more, at
+    least. steps: completed in the window. batch_samples: samples per step.
     batch_tokens: trained output tokens per step. mfu: mean.
     """
 
@@ -154,6 +200,16 @@ class TrainerView:
     batch_samples: Quantity | None
     batch_tokens: Quantity | None
     mfu: Quantity | None
+    ready_share: float | None = None
+
+    @property
+    def rest_s(self) -> float | None:
+        """Seconds of a step in no counter: neither wait, nor compute, nor sync; None where one is not known."""
+        parts = (self.step_s, self.wait_s, self.train_s, self.sync_s)
+        if any(part is None for part in parts):
+            return None
+        step, *known = (part.value for part in parts if part is not None)
+        return max(0.0, step - sum(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +286,9 @@ class Observed:
     """A window, observed. engine: vllm | sglang; model: served name, as labelled. placement: how the pools look from
     the on/off pattern: colocated (engines stand empty while the trainer works) | disaggregated | None = cannot say.
     kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read. departed:
-    instances that went and did not come back. trends: what moved over the window."""
+    instances that went and did not come back. trends: what moved over the window. holes: times of which nothing was
+    read, in the order of time. rolling: the instances' own stops, in no pause, where they are those of a rolling weight
+    sync."""
 
     start_s: float
     end_s: float
@@ -253,6 +311,13 @@ class Observed:
     notes: tuple[Note, ...]
     departed: tuple[Departure, ...] = ()
     trends: tuple[Trend, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    rolling: Rolling | None = None
+
+    def without_trained_tokens(self) -> Observed:
+        """Where the trainer's tokens are no output tokens: neither per step, nor held against what is generated."""
+        trainer = replace(self.trainer, batch_tokens=None)
+        return replace(self, trainer=trainer, queue=replace(self.queue, generated_per_trained=None))
 
     def trend(self, what: Moving) -> Trend | None:
         """What moved, None where it did not."""

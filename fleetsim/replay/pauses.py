@@ -21,8 +21,9 @@ ONE = 0.1  # of an interval: less between two silences is none
 DRAINED = 0.6  # of what an instance held: less before it stops is a batch that runs out
 
 
-def find_pauses(history: History, intervals: Intervals) -> tuple[Pauses, tuple[Note, ...]]:
-    """All pauses of the window, each within one scrape interval of where it was.
+def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False) -> tuple[Pauses, tuple[Note, ...]]:
+    """All pauses of the window, each within one scrape interval of where it was. in_turn: the instances have stops of
+    their own (`replay/rolling.py`); a silence while most of them hold no work is one of these beside an idle fleet.
 
     *Silence*: every instance that was read made no token in the same interval. The intervals at both ends are partly
     silent (`replay/edges.py`). The grid shows an instance's scrape up to one interval late, so both ends of a pause may
@@ -51,6 +52,8 @@ def find_pauses(history: History, intervals: Intervals) -> tuple[Pauses, tuple[N
     dips = dips_of(intervals, expected_growth(intervals, quiet), quiet)
     found += [_of_dip(dip) for dip in dips]
     found = sorted(_asleep(history, found), key=lambda p: p.start_s)
+    if in_turn:
+        found = [p for p in found if p.empty or p.source != "silence" or _held_by_most(history, p)]
     return _counted(history, _summary(tuple(found), intervals), intervals)
 
 
@@ -166,6 +169,14 @@ def _is_empty(history: History, start_s: float, end_s: float, *, inside: bool) -
     return bool(read.any() and float((work[read] == 0).mean()) >= 0.5)
 
 
+def _held_by_most(history: History, pause: Pause) -> bool:
+    """More than half of the instances that were read had work."""
+    running = history.values["running"]
+    within = (history.times >= pause.start_s) & (history.times <= pause.end_s)
+    held = running[:, within]
+    return bool((held >= 1).sum() > 0.5 * np.isfinite(held).sum())
+
+
 def _asleep(history: History, pauses: list[Pause]) -> list[Pause]:
     """Silences during which engines slept say so; sleep that no silence shows becomes a pause."""
     asleep = history.values.get("asleep")
@@ -188,12 +199,13 @@ def _asleep(history: History, pauses: list[Pause]) -> list[Pause]:
 
 def _summary(each: tuple[Pause, ...], intervals: Intervals) -> Pauses:
     start, end = float(intervals.times[0]), float(intervals.times[-1])
+    read_s = max(intervals.read_s, intervals.step_s)
     total = sum(p.seconds for p in each)
     whole = [p for p in each if p.start_s > start and p.end_s < end] or list(each)
     starts = [p.start_s for p in each if p.start_s > start]
     period = float(np.median(np.diff(starts))) if len(starts) >= 3 else None
     mean_s = sum(p.seconds for p in whole) / len(whole) if whole else 0.0
-    return Pauses(each, total / (end - start), mean_s, period)
+    return Pauses(each, total / read_s, mean_s, period)
 
 
 def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Pauses, tuple[Note, ...]]:
@@ -215,7 +227,7 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
             "in hand: the silence counts"
         )
         return seen, (Note("other", text),)
-    span = history.end_s - history.start_s
+    span = max(intervals.read_s, intervals.step_s)
     rest = seen.share - stood / span
     number = len(held) or float(updates[np.isfinite(updates)].mean())
     each = tuple(p if p.empty else replace(p, source="counter") for p in seen.each)

@@ -56,7 +56,7 @@ def plan_of(
         ),
         targets=PlanTargets(
             trainer_idle_fraction=scenario.targets.trainer_idle_fraction,
-            staleness_steps=staleness_budget(scenario),
+            staleness_steps=_budget(implied),
             queue_samples=recommendation.queue_cap_samples,
             cost_per_step=baseline.cost_per_step,
         ),
@@ -71,6 +71,13 @@ def plan_of(
         taken=implied.taken,
         assumed=(*implied.assumed, *([] if beyond is None else [f"the prediction is {beyond.text}"])),
     )
+
+
+def _budget(implied: Implied) -> float | None:
+    """The staleness that the recipe tolerates; None where only a guessed admission law would say so."""
+    s = implied.scenario
+    guessed = any(line.startswith("admission:") for line in implied.assumed)
+    return None if guessed and s.targets.staleness_p99_steps is None else staleness_budget(s)
 
 
 def baseline_of(observed: Observed, scenario: Scenario) -> BaselineFields:

@@ -8,7 +8,7 @@ law, not the proven one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,13 @@ from fleetsim.analysis.metrics import metrics_of, window_of
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
+from fleetsim.replay.hits import expected_hits, places_when_spread
 from fleetsim.replay.observed import Observed, QueueView
+from fleetsim.replay.queue import grows
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
@@ -43,6 +46,17 @@ _VARIANTS: tuple[tuple[Mapping[str, Any], ...], ...] = (
 # Laws that drop what is too old are tried where more than this share of the finished samples was thrown away.
 _DROPS = 0.02
 _CLEARLY = 0.9
+# Laws whose distances differ by less than this are told apart by nothing in the window: then the one that invents the
+# fewest bounds counts. A bound that does not bind here would bind in a what-if.
+_ALIKE = 0.02
+_BOUNDS = (
+    "admission.max_staleness",
+    "admission.batches_ahead",
+    "admission.staleness_threshold",
+    "admission.max_age",
+    "fleet.max_in_flight_samples",
+    "buffer.capacity_samples",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +69,36 @@ class Chosen:
     text: str
 
 
-def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed) -> Chosen:
-    """The law for a fleet of which only the window is known."""
-    if scenario.fleet.placement != "disaggregated":
+# Laws that read a parameter: whoever gives one says which of them it is.
+_READ_BY: Mapping[str, tuple[str, ...]] = {
+    "admission.batches_ahead": ("batches_ahead",),
+    "admission.max_staleness": ("version_window", "target_step"),
+    "admission.staleness_threshold": ("per_sync_window",),
+    "admission.async_ratio": ("cumulative_ratio",),
+    "admission.pool_samples": ("fixed_pool",),
+}
+
+
+def admission_like(
+    scenario: Scenario, engine: Engine | None, observed: Observed, facts: Mapping[str, Any] | None = None
+) -> Chosen:
+    """The law for a fleet of which only the window is known. facts: path -> value of what the user gave of it: every
+    law is tried with them."""
+    facts = facts or {}
+    if "admission" in facts:
+        return Chosen({}, None, "admission: as set")
+    own = any(path == "admission.law" or path in _READ_BY for path in facts)
+    if scenario.fleet.placement != "disaggregated" and not own:
         return Chosen({"admission.law": "barrier"}, None, "admission: barrier, as colocated pools take turns")
     fleet = observed.fleet
     if fleet is None or not fleet.in_flight_mean or not fleet.in_flight_peak:
+        if own:
+            (law,) = _with_facts([{}], facts, scenario)[:1]
+            return Chosen(law, None, f"admission: {_words(law)}, as set")
         one = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
         return Chosen(one, None, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
-    if observed.trainer.step_s is None:
+    if observed.trainer.step_s is None and not own:
         pool = _pool(scenario, engine, fleet.in_flight_mean)
         always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
         of = f" in groups of {group}" if group > 1 else ""
@@ -73,24 +107,73 @@ def admission_like(scenario: Scenario, engine: Engine | None, observed: Observed
         flight = f"of which {mean:,.0f} are in flight on average as observed{ebbs}"
         text = f"admission: always {pool:,} samples{of}, {flight}; no trainer was read"
         return Chosen(always, None, text)
-    tried = list(_candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue))
+    growing = grows(observed, scenario.trainer.batch_samples) is not None
+    every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
+    tried = _with_facts(every, facts, scenario)
     found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
-    order = sorted(range(len(tried)), key=lambda i: (found[i], i))
+    order = _by_distance(tried, found)
     steps = max(_STEPS, min(_LONG_STEPS, scenario.run.steps))
 
     def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
         each = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws))
-        near = min(range(len(laws)), key=lambda i: (each[i], i))
+        near = _by_distance(laws, each)[0]
         return laws[near], each[near]
 
     law, off = nearest([tried[i] for i in order[:_FINALISTS]])
     count = len(tried)
     for choices in _VARIANTS:
-        variant, nearer = nearest([{**law, **more} for more in choices])
+        if "fleet.group_placement" in choices[0] and not _may_be_spread(scenario, observed):
+            continue
+        free = [{**law, **more} for more in choices if not set(more) & set(facts)]
+        if not free:
+            continue
+        variant, nearer = nearest(free)
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
     text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
     return Chosen(law, off, f"{text} ({100 * off:.0f} % off)")
+
+
+def _with_facts(
+    laws: Iterable[Mapping[str, Any]], facts: Mapping[str, Any], scenario: Scenario
+) -> list[Mapping[str, Any]]:
+    """The laws that agree with what the user gave, each with it in place; where none does, the law that was given."""
+    if not facts:
+        return list(laws)
+    reads = [set(_READ_BY[path]) for path in facts if path in _READ_BY]
+    named = {facts["admission.law"]} if "admission.law" in facts else set.intersection(*reads) if reads else None
+    found: list[Mapping[str, Any]] = []
+    for law in laws:
+        if named is None or law["admission.law"] in named:
+            mine = {**law, **{path: facts[path] for path in facts if path in law or path in _READ_BY}}
+            if mine not in found:
+                found.append(mine)
+    if found:
+        return found
+    law_of = scenario.admission.law if named is None or scenario.admission.law in named else min(named)
+    return [{"admission.law": law_of, **{path: facts[path] for path in facts if path in _READ_BY}}]
+
+
+def _by_distance(laws: Sequence[Mapping[str, Any]], found: Sequence[float]) -> list[int]:
+    """The laws' numbers, nearest first; among those that are as near as the nearest, the one with the fewest bounds."""
+    least = min(found) + _ALIKE
+
+    def key(i: int) -> tuple[bool, int, float, int]:
+        alike = found[i] <= least
+        return not alike, sum(path in laws[i] for path in _BOUNDS) if alike else 0, found[i], i
+
+    return sorted(range(len(laws)), key=key)
+
+
+def _may_be_spread(scenario: Scenario, observed: Observed) -> bool:
+    """Whether the hits in the prefix caches leave it open that a router spreads the samples of a group."""
+    fleet, lengths, group = observed.fleet, observed.lengths, scenario.workload.group_size
+    if fleet is None or fleet.prefix_hit is None or lengths is None or not lengths.prompt_mean or group < 2:
+        return group > 1
+    block = observed.block_size or BLOCK_SIZE.get(observed.engine or "vllm", 16)
+    places = places_when_spread(group, scenario.fleet.instances)
+    together, spread = (expected_hits(group, lengths.prompt_mean, block, d) for d in (1.0, places))
+    return fleet.prefix_hit < 0.5 * (together + spread)
 
 
 def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float) -> int:
@@ -109,10 +192,16 @@ def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float) -> i
     return pool
 
 
-def _candidates(s: Scenario, mean: float, peak: float, view: QueueView) -> Iterator[dict[str, Any]]:
+def _candidates(
+    s: Scenario, mean: float, peak: float, view: QueueView, growing: bool = False
+) -> Iterator[dict[str, Any]]:
     queue = view.depth or 0.0
     batch, groups, group = s.trainer.batch_samples, s.groups_per_step, s.workload.group_size
     ahead = peak / batch
+    cap = max(1, round(peak / group)) * group
+    if growing:  # nothing bounds it; what the client keeps in flight does not grow with it
+        yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
+        return
     ks = sorted({max(1, round(ahead) + d) for d in (-1, 0, 1)} | {max(1, round((peak + queue) / batch))})
     for k in ks:
         yield {"admission.law": "batches_ahead", "admission.batches_ahead": k}
@@ -130,7 +219,6 @@ def _candidates(s: Scenario, mean: float, peak: float, view: QueueView) -> Itera
                     "buffer.batch_rule": "fifo",
                 }
     # A client that keeps so many in flight, whatever the window would allow.
-    cap = max(1, round(peak / group)) * group
     yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
     most = view.depth_max or (1.5 * queue if queue else None)
     if most is not None:
@@ -180,7 +268,7 @@ def _distance(
     mean, peak = in_flight(records)
     batch = scenario.trainer.batch_samples
     off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
-    if observed.queue.depth is not None:
+    if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
         off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
         off.append(float(metrics["rollout_idle_fraction"]) - fleet.idle_share)
@@ -193,13 +281,13 @@ def in_flight(records: Records) -> tuple[float, float]:
     """Mean and 99th percentile of the samples on instances, at even times of the window after warm-up."""
     window = window_of(records)
     samples = records.samples
-    sent = samples[samples["start_s"] >= 0]
+    sent = samples[samples["sent_s"] >= 0]
+    # one that waits in an engine is in flight as well; one that moved to another has been since it first ran
+    began = np.where(sent["start_s"] >= 0, np.minimum(sent["start_s"], sent["sent_s"]), sent["sent_s"])
     group_left = records.groups["left_s"][sent["group"]]
     ended = np.where(sent["finish_s"] >= 0, sent["finish_s"], np.where(group_left >= 0, group_left, np.inf))
     times = np.linspace(window.start_s, window.end_s, _POINTS)
-    count = np.searchsorted(np.sort(sent["start_s"]), times, side="right") - np.searchsorted(
-        np.sort(ended), times, side="right"
-    )
+    count = np.searchsorted(np.sort(began), times, side="right") - np.searchsorted(np.sort(ended), times, side="right")
     return float(count.mean()), float(np.percentile(count, 99))
 
 

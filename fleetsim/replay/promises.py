@@ -16,7 +16,8 @@ IDLE_SLACK, QUEUE_SLACK, AGE_SLACK, COST_SLACK = 0.02, 0.10, 1.0, 0.02
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A target that the plan's own prediction misses. bound: what a window that fulfils the prediction stays below."""
+    """A target that the plan's own prediction misses. bound: what a window that fulfils the prediction stays below; of
+    a staleness that the user tolerates that itself, which no prediction moves."""
 
     name: Promised
     target: float
@@ -44,13 +45,20 @@ def misses_of(plan: Plan) -> dict[Promised, Miss]:
         age = max(ages, key=lambda a: a.ci_high)
         if age.mean > targets.staleness_steps:
             text = f"oldest sample at most {targets.staleness_steps:g} steps, {age.mean:.3g} predicted"
-            found.append(Miss("oldest_age", targets.staleness_steps, age.mean, age.ci_high + AGE_SLACK, text))
+            bound = targets.staleness_steps if is_tolerance(plan) else age.ci_high + AGE_SLACK
+            found.append(Miss("oldest_age", targets.staleness_steps, age.mean, bound, text))
     cost = _predicted(plan, "cost_per_step")
     if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
         text = f"cost per step at most ${targets.cost_per_step:,.4g}, ${cost.mean:,.4g} predicted"
         bound = cost.ci_high * (1.0 + COST_SLACK)
         found.append(Miss("cost_per_step", targets.cost_per_step, cost.mean, bound, text))
     return {miss.name: miss for miss in found}
+
+
+def is_tolerance(plan: Plan) -> bool:
+    """Whether the plan's staleness is what the user tolerates. Else it is what the admission law is set to, which
+    bounds what is started: a long response that others overtake is trained older than that."""
+    return plan.scenario.targets.staleness_p99_steps is not None
 
 
 def _predicted(plan: Plan, metric: str) -> IntervalFields | None:

@@ -7,8 +7,11 @@ import numpy as np
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.intervals import mean, number, percentile
-from fleetsim.replay.observed import QueueView
+from fleetsim.replay.observed import Observed, QueueView
 from fleetsim.replay.steps import Steps
+
+# A queue that grows by less than this share of what is produced wanders, it does not grow.
+GROWS = 0.01
 
 
 def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> QueueView:
@@ -29,6 +32,23 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
         dropped_share=_dropped(history),
         generated_per_trained=tok_s / trained if tok_s is not None and trained and _counted(steps) else None,
     )
+
+
+def grows(observed: Observed, batch: float) -> tuple[float, float] | None:
+    """(samples per hour, share of what is produced) by which a queue grows by a batch or more over the window and by
+    more than GROWS of the production; None where it does not. batch: where the window does not show it."""
+    seen, step = observed.trainer.batch_samples, observed.trainer.step_s
+    per_h, fleet = observed.queue.growth_per_h, observed.fleet
+    if per_h is None or per_h <= 0:
+        return None
+    produced = None if fleet is None or fleet.finished_s is None else 3600.0 * fleet.finished_s
+    if produced is None and seen is not None and step is not None and step.value > 0:
+        produced = 3600.0 * seen.value / step.value + per_h
+    if produced is None or produced <= 0:
+        return None
+    least = batch if seen is None else seen.value
+    share = min(1.0, per_h / produced)
+    return (per_h, share) if per_h * observed.span_s / 3600.0 >= least and share > GROWS else None
 
 
 def slope_per_h(times: Floats | None, values: Floats | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.history.counters import growth
+from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.intervals import Intervals, Mask, fleet_total, mean, number, percentile
 from fleetsim.replay.observed import FleetView, InstanceView, Pause
@@ -45,6 +45,8 @@ def instance_views(
                 restarts=int(intervals.restarts[row]),
                 pace=float(paces.pace[row]),
                 straggler=bool(paces.straggler[row]),
+                running_peak=percentile(_row(history, "running", row), 100),
+                full_share=_full_share(_row(history, "running", row), _row(history, "waiting", row)),
             )
         )
     return tuple(views)
@@ -60,13 +62,12 @@ def fleet_view(
     instances = float(there.mean()) if there.size else 0.0
     each = generated / seconds if seconds else 0.0
     rates = np.array([view.active_tok_s for view in views if view.present_s > 0])
-    span = float(intervals.times[-1] - intervals.times[0])
     free = _times_outside(intervals.times, pauses)
     in_flight = intervals.work
     hits, queries = prefix_counts(history)
     finished = total(history, "finished")
+    finished_s, preemptions_s = (_per_second(history, intervals, name) for name in ("finished", "preemptions"))
     aborted, cut = total(history, "finished_abort"), total(history, "finished_length")
-    preempted = total(history, "preemptions")
     kv_use = history.values.get("kv_use")
     return FleetView(
         instances=instances,
@@ -83,9 +84,9 @@ def fleet_view(
         kv_use=number(mean(kv_use)),
         kv_use_peak=percentile(kv_use, 99),
         idle_share=_idle_share(history, free),
-        preemptions_per_s=None if preempted is None else preempted / span,
+        preemptions_per_s=preemptions_s,
         prefix_hit=None if hits is None or queries is None else _share(float(hits.sum()), float(queries.sum())),
-        finished_s=None if finished is None else finished / span,
+        finished_s=finished_s,
         aborted_share=_share(aborted, finished),
         length_share=_share(cut, finished),
     )
@@ -95,6 +96,20 @@ def total(history: History, name: str) -> float | None:
     """Growth of a counter over the window, summed over instances; None where nobody exports it."""
     each = _per_instance(history, name)
     return None if each is None or not np.isfinite(each).any() else float(each[np.isfinite(each)].sum())
+
+
+def _per_second(history: History, intervals: Intervals, name: str) -> float | None:
+    """Growth of a counter of all instances per second, over the instances' seconds that were read: what grew in a hole
+    counts no more than the hole's time does. None where nobody exports it."""
+    values = history.values.get(name)
+    if values is None:
+        return None
+    grown = increments(values, history.step_s)
+    seconds = float(intervals.known.sum()) * intervals.step_s
+    there = intervals.present.sum(axis=0)[intervals.read]
+    if not np.isfinite(grown).any() or seconds <= 0:
+        return None
+    return float(np.where(intervals.known, np.nan_to_num(grown), 0.0).sum()) / seconds * float(there.mean())
 
 
 def prefix_counts(history: History) -> tuple[Floats | None, Floats | None]:
@@ -117,6 +132,14 @@ def _per_instance(history: History, name: str) -> Floats | None:
 def _row(history: History, name: str, row: int) -> Floats | None:
     values = history.values.get(name)
     return None if values is None else values[row]
+
+
+def _full_share(running: Floats | None, waiting: Floats | None) -> float | None:
+    """Of the times at which requests wait, those at which as many run as ever; None where none ever waits."""
+    if running is None or waiting is None:
+        return None
+    queued = np.isfinite(running) & (np.nan_to_num(waiting) > 0)
+    return float((running[queued] >= np.nanmax(running) - 0.5).mean()) if queued.any() else None
 
 
 def _mean_total(values: Floats | None) -> float | None:

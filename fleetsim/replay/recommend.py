@@ -18,7 +18,7 @@ from fleetsim.plan.size import SizeResult, size
 from fleetsim.plan.trials import Trial, trial_of, with_instances
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.profile import profile_of_window
-from fleetsim.replay.reach import Extrapolated, extrapolated, running_per_instance
+from fleetsim.replay.reach import Extrapolated, context_of, extrapolated, running_per_instance, widened
 from fleetsim.sim.run import simulate
 
 
@@ -56,6 +56,7 @@ def recommend(
         scenario = _with_profile(implied, folder)
         result = size(scenario, given=given, tell=tell)
         now = _now(implied, result)
+    beyond = _beyond(implied, result)
     was = implied.scenario.fleet.instances
     changes: dict[str, Any] = {} if result.instances == was else {"fleet.instances": result.instances}
     return Recommendation(
@@ -63,10 +64,10 @@ def recommend(
         was,
         result.queue_cap.samples,
         changes,
-        result.recommended.estimates,
+        widened(result.recommended.estimates, _at_the_ends(implied, result, beyond)),
         now.estimates,
         replace(result, scenario=implied.scenario),
-        _beyond(implied, result),
+        beyond,
     )
 
 
@@ -76,7 +77,21 @@ def _beyond(implied: Implied, result: SizeResult) -> Extrapolated | None:
         return None
     scenario = with_instances(implied.scenario, result.instances)
     step_s = result.recommended.mean("step_s")
-    return extrapolated(implied.speed, running_per_instance(scenario, implied.engine, step_s))
+    return extrapolated(implied.speed, running_per_instance(scenario, implied.engine, step_s), context_of(scenario))
+
+
+def _at_the_ends(implied: Implied, result: SizeResult, beyond: Extrapolated | None) -> list[Mapping[str, Estimate]]:
+    """What the recommended fleet does at both ends of the doubt about its engines' speed."""
+    if beyond is None or implied.engine is None:
+        return []
+    scenario = with_instances(
+        with_changes(implied.scenario, {"run.steps": result.scenario.run.steps}), result.instances
+    )
+    found = []
+    for engine in beyond.engines(implied.engine):
+        runs = side_by_side(lambda r, e=engine: metrics_of(simulate(scenario, replication=r, engine=e)), range(2))  # type: ignore[misc]
+        found.append(trial_of(result.instances, list(runs)).estimates)
+    return found
 
 
 def _with_profile(implied: Implied, folder: str) -> Scenario:

@@ -13,7 +13,9 @@ from typing import Any
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.errors import FleetsimError
+from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.checks.case import KV_ROOM
 from fleetsim.replay.finding import Check
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.what_if import changed
@@ -25,6 +27,8 @@ STEPS, PAIRS = 30, 2
 NO_LONGER = 0.01
 # A simulation that is off by more than the back-test's limit still ranks causes, as long as it is not off by this.
 ROUGH = 0.4
+# vLLM's own default on a large GPU.
+MOST_SEQS = 1024
 # A fleet that is too small is tried with a quarter more: enough to tell, not so much that anything would help.
 MORE = 1.25
 
@@ -49,6 +53,30 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
         "preemptions": None if limits is None else {"engine.kv_blocks": 2 * limits.kv_blocks},
     }
     return changes.get(check)
+
+
+def mended(checks: Collection[Check], implied: Implied) -> Mapping[str, Any] | None:
+    """The changes after which a fleet can be sized as if these faults were gone. None for what nobody knows the better
+    value of: a healthy trainer's seconds, a shorter sync, larger KV caches."""
+    found: dict[str, Any] = {}
+    for check in checks:
+        changes = None if check in ("trainer", "sync", "preemptions") else removal_of(check, implied)
+        if changes is None:
+            return None
+        found.update(changes)
+    if "max_num_seqs" in checks:
+        found["engine.max_num_seqs"] = _held_by_kv(implied)
+    return found
+
+
+def _held_by_kv(implied: Implied) -> int:
+    """So many sequences that the KV cache, not the engine's limit, says how many run; twice the limit at least, for
+    that is known to bind."""
+    s, engine = implied.scenario, implied.engine
+    assert engine is not None  # `removal_of` has looked
+    limits = engine[1]
+    room = KV_ROOM * limits.kv_tokens / max(1.0, mean_prompt_tokens(s) + mean_output_tokens(s))
+    return max(2 * limits.max_num_seqs, min(int(room), MOST_SEQS))
 
 
 def gains_of(implied: Implied, checks: Collection[Check]) -> dict[Check, float]:

@@ -13,6 +13,7 @@ from fleetsim.replay.backtest import Backtest, backtest
 from fleetsim.replay.diagnose import diagnose
 from fleetsim.replay.finding import Check, Verdict
 from fleetsim.replay.implied import Implied, implied
+from fleetsim.replay.impossible import possible
 from fleetsim.replay.money import pools_of
 from fleetsim.replay.observe import observe
 from fleetsim.replay.observed import Observed
@@ -46,6 +47,7 @@ def replay(
     *,
     given: Collection[str] = (),
     facts: Collection[str] = (),
+    from_file: bool = True,
     model: bool = True,
     back_test: bool = True,
     progress: Callable[[str], None] = lambda text: None,
@@ -53,30 +55,33 @@ def replay(
     """Observes, simulates and judges a window.
 
     base: the user's scenario; None = nothing is known but the window. given: dotted paths of it that somebody gave.
-    facts: of these, what was set one by one: it wins over the window, as the rest of `base` does not. model: find the
-    scenario that the window implies, for what-ifs. back_test: simulate it. progress is told what is being done.
-    Raises InputError for a window without any value.
+    facts: of these, what was set one by one: it wins over the window, as the rest of `base` does not. from_file: False
+    where `base` holds nothing but defaults and facts. model: find the scenario that the window implies, for what-ifs.
+    back_test: simulate it. progress is told what is being done. Raises InputError for a window without any value, or
+    one that no job can show.
     """
     progress("observing")
-    observed = observe(history, base)
+    observed = possible(observe(history, base), history)
     start = base if base is not None else default_scenario()
     found: Implied | None = None
     back: Backtest | None = None
     missing: str | None = None
-    from_file = base is not None and bool(set(given) - set(facts))
+    from_file = base is not None and from_file
     if observed.fleet is None and not from_file and "fleet.instances" not in facts:
         missing = NO_ENGINES  # whatever fleet stood in for it would be judged, not the job
     try:
         if missing is None and (model or back_test):
             progress("fitting the engine's speed")
-            found = implied(observed, history, start, given=frozenset(facts), from_file=from_file)
+            written = frozenset(given) - frozenset(facts) or None
+            found = implied(observed, history, start, given=frozenset(facts), from_file=from_file, written=written)
         if found is not None and back_test:
             back = backtest(
                 observed, found, progress=lambda done, of: progress(f"back-test: {done} of {of} replications")
             )
     except FleetsimError as error:  # the observation stands without a simulation
         missing = str(error)
-    verdict = diagnose(observed, start, back, given=given, unsimulated=missing)
+    weighed = back_test or missing is not None
+    verdict = diagnose(observed, start, back, given=given, unsimulated=missing, weighed=weighed)
     if found is not None and rough(back):
         verdict = _weighed(observed, start, given, found, back, verdict, progress)
     return Replayed(observed, verdict, pools_of(observed, start, given).assumed, found, back, missing)

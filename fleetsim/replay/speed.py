@@ -48,6 +48,10 @@ FEWEST = 8
 FEWEST_AGAINST = 60
 # Steady intervals that are fitted at most: every second, third, ... of more.
 MOST_ROWS = 20_000
+# Share of an iteration that is fixed at least, at the loads seen.
+LEAST_FIXED = 0.02
+NOTHING_FIXED = "a fit to the window is refused: it leaves nothing of an iteration fixed"
+THRASH = "the engines preempt requests in most intervals, so that no shape is fitted to the window"
 # Assumed share of an iteration that does not depend on the load, where nothing can tell.
 FIXED_SHARE = 0.5
 # Weight of the level beside all steady intervals together.
@@ -66,7 +70,8 @@ class Speed:
     and 95th percentile of requests running per instance. rows: steady intervals. counted: whether the level comes from
     counted seconds, not from a sampled gauge.
     held_out: median over instances of the absolute relative error of the second half's level, bias: the mean error
-    (above 0 = predicted too slow); None where the window is too short to keep half of it out.
+    (above 0 = predicted too slow); None where the window is too short to keep half of it out. refused: why the window's
+    own shape was not taken although its load moved; "" = it was, or could not be seen.
     """
 
     step_time: StepTime
@@ -77,6 +82,7 @@ class Speed:
     counted: bool
     held_out: float | None
     bias: float | None
+    refused: str = ""
 
     @property
     def text(self) -> str:
@@ -88,7 +94,7 @@ class Speed:
         }[self.shape]
         at = f"at {self.loads[0]:.0f} to {self.loads[1]:.0f} running requests"
         off = "" if self.held_out is None else f"; {100 * self.held_out:.1f} % off on the second half, kept out"
-        return f"{how} ({at}{off})"
+        return f"{how} ({at}{off})" + (f"; {self.refused}" if self.refused else "")
 
 
 def speed_of(
@@ -118,7 +124,7 @@ def speed_of(
         level = seen.level()
     if level is None:
         return None
-    step_time, shape, factor = _fit(early, level, roofline, likely)
+    step_time, shape, factor, refused = _fit(early, level, roofline, likely)
     errors = late.errors(lambda part: _of_level(part, step_time)) if halves else None
     low, high = np.percentile(level.running, [5, 95])
     speed = Speed(
@@ -130,25 +136,28 @@ def speed_of(
         level.counted,
         None if errors is None else float(np.median(np.abs(errors))),
         None if errors is None else float(np.mean(errors)),
+        refused,
     )
     return replace(speed, step_time=replace(step_time, source=speed.text))
 
 
 def _fit(
     seen: Seen, level: Level, roofline: StepTime | None, likely: StepTime | None
-) -> tuple[StepTime, Shape, float | None]:
+) -> tuple[StepTime, Shape, float | None, str]:
     known: Shape = "assumed" if roofline is None else "roofline"
     shape = likely if roofline is None else roofline
     factor = None if shape is None else level.seconds / _of_level(level, shape)
     scaled = None if shape is None or factor is None else times(shape, factor)
-    if _one_load(level) or len(seen.rows) < (FEWEST if scaled is None else FEWEST_AGAINST):
-        return scaled or _assumed(level), known, factor
+    if _one_load(level):
+        return scaled or _assumed(level), known, factor, ""
+    if len(seen.rows) < (FEWEST if scaled is None else FEWEST_AGAINST):
+        return scaled or _assumed(level), known, factor, THRASH if seen.preempting > len(seen.rows) else ""
     free = _linear(seen, level)
-    if free is None:  # nothing of an iteration is left to the decodes: prompts computed again took it all
-        return scaled or _assumed(level), known, factor
+    if free is None:
+        return scaled or _assumed(level), known, factor, NOTHING_FIXED
     if scaled is not None and _error(scaled, seen) <= _error(free, seen) + BETTER:
-        return scaled, known, factor
-    return free, "fitted", None
+        return scaled, known, factor, ""
+    return free, "fitted", None, ""
 
 
 def _one_load(level: Level) -> bool:
@@ -160,7 +169,8 @@ def _one_load(level: Level) -> bool:
 def _linear(seen: Seen, level: Level) -> StepTime | None:
     """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer.
 
-    None where the best fit has iterations that take no time: thrashing engines, whose prompts explain everything.
+    None where the best fit has iterations that take no time, or of which next to nothing is fixed: engines read their
+    weights in every one. What explains the intervals then is something that came and went with the load.
     """
     from scipy.optimize import nnls
 
@@ -183,7 +193,7 @@ def _linear(seen: Seen, level: Level) -> StepTime | None:
         step_time = LinearStepTime(float(found[0]), float(found[1]), float(found[3]), float(found[2]))
         if not (_iteration(step_time, level.running, level.kv_tokens) > 0).all():
             return None
-    return step_time
+    return step_time if found[0] > LEAST_FIXED * level.seconds else None
 
 
 def _trust(residual: Floats) -> Floats:

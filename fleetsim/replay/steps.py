@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
-from fleetsim.history.counters import growth_between, increments
+from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
+from fleetsim.replay.intervals import Mask, holes_of
 from fleetsim.replay.observed import From, Pause
 
+# Of a log's usual step: what takes longer, and longer than a hole may be, is a job that stood and was resumed.
+PAUSED = 5.0
 PHASES = ("wait_s", "train_s", "sync_s")
 
 
@@ -21,7 +24,8 @@ class Steps:
     source: of the rows. end_s: (n,) unix seconds. count: (n,) steps in a row; NaN where only their seconds are known.
     elapsed_s: (n,) wall seconds from the row before. columns: wait_s, train_s, sync_s (seconds in the row), samples,
     tokens (trained in it), each (n,) with NaN where not known, and where each comes from. total: steps that ended in
-    the window. notes: what had to be assumed.
+    the window. notes: what had to be assumed. holes: (start, end) in which nobody knows how many steps ended; no row
+    reaches over one.
     """
 
     source: From
@@ -31,10 +35,14 @@ class Steps:
     columns: dict[str, tuple[Floats, From]] = field(default_factory=dict)
     total: float | None = None
     notes: tuple[Note, ...] = ()
+    holes: tuple[tuple[float, float], ...] = ()
 
     def part(self, start_s: float, end_s: float) -> Steps:
         """The rows that ended after start_s and not after end_s."""
-        kept = (self.end_s > start_s) & (self.end_s <= end_s)
+        return self.where((self.end_s > start_s) & (self.end_s <= end_s))
+
+    def where(self, kept: Mask) -> Steps:
+        """The rows of a mask (n,)."""
         columns = {name: (values[kept], source) for name, (values, source) in self.columns.items()}
         return Steps(self.source, self.end_s[kept], self.count[kept], self.elapsed_s[kept], columns)
 
@@ -86,11 +94,15 @@ def step_growth(values: Floats, step_s: float) -> Floats:
 
 
 def _from_counter(history: History) -> Steps | None:
-    """A row per grid interval in which the step counter moved; the first one only says where the next begins."""
+    """A row per grid interval in which the step counter moved; the first one only says where the next begins.
+
+    What lies around a hole is no row: its time spans the hole, its steps do not."""
     made = step_growth(history.fleet["trainer.steps"], history.step_s)
     ends = np.flatnonzero(np.nan_to_num(made) > 0) + 1
     total = float(made[np.isfinite(made)].sum())
-    if len(ends) < 2:
+    unknown = np.append(0, np.cumsum(~np.isfinite(made)))
+    whole = unknown[ends[1:]] == unknown[ends[:-1]]
+    if not whole.any():
         return None
     times = history.times[ends]
     columns: dict[str, tuple[Floats, From]] = {}
@@ -102,7 +114,8 @@ def _from_counter(history: History) -> Steps | None:
     for name, signal in (("samples", "trainer.trained_samples"), ("tokens", "trainer.trained_tokens")):
         if (values := history.fleet.get(signal)) is not None:
             columns[name] = _between_ends(history.times, values, times), "exported"
-    return Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), columns, total)
+    rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), columns)
+    return replace(rows.where(whole), total=total, holes=holes_of(history.times, np.isfinite(made)))
 
 
 def _between_ends(times: Floats, values: Floats, ends: Floats) -> Floats:
@@ -128,10 +141,9 @@ def _from_gauges(history: History) -> Steps | None:
         if (values := history.fleet.get(signal)) is not None:
             columns[name] = increments(values, history.step_s)[known], "exported"
     text = "trainer.steps is not exported: the gauges of the last step are averaged over time / the step's seconds"
-    elapsed = np.full(int(known.sum()), history.step_s)
-    return Steps(
-        "exported", history.times[1:][known], count, elapsed, columns, float(count.sum()), (Note("other", text),)
-    )
+    rows = Steps("exported", history.times[1:][known], count, np.full(int(known.sum()), history.step_s), columns)
+    holes = holes_of(history.times, known)
+    return replace(rows, total=float(count.sum()), notes=(Note("other", text),), holes=holes)
 
 
 def _from_totals(history: History, inferred: Steps | None) -> Steps | None:
@@ -147,13 +159,14 @@ def _from_totals(history: History, inferred: Steps | None) -> Steps | None:
     columns: dict[str, tuple[Floats, From]] = {
         name: (increments(values, history.step_s), "exported") for name, values in totals.items()
     }
-    total = None if step_s is None else float(count.sum())
+    read = np.isfinite(np.array([values for values, _ in columns.values()])).any(axis=0)
+    total = None if step_s is None else float(count[read].sum())
+    holes = holes_of(history.times, read)
     text = (
         "trainer.steps shows no two steps: seconds per step rest on the period of the engines' pauses, if they have one"
     )
-    return Steps(
-        "inferred", history.times[1:], count, np.full(size, history.step_s), columns, total, (Note("missing", text),)
-    )
+    rows = Steps("inferred", history.times[1:], count, np.full(size, history.step_s), columns)
+    return replace(rows, total=total, notes=(Note("missing", text),), holes=holes)
 
 
 def _from_pauses(pauses: tuple[Pause, ...], placement: str | None) -> Steps | None:
@@ -191,7 +204,10 @@ def _from_log(log: StepLog) -> Steps:
     found: dict[str, tuple[Floats, From]] = {}
     notes: list[Note] = []
     time_s = columns.get("time_s", nothing)
-    elapsed = columns.get("step_s", np.concatenate([[np.nan], np.diff(time_s)]))
+    elapsed = columns.get("step_s")
+    holes: tuple[tuple[float, float], ...] = ()
+    if elapsed is None:
+        elapsed, holes = _between_rows(time_s)
     for name in ("train_s", "sync_s", "samples"):
         if name in columns:
             found[name] = columns[name], "log"
@@ -208,4 +224,16 @@ def _from_log(log: StepLog) -> Steps:
         found["tokens"] = columns["length_mean"] * columns["samples"], "log"
     if not np.isfinite(time_s).any():
         time_s = np.cumsum(np.nan_to_num(elapsed))
-    return Steps("log", time_s, np.ones(size), elapsed, found, float(size), tuple(notes))
+    rows = Steps("log", time_s, np.ones(size), elapsed, found)
+    return replace(rows, total=float(size), notes=tuple(notes), holes=holes)
+
+
+def _between_rows(time_s: Floats) -> tuple[Floats, tuple[tuple[float, float], ...]]:
+    """Seconds from each row of a log to the next, and where it paused: a job that stood and was resumed did no step."""
+    elapsed = np.append(np.nan, np.diff(time_s))
+    usual = elapsed[np.isfinite(elapsed)]
+    most = max(MAX_HOLE_S, PAUSED * float(np.median(usual))) if usual.size else np.inf
+    paused = np.flatnonzero(np.nan_to_num(elapsed) > most)
+    holes = tuple((float(time_s[k - 1]), float(time_s[k])) for k in paused)
+    elapsed[paused] = np.nan
+    return elapsed, holes

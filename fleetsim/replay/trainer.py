@@ -10,24 +10,25 @@ from fleetsim.history.counters import increments
 from fleetsim.history.history import History, Note
 from fleetsim.replay.intervals import fleet_total, mean
 from fleetsim.replay.observed import From, Pause, Quantity, TrainerView
-from fleetsim.replay.rates import total
+from fleetsim.replay.ready import ready_share
 from fleetsim.replay.steps import Steps, step_growth
 
 OFF = 0.1  # of the time: engines that stand empty for less have been drained for a sync
+OVERLAP = 0.1  # of the time: more in which engines work while the trainer computes is no turn
 DRAINED = 0.5  # of the fleet's peak in flight: what is left when a batch runs out, not when a sync aborts it
 
 
-def trainer_view(history: History, steps: Steps | None, generated: float | None) -> TrainerView:
-    """Means per step. generated: output tokens of the window, from which a batch is inferred where nobody counts it."""
+def trainer_view(
+    history: History, steps: Steps | None, kept_s: float | None = None, tok_s: float | None = None
+) -> TrainerView:
+    """Means per step. kept_s, tok_s: samples that ended and were not aborted, and output tokens, per second of the
+    engines: from them a batch is inferred where nobody counts it."""
     mfu = _mfu(history)
     if steps is None:
         return TrainerView(None, None, None, None, None, None, None, None, mfu)
     step_s = steps.step_s()
     whole = None if step_s is None else Quantity(step_s, steps.source)
     idle = steps.per_second("wait_s")
-    span = history.end_s - history.start_s
-    ended, aborted = total(history, "finished"), total(history, "finished_abort")
-    kept = None if ended is None else ended - (aborted or 0.0)
     return TrainerView(
         step_s=whole,
         wait_s=_phase(steps, "wait_s"),
@@ -35,18 +36,20 @@ def trainer_view(history: History, steps: Steps | None, generated: float | None)
         sync_s=_phase(steps, "sync_s"),
         idle_fraction=None if idle is None else Quantity(min(idle, 1.0), steps.columns["wait_s"][1]),
         steps=None if steps.total is None else Quantity(steps.total, steps.source),
-        batch_samples=_batch(steps, "samples", kept, step_s, span),
-        batch_tokens=_batch(steps, "tokens", generated, step_s, span),
+        batch_samples=_batch(steps, "samples", kept_s, step_s),
+        batch_tokens=_batch(steps, "tokens", tok_s, step_s),
         mfu=mfu,
+        ready_share=ready_share(history, steps),
     )
 
 
 def placement_of(
-    history: History, pauses: tuple[Pause, ...], steps: Steps | None
+    history: History, pauses: tuple[Pause, ...], steps: Steps | None, read_s: float = 0.0
 ) -> Literal["colocated", "disaggregated"] | None:
     """How the pools look: colocated if the engines run dry, or sleep, for a tenth of the time or more, in a rhythm;
     disaggregated if they never stand empty. A synchronous trainer with GPUs of its own looks colocated, too: nobody can
-    tell from the engines. Of a log: colocated if generating, training and syncing follow one another.
+    tell from the engines. Of a log: colocated if generating, training and syncing follow one another. read_s: seconds
+    of the window in which engines were read.
     """
     if history.steps is not None and steps is not None:
         return _placement_of_log(steps) if "wait_s" not in history.steps.columns else None
@@ -55,10 +58,10 @@ def placement_of(
     empty = [p for p in pauses if p.empty]
     if not empty:
         return "disaggregated"
-    off = sum(p.seconds for p in empty) / (history.end_s - history.start_s)
+    off = sum(p.seconds for p in empty) / max(read_s, history.step_s)
     if len(empty) < 2 or off < OFF or not _every_step(history, empty):
         return None
-    if not _trainer_waits(history, 1.0 - off):
+    if not _takes_turns(history, 1.0 - off):
         return "disaggregated"
     return "colocated" if _slept(empty) or _ran_dry(history, empty) else None
 
@@ -71,12 +74,12 @@ def _phase(steps: Steps, name: str) -> Quantity | None:
     return Quantity(value, source)
 
 
-def _batch(steps: Steps, name: str, made: float | None, step_s: float | None, span: float) -> Quantity | None:
+def _batch(steps: Steps, name: str, made_s: float | None, step_s: float | None) -> Quantity | None:
     """Counted, or what the engines made in a step's time: all of it, so thrown away samples are in it."""
     value = steps.per_step(name)
     if value is not None:
         return Quantity(value, steps.columns[name][1])
-    return None if not made or step_s is None or span <= 0 else Quantity(made / span * step_s, "inferred")
+    return None if not made_s or step_s is None else Quantity(made_s * step_s, "inferred")
 
 
 def _mfu(history: History) -> Quantity | None:
@@ -102,16 +105,23 @@ def _every_step(history: History, empty: list[Pause]) -> bool:
     return len(empty) >= 0.5 * float(made[np.isfinite(made)].sum())
 
 
-def _trainer_waits(history: History, on: float) -> bool:
-    """Colocated engines work while the trainer waits. Engines that run empty beside a trainer that hardly waits have
-    GPUs of their own, too many of them: the staleness window is full."""
-    waited = history.fleet.get("trainer.wait_s_total")
-    if waited is None:
-        return True
-    grown = increments(waited, history.step_s)
+def _takes_turns(history: History, on: float) -> bool:
+    """Colocated engines work, a share `on` of the time, while the trainer waits, and stand empty while it computes.
+    Engines that run empty beside a trainer that hardly waits, or that computes while they work, have GPUs of their own,
+    too many of them: the staleness window is full."""
+    waited, trained = (_share_of_time(history, f"trainer.{name}_total") for name in ("wait_s", "train_s"))
+    return (waited is None or waited >= 0.5 * on) and (trained is None or trained + on <= 1.0 + OVERLAP)
+
+
+def _share_of_time(history: History, name: str) -> float | None:
+    """Seconds that a counter of seconds grew by / those in which it was read."""
+    values = history.fleet.get(name)
+    if values is None:
+        return None
+    grown = increments(values, history.step_s)
     known = np.isfinite(grown)
     span = float(known.sum()) * history.step_s
-    return span <= 0 or float(grown[known].sum()) / span >= 0.5 * on
+    return float(grown[known].sum()) / span if span > 0 else None
 
 
 def _slept(empty: list[Pause]) -> bool:

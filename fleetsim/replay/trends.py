@@ -103,4 +103,4 @@ def _trend(what: Moving, at: Floats, values: Floats, weights: Floats, start_s: f
 def _mean(values: Floats, weights: Floats) -> tuple[float, float]:
     """Weighted mean, and its standard error from the scatter of the values."""
     mean = float(np.average(values, weights=weights))
-    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights) / len(values)))
+    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights) / (len(values) - 1)))

@@ -1,7 +1,9 @@
 """The runbook's verification list, held against the window after a change.
 
-Where the plan's own prediction misses a target, the window is held against the prediction: that it came true is what
-there is to verify, and that the plan misses its target is said beside it.
+Where the plan's own prediction misses a target of time or money, the window is held against the prediction: that it
+came true is what there is to verify, and that the plan misses its target is said beside it. A staleness that the user
+tolerates (targets.staleness_p99_steps) is no such target: older samples are too old whoever predicted them. What an
+admission law is set to is no tolerance, and is not called a budget.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Literal
 from fleetsim.config.plan import Plan
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.plan_file import cost_of
-from fleetsim.replay.promises import COST_SLACK, Miss, misses_of
+from fleetsim.replay.promises import COST_SLACK, Miss, is_tolerance, misses_of
 from fleetsim.replay.where_to_look import RECHECK_PAUSES, REMEASURE
 
 State = Literal["ok", "failed", "unknown"]
@@ -74,7 +76,8 @@ def verify(plan: Plan, observed: Observed) -> Verification:
     )
     warnings = _warnings(plan, observed)
     failed = {c.name for c in checks if c.state == "failed"}
-    return Verification(checks, warnings, _next(plan, failed), tuple(miss.text for miss in misses.values()))
+    told = [miss.text for miss in misses.values() if miss.name != "oldest_age" or is_tolerance(plan)]
+    return Verification(checks, warnings, _next(plan, failed), tuple(told))
 
 
 def _check(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> Check:
@@ -132,10 +135,16 @@ def _age(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     if budget is None:
         text = f"oldest queued sample {oldest:g} steps; no staleness budget is known"
         return _check("oldest_age", oldest, None, None, text)
-    limit = budget if miss is None else max(budget, miss.bound)
-    text = f"oldest queued sample {oldest:g} steps, budget {budget:g}"
+    if is_tolerance(plan):
+        text = f"oldest queued sample {oldest:g} steps, budget {budget:g}"
+        if miss is not None:
+            text += f"; {miss.predicted:.3g} was predicted"
+        return _check("oldest_age", oldest, budget, oldest <= budget, text)
+    law = plan.scenario.admission.law
+    limit, text = budget, f"oldest queued sample {oldest:g} steps; {law} is set to {budget:g}"
     if miss is not None:
-        text += f"; {miss.predicted:.3g} was predicted"
+        limit = max(budget, miss.bound)
+        text += f", which bounds what is started: {miss.predicted:.3g} was predicted of the oldest"
     return _check("oldest_age", oldest, limit, oldest <= limit, text)
 
 
@@ -200,5 +209,12 @@ def _next(plan: Plan, failed: set[Name]) -> str | None:
         return (
             "trainer idle persists at the matched count, so the model is wrong somewhere: "
             f"{REMEASURE}; {RECHECK_PAUSES}; before adding instances"
+        )
+    if failed == {"oldest_age"}:
+        batch = plan.scenario.trainer.batch_samples
+        cap = max(1, int(plan.targets.staleness_steps or 0)) * batch
+        return (
+            f"let fewer samples wait (a queue of at most {cap:,} is {cap // batch} steps of batches), or lower the "
+            f"staleness bound of the admission law; or roll back ({back})"
         )
     return f"roll back ({back}); keep the prefix-caching and deduplication fixes"

@@ -16,10 +16,21 @@ from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem, StuckError
+from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.paired import differs, ratio_of
+from fleetsim.plan.prices import PRICE, price_notes
 from fleetsim.plan.trials import Trial, flat, trial_of
+from fleetsim.plan.unread import unread_notes
 from fleetsim.replay.implied import Implied
-from fleetsim.replay.reach import Engine, Extrapolated, extrapolated, running_per_instance
+from fleetsim.replay.reach import (
+    Engine,
+    Extrapolated,
+    context_of,
+    extrapolated,
+    hull,
+    running_per_instance,
+    widened,
+)
 from fleetsim.replay.transports import with_transport
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
@@ -44,6 +55,8 @@ _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size")
 # Facts of the engine that was observed: another one has another speed.
 _OTHER_ENGINE = ("kind", "gpu", "model", "tp", "dp", "dtype", "profile", "instance_tok_s", "name")
 MOST_POINTS = 64
+# Replications at each end of the doubt about an extrapolated speed: it is far wider than chance.
+END_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +121,15 @@ def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int |
     after = _runs(scenario, engine, n)
     a, b = trial_of(implied.scenario.fleet.instances, before), trial_of(scenario.fleet.instances, after)
     flat_before, flat_after = [flat(m) for m in before], [flat(m) for m in after]
+    beyond = _beyond(implied, scenario, engine, b)
+    ends = _at_the_ends(beyond, scenario, engine, n)
+    flat_ends = [[flat(m) for m in runs] for runs in ends]
+    after_ends = widened(b.estimates, [trial_of(scenario.fleet.instances, runs).estimates for runs in ends])
     effects = []
     for metric in METRICS:
         ratio = ratio_of(flat_after, flat_before, metric)
-        effects.append(Effect(metric, a.estimates[metric], b.estimates[metric], ratio, differs(ratio, n)))
-    beyond = _beyond(implied, scenario, engine, b)
+        ratio = hull(ratio, [ratio_of(runs, flat_before, metric) for runs in flat_ends])
+        effects.append(Effect(metric, a.estimates[metric], after_ends[metric], ratio, differs(ratio, n)))
     return WhatIf(dict(changes), tuple(effects), (a.binding, b.binding), n, notes, beyond)
 
 
@@ -142,7 +159,8 @@ def sweep(
         try:
             trial = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
             beyond = _beyond(implied, scenario, engine, trial)
-            points.append(Point(value, trial.estimates, trial.binding, None, notes, beyond))
+            ends = [trial_of(trial.instances, runs).estimates for runs in _at_the_ends(beyond, scenario, engine, n)]
+            points.append(Point(value, widened(trial.estimates, ends), trial.binding, None, notes, beyond))
         except StuckError as error:
             points.append(Point(value, None, None, error.what, notes))
         if progress is not None:
@@ -168,11 +186,19 @@ def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Eng
     if transport is not None:
         notes.append(transport)
     scenario = with_changes(implied.scenario, changes)
+    notes += _unread(implied, scenario, changes)
     if implied.engine is None:
         return scenario, None, tuple(notes)
     fields = {path.removeprefix("engine.") for path in changes if path.startswith("engine.")}
     if fields & set(_OTHER_ENGINE) or "engine" in changes:
-        notes.append("another engine: its speed is that of the scenario's engine section, not the window's")
+        notes.append(
+            "another engine: its speed is that of the scenario's engine section, not the window's; "
+            + accuracy_of(scenario)
+        )
+        if PRICE not in changes:
+            both = (implied.scenario, scenario)
+            unpriced = ((s.engine.gpu, s.cost.instance_price_usd_per_gpu_h) for s in both)
+            notes += price_notes(unpriced, f"change {PRICE} with the GPU")
         return scenario, None, tuple(notes)
     step_time, limits = implied.engine
     more = {name: getattr(scenario.engine, name) for name in fields & set(_LIMITS)}
@@ -185,11 +211,36 @@ def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Eng
     return scenario, (step_time, limits), tuple(notes)
 
 
+def _unread(implied: Implied, scenario: Scenario, changes: Mapping[str, Any]) -> list[str]:
+    """Changes that the scenario's law does not read, and a bound that the window cannot show."""
+    law = scenario.admission.law
+    guessed = any(line.startswith("admission:") for line in implied.assumed)
+    inferred = guessed and law == implied.scenario.admission.law
+    whose = f"; {law} is what the window looks like: --given admission.law=... says what it is" if inferred else ""
+    notes = [f"{note}{whose}" for note in unread_notes(scenario, changes)]
+    if inferred and law == "unbounded" and any(path.startswith("fleet.max_in_flight_samples") for path in changes):
+        notes.append(
+            "no staleness bound shows in this window; one that the job has may bind before another cap does: "
+            "--given admission.law=version_window --given admission.max_staleness=N"
+        )
+    return notes
+
+
 def _beyond(implied: Implied, scenario: Scenario, engine: Engine | None, trial: Trial) -> Extrapolated | None:
     """Whether the changed fleet runs at a load that the window never saw."""
     if engine is None or implied.speed is None:
         return None
-    return extrapolated(implied.speed, running_per_instance(scenario, engine, trial.mean("step_s")))
+    running = running_per_instance(scenario, engine, trial.mean("step_s"))
+    return extrapolated(implied.speed, running, context_of(scenario))
+
+
+def _at_the_ends(
+    beyond: Extrapolated | None, scenario: Scenario, engine: Engine | None, n: int
+) -> list[list[dict[str, Any]]]:
+    """Runs at both ends of the doubt about the engine's speed; none within the loads that the window saw."""
+    if beyond is None or engine is None:
+        return []
+    return [_runs(scenario, other, min(n, END_RUNS)) for other in beyond.engines(engine)]
 
 
 def _runs(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:

@@ -122,10 +122,10 @@ def _of_steps(w: Window) -> Iterator[_Series]:
     if w.intervals is None:
         return
     rates = [rates_between(w.intervals, a, b) for a, b in pairwise(w.edges)]
-    width = np.diff(w.edges)
-    yield "instance_s_per_step", np.array([there for there, _ in rates]) * width, count
+    # Over the steps' own time, as their count: a block can hold a hole.
+    yield "instance_s_per_step", np.array([there for there, _ in rates]) * elapsed, count
     if "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred":
-        made = np.array([there * (np.nan if each is None else each) for there, each in rates]) * width
+        made = np.array([there * (np.nan if each is None else each) for there, each in rates]) * elapsed
         yield "tokens_per_trained_token", made, _sums(parts, column("tokens"))
 
 
@@ -148,7 +148,11 @@ def _of_engines(w: Window) -> Iterator[_Series]:
             sum(max(0.0, min(p.end_s, b) - max(p.start_s, a)) for p in w.observed.pauses.each)
             for a, b in pairwise(w.edges)
         ]
-        yield "pause_share", np.array(held), width
+        read = w.intervals.known.any(axis=0)
+        left, right = w.intervals.times[:-1], w.intervals.times[1:]
+        inside = [np.clip(np.minimum(right, b) - np.maximum(left, a), 0.0, None) for a, b in pairwise(w.edges)]
+        seen = [float((part * read).sum()) for part in inside]
+        yield "pause_share", np.array(held), np.array(seen)
     for name in ("running", "waiting"):
         if name in history.values:
             yield name, *_over_time(w, fleet_total(history.values[name]))

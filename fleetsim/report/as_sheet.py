@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,18 +12,31 @@ from rich.text import Text
 from fleetsim.report.profile_sheets import Sheet
 
 
+@runtime_checkable
+class Fitted(Protocol):
+    """What a terminal shows in one of several ways, by its width."""
+
+    def as_table(self) -> Table:
+        """The one that leaves nothing out."""
+        ...
+
+
 def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Sheet:
     """The rows of all tables in it, under the headings of the first; texts below it become its note; those
-    above it, which name it, are left to the title."""
+    above it, which name it, are left to the title. Raises TypeError for a part that is neither: it would be lost."""
     headings: tuple[str, ...] = ()
     rows: list[tuple[str, ...]] = []
     left, notes = 1, []
     for part in _flat(parts):
+        if isinstance(part, Fitted):
+            part = part.as_table()
         if isinstance(part, Table):
             if not rows:
-                headings = tuple(_words(c.header) for c in part.columns) if part.show_header else ()
+                headings = tuple(" ".join(_words(c.header).split()) for c in part.columns) if part.show_header else ()
                 left = next((k for k, c in enumerate(part.columns) if c.justify != "left"), len(part.columns))
             rows += list(zip(*([_words(cell) for cell in c.cells] for c in part.columns), strict=True))
+        elif not isinstance(part, Text | str):
+            raise TypeError(f"{type(part).__name__} is neither a table nor a text")
         elif rows:
             notes.append(_words(part))
     told = (text if text.endswith((".", "?", "!")) else f"{text}." for text in (*notes, note) if text)

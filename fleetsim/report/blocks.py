@@ -44,9 +44,14 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Table:
     return table
 
 
+def half_width(estimate: Estimate) -> float:
+    """Of its interval, to the farther end: one that holds a doubt about the model need not be even."""
+    return max(estimate.ci_high - estimate.mean, estimate.mean - estimate.ci_low)
+
+
 def with_interval(estimate: Estimate, of: str = "share") -> Text:
     """ "38.5 % ±0.2", the half-width dim; without one where nothing was replicated. of: share, seconds or number."""
-    half = (estimate.ci_high - estimate.ci_low) / 2.0
+    half = half_width(estimate)
     if of == "share":
         text, half_text = Text(units.share(estimate.mean)), f"{100 * half:.1f}"
     elif of == "seconds":

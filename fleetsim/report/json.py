@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fleetsim
 from fleetsim.engine.transport import sync_times
 from fleetsim.plan import results
+from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
@@ -27,7 +28,7 @@ CANDIDATE_METRICS = results.CANDIDATE_METRICS
 
 def dumps(document: Mapping[str, Any]) -> str:
     """The text of a document. Numbers that JSON does not know (NaN, infinities) become null."""
-    return json.dumps(plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
+    return visible_json(json.dumps(plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False))
 
 
 def plain(value: Any) -> Any:

@@ -57,6 +57,10 @@ def fleet(observed: Observed) -> Table:
         for share, what in ((f.length_share, "cut at the cap"), (f.aborted_share, "aborted")):
             ended += f", {units.share(share)} {what}" if share else ""
         table.add_row("requests ended", ended)
+    if observed.rolling is not None:
+        r = observed.rolling
+        each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
+        table.add_row("rolling sync", f"{units.share(r.share)} of the instances' time: {each} (inferred)")
     return _with_pauses(table, observed)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import fleetsim
 from fleetsim.errors import OutsideError
+from fleetsim.visible import visible
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -67,7 +68,7 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
         version=fleetsim.__version__,
         **content,
     )
-    return text
+    return visible(text)
 
 
 def check_installed() -> None:

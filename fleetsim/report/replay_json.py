@@ -8,6 +8,7 @@ from typing import Any
 import fleetsim
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.finding import Withheld
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.run import Replayed
@@ -35,6 +36,7 @@ def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:
         "what_if": answers.what_if,
         "sweep": answers.sweep,
         "recommendation": None if advised is None else _recommendation(advised),
+        "withheld": None if answers.withheld is None else _withheld(answers.withheld, answers.then),
         "plan": None if answers.plan is None else answers.plan.model_dump(mode="json"),
         "patch": answers.patch,
         "verification": None if answers.verification is None else _verification(answers.verification),
@@ -55,6 +57,10 @@ def _recommendation(found: Recommendation) -> dict[str, Any]:
     }
 
 
+def _withheld(held: Withheld, then: Recommendation | None) -> dict[str, Any]:
+    return {**asdict(held), "then": None if then is None else _recommendation(then)}
+
+
 def _verification(found: Verification) -> dict[str, Any]:
     return {**asdict(found), "ok": found.ok}
 
@@ -69,6 +75,7 @@ def _implied(implied: Implied) -> dict[str, Any]:
         else {k: v for k, v in asdict(implied.speed).items() if k != "step_time"},
         "taken": list(implied.taken),
         "assumed": list(implied.assumed),
+        "differs": list(implied.differs),
         "base": implied.base,
         "resizes": [{"at_s": at, "instances": count} for at, count in implied.resizes],
     }

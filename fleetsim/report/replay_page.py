@@ -76,7 +76,8 @@ def replay_page(history: History, result: Replayed, answers: Answers) -> str:
         change=lines_of(replay_words.first_change(verdict)),
         verification=tuple(_verification(answers)),
         asked=tuple(_asked(answers)),
-        findings=tuple(_ground(f) for f in verdict.findings),
+        findings_title=replay_words.FINDINGS.capitalize(),
+        findings=tuple(_ground(f) for f in replay_words.ordered(verdict)),
         over_time=OVER_TIME,
         model=MODEL,
         unseen=unseen(shown, observed),
@@ -107,6 +108,7 @@ def _lede(result: Replayed) -> Iterator[str]:
     total = replay_words.total_words(verdict)
     if total is not None:
         yield total
+    yield from replay_words.differs_words(result.implied)
     yield f"{observed.source}: {replay_words.span_words(observed)}."
     yield f"{_upper(replay_words.fleet_words(observed))}."
     yield f"Side that waits: {_starves(verdict)}."
@@ -153,6 +155,8 @@ def _asked(answers: Answers) -> Iterator[Section]:
         yield Section(f"What if: {answers.sweep.key}", sheets=(sheet,), charts=SWEPT)
     if answers.recommendation is not None:
         yield _recommendation(answers)
+    if answers.withheld is not None:
+        yield Section("Recommendation", tuple(Said(line, False) for line in what_if_view.withheld_words(answers)))
 
 
 def _recommendation(answers: Answers) -> Section:

@@ -16,7 +16,14 @@ from fleetsim.report.backtest_view import backtest_view
 from fleetsim.report.blocks import grid, section
 from fleetsim.report.next_lines import NextLines
 from fleetsim.report.observed_view import observed_blocks
-from fleetsim.report.what_if_view import changes_words, recommendation_view, sweep_view, verification_view, what_if_view
+from fleetsim.report.what_if_view import (
+    changes_words,
+    recommendation_view,
+    sweep_view,
+    verification_view,
+    what_if_view,
+    withheld_view,
+)
 
 NOTHING = Answers()
 _MOST_NOTES = 12
@@ -38,6 +45,8 @@ def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
         blocks.append(section(f"what if, over {answers.sweep.key}{beside} (> now)", sweep_view(answers.sweep)))
     if answers.recommendation is not None:
         blocks.append(section("recommendation", recommendation_view(answers)))
+    if answers.withheld is not None:
+        blocks.append(section("recommendation", withheld_view(answers)))
     blocks += observed_blocks(result.observed)
     if result.backtest is not None:
         blocks.append(section("back-test: the window, simulated", backtest_view(result.backtest)))
@@ -68,6 +77,7 @@ def opening(result: Replayed) -> Group:
     total = words.total_words(result.verdict)
     if total is not None:
         lines.append(Text(total))
+    lines += [Text(line) for line in words.differs_words(result.implied)]
     lines += [
         Text(f"{result.observed.source}: {words.span_words(result.observed)}", style="dim"),
         Text(words.fleet_words(result.observed), style="dim"),
@@ -78,8 +88,8 @@ def opening(result: Replayed) -> Group:
 def findings(verdict: Verdict) -> list[RenderableType]:
     """Every question: its mark, what was found, its size, the evidence and what to do next, which stands outside the
     table: a table would cut commands."""
-    blocks: list[RenderableType] = [Text("\nfindings, in the runbook's order", style="dim")]
-    for finding in verdict.findings:
+    blocks: list[RenderableType] = [Text(f"\n{words.FINDINGS}", style="dim")]
+    for finding in words.ordered(verdict):
         style = "bold" if finding.state == "fault" else ""
         table = grid("", "", "", align=("left", "left", "left"))
         table.columns[0].width, table.columns[1].width = _MARK, _CHECK

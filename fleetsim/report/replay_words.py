@@ -10,12 +10,14 @@ from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
 from fleetsim.replay.checks.data import FEW_STEPS
 from fleetsim.replay.finding import Check, Finding, Verdict
+from fleetsim.replay.implied import Implied
 from fleetsim.replay.observed import Observed, Quantity
 from fleetsim.report.words import plural
 
 # A window below this shows few steps of any job, whether or not anybody counts them.
 FEW_S = 600.0
 
+FINDINGS = "findings: faults first, then what stays open, then what is ruled out, in the runbook's order"
 MARKS: Mapping[str, str] = {"fault": "FAULT", "ok": "ok", "unknown": "?"}
 CHECKS: Mapping[Check, str] = {
     "data": "data",
@@ -87,6 +89,13 @@ def total_words(verdict: Verdict) -> str | None:
     return f"Together up to {hours} GPU-h and {units.money(usd)} a day; no GPU-second is counted twice."
 
 
+def ordered(verdict: Verdict) -> tuple[Finding, ...]:
+    """The findings as they are shown: what to change first, the other faults, what stays open, and what is ruled out,
+    each in the runbook's order."""
+    rank = {"fault": 1, "unknown": 2, "ok": 3}
+    return tuple(sorted(verdict.findings, key=lambda f: 0 if f.check == verdict.binding else rank[f.state]))
+
+
 def first_change(verdict: Verdict) -> str | None:
     """What to do first: the next lines of the finding that binds."""
     return next((f.next for f in verdict.findings if f.check == verdict.binding), None)
@@ -109,6 +118,17 @@ def few_words(observed: Observed) -> str | None:
     else:
         return None
     return f"Too few to judge by: {seen}. Several hundred steps make a representative window; replay a longer one."
+
+
+def differs_words(implied: Implied | None) -> tuple[str, ...]:
+    """In one line, where the window measures something else than the user or the scenario says; and what counts."""
+    if implied is None or not implied.differs:
+        return ()
+    by_rule: dict[str, list[str]] = {}
+    for line in implied.differs:
+        difference, _, rule = line.partition("; ")
+        by_rule.setdefault(rule, []).append(difference)
+    return (" ".join(f"{'; '.join(found)}: {rule}." for rule, found in by_rule.items()),)
 
 
 def source_mark(quantity: Quantity) -> str:

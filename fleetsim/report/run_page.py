@@ -20,7 +20,8 @@ from fleetsim.sim.records import Records
 _TILES = (
     ("step_s", "optimizer step"),
     ("trainer_idle_fraction", "trainer idle"),
-    ("rollout_idle_fraction", "rollout idle"),
+    ("trainer_idle_with_sync_fraction", "with weight sync"),
+    ("rollout_utilization", "rollout utilization"),
     ("staleness_steps.p99", "staleness p99, steps"),
     ("goodput", "trained tok per GPU-second"),
     ("cost_per_step", "cost per step"),
@@ -44,7 +45,7 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
         f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step; "
         f"{words.plural(s.run.steps, 'step')}, {words.plural(view.replications, 'replication')}, seed {s.run.seed}; "
         f"{counted_words(s, view.warmups)}.",
-        words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope)),
+        words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit)),
         f"{transport[:1].upper()}{transport[1:]}." if transport else "",
     )
     return Story(

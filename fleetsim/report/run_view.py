@@ -33,8 +33,10 @@ WAIT, TRAIN, SYNC, CHECKPOINT, SWITCH = "·", "█", "▒", "c", "s"
 _MAIN = (
     ("step_s", "optimizer step", "seconds"),
     ("trainer_idle_fraction", "trainer idle", "share"),
+    ("sync_fraction", "weight sync holds the trainer", "share"),
+    ("trainer_idle_with_sync_fraction", "trainer idle, weight sync included", "share"),
     ("rollout_idle_fraction", "rollout idle", "share"),
-    ("sync_fraction", "weight sync", "share"),
+    ("rollout_utilization", "rollout utilization", "share"),
     ("switch_fraction", "GPUs changing hands", "share"),
     ("lent_fraction", "trainer GPUs lent to rollout", "share"),
     ("generated_tok_s", "generated tok/s", "number"),
@@ -126,7 +128,7 @@ def opening(view: RunView) -> Group:
         Text(counted_words(s, view.warmups)),
         *([Text(transport[:1].upper() + transport[1:])] if transport else []),
         *([Text(f"Assumed, not measured: {assumed}")] if assumed else []),
-        Text(words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope))),
+        Text(words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit))),
         *([Text(defaults)] if (defaults := defaults_words(view)) else []),
     )
 

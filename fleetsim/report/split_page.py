@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim import units
+from fleetsim.plan.explain import bound_by
 from fleetsim.plan.split import Outcome, SplitResult
 from fleetsim.plan.ways import By
 from fleetsim.report import split_words, words
@@ -43,7 +44,7 @@ def split_story(result: SplitResult, runs: Mapping[str, Records]) -> Story:
     first, *others = (way_chart(result, m) for m in measures)
     lede = (split_words.verdict(result), split_words.on_policy(result))
     stuck = "; ".join(f"{label}: {reason}" for label, reason in result.stuck)
-    reasons = why(result.chosen.binding, result.alternatives, result.chosen.estimates)
+    reasons = why(bound_by(result.chosen.binding, result.alternatives), result.alternatives, result.chosen.estimates)
     gantts = [gantt(run, f"gantt-{i}", f"{label}, step by step") for i, (label, run) in enumerate(runs.items())]
     return Story(
         kind=f"{kind_of('split', result.scenario)} · {words.plural(result.gpus, 'GPU')}",
@@ -166,7 +167,8 @@ def ways_sheet(result: SplitResult) -> Sheet:
             with_interval(o.estimates["goodput"], "number"),
             with_interval(o.estimates["cost_per_step"], "money"),
             units.share(o.mean("trainer_idle_fraction")),
-            units.share(o.mean("rollout_idle_fraction")),
+            units.share(o.mean("trainer_idle_with_sync_fraction")),
+            units.share(o.mean("rollout_utilization")),
             number(o.mean("staleness_steps.p99")),
             units.share(o.mean("samples_lost.longest_tenth")),
             f"{o.replications}",
@@ -180,7 +182,8 @@ def ways_sheet(result: SplitResult) -> Sheet:
         "goodput",
         "cost per step",
         "trainer idle",
-        "rollout idle",
+        "with weight sync",
+        "rollout utilization",
         "staleness p99",
         "long samples lost",
         "runs",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from fleetsim.report.json import estimate, head
 from fleetsim.sweep.cell import Row
+from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.run import Sweep
 
 
@@ -25,6 +27,7 @@ def sweep_document(result: Sweep, warnings: tuple[str, ...]) -> dict[str, Any]:
             {"metric": b.objective.metric, "cell": b.cell, "tied": list(b.tied), "equal": list(b.equal)}
             for b in pareto.best
         ],
+        "profiles": [asdict(source) for source in engine_sources(result)],
         "rows": [_row(result, row) for row in result.rows],
         "warnings": list(warnings),
     }

@@ -15,6 +15,7 @@ from fleetsim.report.story import Bullets, Listed, Section, Story, Tile, present
 from fleetsim.report.sweep_view import best_words, cell_words, cells, commands, effect, failures, has_effect
 from fleetsim.report.words import plural
 from fleetsim.sweep.cell import Row
+from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Mark
 from fleetsim.sweep.run import Sweep
@@ -57,6 +58,9 @@ def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()
             sections.append(Section("What each key does", tuple(effects)))
     if failed:
         sections.append(Section("Cells that could not be simulated", (Bullets(tuple(failures(result, failed))),)))
+    if sources := engine_sources(result):
+        rests = tuple(f"{source.accuracy[:1].upper()}{source.accuracy[1:]}." for source in sources)
+        sections.append(Section("What this rests on", rests))
     if ran:
         simulate, size = commands(result, call)
         told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,10 +14,12 @@ from fleetsim import units
 from fleetsim.analysis.catalogue import BY_NAME
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.report.blocks import grid, number, section, with_interval
+from fleetsim.report.fitting import Fitting
 from fleetsim.report.next_lines import NextLines
 from fleetsim.report.words import plural
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.design import text_of
+from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Best
@@ -28,8 +27,6 @@ from fleetsim.sweep.run import Sweep
 
 # Rows of the table of cells; the dominated ones go first where there are more.
 _MOST_ROWS = 40
-# Wide enough for any table: what it needs is measured, not what the terminal has.
-_UNBOUNDED = 10_000
 # Values of a key whose effect is shown.
 _MOST_VALUES = 20
 _MARKS = {"front": "*", "tied": "~", "dominated": ""}
@@ -39,7 +36,9 @@ _SHORT = {
     "staleness_steps.mean": "stale mean",
     "staleness_steps.p99": "stale p99",
     "trainer_idle_fraction": "trainer idle",
+    "trainer_idle_with_sync_fraction": "idle with sync",
     "rollout_idle_fraction": "rollout idle",
+    "rollout_utilization": "rollout use",
     "goodput": "tok/GPU-s",
 }
 
@@ -57,6 +56,8 @@ def sweep_report(result: Sweep, call: Sequence[str]) -> Group:
         ]
     if failed := [row for row in result.rows if row.status != "ok"]:
         blocks.append(section("cells that could not be simulated", *(Text(line) for line in failures(result, failed))))
+    if sources := engine_sources(result):
+        blocks.append(section("rests on", *(Text(source.accuracy) for source in sources[:_MOST_ROWS])))
     if result.pareto.best:
         blocks.append(section("next", *(NextLines("", text) for text in commands(result, call))))
     return Group(*blocks)
@@ -102,7 +103,7 @@ def cells(result: Sweep) -> list[RenderableType]:
     tables = [_cells_table(result, shown, binds) for binds in (True, False)]
     left = len(ran) - len(shown)
     note = f"{plural(left, 'other cell')} not shown: --out FILE and --json have all of them"
-    return [_Fitting(*tables), *([Text(note, style="dim")] if left else [])]
+    return [Fitting(*tables), *([Text(note, style="dim")] if left else [])]
 
 
 def _cells_table(result: Sweep, shown: Sequence[Row], binds: bool) -> Table:
@@ -119,26 +120,6 @@ def _cells_table(result: Sweep, shown: Sequence[Row], binds: bool) -> Table:
             style="bold" if marks[row.cell] == "front" else "",
         )
     return table
-
-
-class _Fitting:
-    """The first of some tables that fits as it is; else one of them with a word of a heading a line; else the last."""
-
-    def __init__(self, *tables: Table) -> None:
-        self._tables = tables
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for table in (*self._tables, *map(_stacked, self._tables)):
-            if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
-                break
-        yield table
-
-
-def _stacked(table: Table) -> Table:
-    """The table with a word of its headings a line."""
-    stacked = copy(table)
-    stacked.columns = [replace(column, header=str(column.header).replace(" ", "\n")) for column in table.columns]
-    return stacked
 
 
 def effect(result: Sweep, axis: Axis) -> RenderableType:
@@ -164,7 +145,7 @@ def effect(result: Sweep, axis: Axis) -> RenderableType:
         for value, cells_of_row in rows_of.items():
             table.add_row(value, *cells_of_row)
         tables.append(table)
-    return _Fitting(*tables)
+    return Fitting(*tables)
 
 
 def has_effect(axis: Axis) -> bool:

@@ -5,7 +5,7 @@ The same renderables make the picture in the README (`docs/make_picture.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +17,7 @@ from fleetsim.plan.size import SizeResult
 from fleetsim.plan.trials import Trial
 from fleetsim.report import words
 from fleetsim.report.blocks import assumption_table, grid, number, section, with_interval
+from fleetsim.report.fitting import Fitting
 
 
 def size_report(result: SizeResult) -> Group:
@@ -48,28 +49,38 @@ def answer(result: SizeResult) -> RenderableType:
     return Group(*lines)
 
 
-def candidates(result: SizeResult) -> Table:
+def candidates(result: SizeResult) -> Fitting:
     """The recommendation, its neighbours and the rate-matching count, side by side."""
     return trials_table(result.candidates, result.instances)
 
 
-def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Table:
+# Heading, whether a narrow terminal shows it, and the cell. In two lines, or nine columns would not fit 80 characters.
+_COLUMNS: tuple[tuple[str, bool, Callable[[Trial], RenderableType]], ...] = (
+    ("instances", True, lambda t: f"{t.instances:,}"),
+    ("trainer\nidle", True, lambda t: with_interval(t.estimates["trainer_idle_fraction"])),
+    ("with\nsync", False, lambda t: units.share(t.mean("trainer_idle_with_sync_fraction"))),
+    ("rollout\nuse", True, lambda t: units.share(t.mean("rollout_utilization"))),
+    ("step, s", True, lambda t: f"{t.mean('step_s'):,.1f}"),
+    ("stale\np99", True, lambda t: number(t.mean("staleness_steps.p99"))),
+    ("tok/GPU-s", False, lambda t: number(t.mean("goodput"))),
+    ("$/step", True, lambda t: number(t.mean("cost_per_step"))),
+)
+
+
+def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Fitting:
     """Fleets side by side, the recommended one marked."""
-    table = grid("", "instances", "trainer idle", "rollout idle", "step, s", "stale p99", "tok/GPU-s", "$/step")
-    for trial in trials:
-        mine = trial.instances == recommended
-        table.add_row(
-            ">" if mine else "",
-            f"{trial.instances:,}",
-            with_interval(trial.estimates["trainer_idle_fraction"]),
-            units.share(trial.mean("rollout_idle_fraction")),
-            f"{trial.mean('step_s'):,.1f}",
-            number(trial.mean("staleness_steps.p99")),
-            number(trial.mean("goodput")),
-            number(trial.mean("cost_per_step")),
-            style="bold" if mine else "",
-        )
-    return table
+    shown = list(trials)
+
+    def table(narrow: bool) -> Table:
+        columns = [column for column in _COLUMNS if column[1] or not narrow]
+        made = grid("", *(heading for heading, _, _ in columns))
+        for trial in shown:
+            mine = trial.instances == recommended
+            cells = (cell(trial) for _, _, cell in columns)
+            made.add_row(">" if mine else "", *cells, style="bold" if mine else "")
+        return made
+
+    return Fitting(table(narrow=False), table(narrow=True))
 
 
 def rate_table(result: SizeResult) -> Table:

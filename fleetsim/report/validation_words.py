@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.report.blocks import number
+from fleetsim.report.words import plural
 from fleetsim.validate.verdict import (
     ABSOLUTE,
     RATIO_MEDIAN,
@@ -64,7 +65,7 @@ def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
         (
             "order of the arms",
             f"right wherever publications differ by over {SAME:.0%}",
-            f"{summary.orders_wrong} pairs wrong",
+            f"{plural(summary.orders_wrong, 'pair')} wrong",
             summary.orders_wrong == 0,
         ),
         (

@@ -19,6 +19,7 @@ def look_document(look: Look, now_s: float) -> dict[str, Any]:
         "wanted_instances": look.wanted,
         "withheld": look.withheld,
         "why": look.why or None,
+        "then_instances": look.then,
         "observed_trainer_idle_ratio": look.observed_idle,
         "predicted_trainer_idle_ratio": look.predicted_idle,
         "model_error_ratio": look.model_error,
@@ -41,6 +42,8 @@ def look_lines(look: Look, now_s: float) -> Iterator[str]:
     yield f"instances         {look.current} now, " + (
         f"{look.wanted} wanted" if look.wanted is not None else f"nothing recommended ({look.withheld}): {look.why}"
     )
+    if look.then is not None:
+        yield f"then              {look.then} instances, simulated as if that were mended; look again after the change"
     yield f"trainer idle      {share(look.observed_idle)} observed, {share(look.predicted_idle)} predicted"
     yield f"model error       {share(look.model_error)}"
     yield f"newest sample     {units.seconds(now_s - look.data_s)} ago"

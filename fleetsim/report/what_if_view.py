@@ -17,7 +17,7 @@ from fleetsim.replay.reach import Extrapolated
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.what_if import Sweep, WhatIf
-from fleetsim.report.blocks import grid, number, with_interval
+from fleetsim.report.blocks import grid, half_width, number, with_interval
 from fleetsim.report.words import plural, target
 
 # Metric, what it is called, how it is written.
@@ -58,7 +58,7 @@ def what_if_view(answer: WhatIf) -> Group:
             Text(_ratio(effect.ratio)) if effect.changed else Text("no significant change", style="dim"),
         )
     lines: list[RenderableType] = [Text(changes_words(answer.changes), style="bold"), table]
-    before, after = answer.binding
+    before, after = (binds.replace("_", " ") for binds in answer.binding)
     lines.append(Text(f"What binds: {before}" + (f", then {after}" if after != before else ", then as before")))
     lines += _beyond(answer.extrapolated)
     lines += [Text(f"note: {note}") for note in answer.notes]
@@ -82,7 +82,7 @@ def _estimate(estimate: Estimate, how: str = "share") -> Text:
 
 
 def _ratio(ratio: Estimate) -> str:
-    half = (ratio.ci_high - ratio.ci_low) / 2
+    half = half_width(ratio)
     return f"{ratio.mean:.3f}" + (f" ±{half:.3f}" if half > 0 else "")
 
 
@@ -99,7 +99,7 @@ def sweep_view(answer: Sweep) -> Group:
             continue
         cells = [_cell(metric, point.estimates[metric]) for metric, _ in _SWEPT]
         value = f"{point.value}{'*' if point.extrapolated is not None else ''}"
-        table.add_row(mark, value, *cells, point.binding or "", style="bold" if mark else "")
+        table.add_row(mark, value, *cells, (point.binding or "").replace("_", " "), style="bold" if mark else "")
     lines: list[RenderableType] = [table, *stuck]
     lines += _said(answer)
     if all(point.value != answer.now for point in answer.points):
@@ -146,6 +146,25 @@ def recommendation_view(answers: Answers) -> Group:
     if answers.patch is None and found.resized:
         lines.append(Text("--patch FILE --deployment NAME writes it as a patch", style="dim"))
     return Group(*lines)
+
+
+def withheld_words(answers: Answers) -> Iterator[str]:
+    """Why nothing is recommended, and what the fleet would be once that is mended."""
+    held, then = answers.withheld, answers.then
+    assert held is not None
+    yield f"Nothing is recommended now: {held.why}."
+    if then is not None:
+        others = {path: value for path, value in then.changes.items() if path != "fleet.instances"}
+        count = f"{plural(then.instances, 'instance')}{', as now' if not then.resized else f' instead of {then.was:,}'}"
+        yield f"Then {count}, simulated with {changes_words(others)}: size it anew from a window after the change."
+    elif held.first:
+        yield "Then size the fleet anew, from a window after the change."
+
+
+def withheld_view(answers: Answers) -> Group:
+    """The same in the terminal."""
+    first, *more = withheld_words(answers)
+    return Group(Text(first, style="bold"), *(Text(line) for line in more))
 
 
 def recommendation_notes(found: Recommendation) -> Iterator[str]:

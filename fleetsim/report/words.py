@@ -8,6 +8,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.binding import binding_words
 from fleetsim.plan.engine_source import EngineSource
+from fleetsim.plan.explain import cost_words
 from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
 from fleetsim.plan.size import SizeResult
 from fleetsim.report.blocks import number
@@ -87,11 +88,20 @@ def headline(result: SizeResult) -> str:
     fleet = f"{plural(result.instances, 'rollout instance')} ({instance_words(s)})"
     verb = "keeps" if result.instances == 1 else "keep"
     trainer = plural(s.trainer.gpus, "trainer GPU")
+    if not result.feasible:
+        return f"No fleet holds {asked(result, held=False)}. Without that: {fleet} for {trainer}."
     if result.at_knee:
         return f"{fleet} for {trainer}: beyond that, more cost more than they save."
+    if result.knee is not None:
+        return f"{fleet} for {trainer}: the best that holds {asked(result, held=True)}."
     if result.missed:
         return f"{fleet} {verb} {trainer} as busy as the other targets allow."
     return f"{fleet} {verb} {trainer} busy."
+
+
+def asked(result: SizeResult, *, held: bool) -> str:
+    """The targets that somebody gave and the answer holds, or misses: "a step of at most 36.0 s and ..."."""
+    return " and ".join(target(t.name, t.limit) for t in result.targets if t.given and (t not in result.missed) == held)
 
 
 def reach(result: SizeResult) -> str | None:
@@ -106,9 +116,13 @@ def reach(result: SizeResult) -> str | None:
         if t.name in names
     )
     largest = result.largest
+    idle = largest.estimates["trainer_idle_fraction"]
+    # A target holds where the whole interval does: a mean below it would read as if it were reached.
+    ends = f" [{100 * idle.ci_low:.1f}, {100 * idle.ci_high:.1f}]"
+    within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
     return (
         f"No fleet reaches {wished or 'the targets'}: {largest.instances:,} instances come to "
-        f"{units.share(largest.mean('trainer_idle_fraction'))} and {units.seconds(largest.mean('step_s'))}."
+        f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
     )
 
 
@@ -119,8 +133,8 @@ def way_out(result: SizeResult) -> str | None:
         return None
     return (
         f"Way out: with --max-staleness {w.max_staleness:g}, {plural(w.instances, 'instance')} would hold it: "
-        f"trainer idle {units.share(w.trainer_idle_fraction)}, step {units.seconds(w.step_s)}, staleness p99 "
-        f"{plural(round(w.staleness_p99_steps), 'step')}."
+        f"trainer idle {units.share(w.trainer_idle_fraction)}, step {units.seconds(w.step_s)}, {cost_words(w)}, "
+        f"staleness p99 {plural(round(w.staleness_p99_steps), 'step')}."
     )
 
 
@@ -135,9 +149,9 @@ def verdict(result: SizeResult) -> str:
     )
 
 
-def binds(binding: str, law: str = "version_window", scope: str = "global") -> str:
-    """What binds, why one sees it, and what would lift it under this admission law and sync scope."""
-    words = binding_words(binding, law, scope)
+def binds(binding: str, law: str = "version_window", scope: str = "global", unit: str = "samples") -> str:
+    """What binds, why one sees it, and what would lift it: see `binding_words`."""
+    words = binding_words(binding, law, scope, unit)
     if not words.meaning:
         return f"What binds: {words.name}."
     return (
@@ -183,6 +197,7 @@ def queue(result: SizeResult) -> str:
     bound = ""
     if q.bound_samples is not None and q.budget_steps is not None:
         bound = f"; bound: {q.budget_steps:g} x batch, at least one batch = {q.bound_samples:,}"
+        bound += ", with which the job gets stuck" if q.samples > q.bound_samples else ""
     return (
         f"cap the queue at {q.samples:,} samples ({q.steps:.3g} {'step' if q.steps == 1 else 'steps'}): costs {cost}, "
         f"staleness p99 {q.staleness_p99_steps:g} {'step' if q.staleness_p99_steps == 1 else 'steps'}{bound}"
@@ -191,14 +206,7 @@ def queue(result: SizeResult) -> str:
 
 def profile(p: EngineSource) -> str:
     """Where the engine's speed comes from and how far off it may be."""
-    if p.kind == "constant":
-        return f"engine speed: {p.text}, whatever an instance holds; prompts cost nothing"
-    if p.error_median is None:
-        return f"engine speed: {p.text}; no error is on record for it"
-    worst = f", worst {units.share(p.error_worst)}" if p.error_worst is not None else ""
-    what = f" ({p.error_what})" if p.error_what else ""
-    unmeasured = f". {p.unmeasured}" if p.unmeasured else ""
-    return f"engine speed: {p.text}; error: median {units.share(p.error_median)}{worst}{what}{unmeasured}"
+    return p.accuracy
 
 
 def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:

@@ -26,16 +26,16 @@ class Progress:
     """How far the run is.
 
     version: published weight version, the oldest that any instance serves. triggered: versions that the trainer has
-    made; updates[v]: optimizer steps contained in version v. taken_groups: taken to train, taken_of_round: of the
-    current step. generating: whether a barrier's round is open. round_groups: groups of that round, None = the law's
-    own number. window_start: groups
-    started before the current sync window, less those outstanding when it began. grants: (groups that admission had
-    let in, version then), in order.
+    made; updates[v], contained[v]: optimizer steps and groups contained in version v. taken_groups: taken to train,
+    taken_of_round: of the current step. generating: whether a barrier's round is open. round_groups: groups of that
+    round, None = the law's own number. window_start: groups started before the current sync window, less those that
+    its version left to be trained. grants: (groups that admission had let in, version then), in order.
     """
 
     version: int = 0
     triggered: int = 0
     updates: list[float] = field(default_factory=lambda: [0.0])
+    contained: list[int] = field(default_factory=lambda: [0])
     taken_groups: int = 0
     taken_of_round: int = 0
     generating: bool = False
@@ -122,8 +122,14 @@ def begin_step(scenario: Scenario, fleet: Fleet, progress: Progress, step: int) 
 
 
 def begin_window(fleet: Fleet, progress: Progress) -> None:
-    """A version is published: the count of a sync window restarts at what is outstanding."""
-    progress.window_start = fleet.started() - fleet.outstanding()
+    """A version is published: the count of a sync window restarts at what that version does not contain.
+
+    That is what is outstanding and what the trainer has taken since it made the version. verl counts the first alone,
+    and holds the trainer until it has counted (fully_async_trainer.py, _fit_update_weights): there is no second. Where
+    the trainer goes on meanwhile, what it took must not make room: a later publication would let more groups start.
+    """
+    held = progress.taken_groups - progress.contained[progress.version]
+    progress.window_start = fleet.started() - fleet.outstanding() - held
 
 
 def give_back(scenario: Scenario, fleet: Fleet, progress: Progress, groups: int) -> None:

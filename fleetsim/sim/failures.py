@@ -13,6 +13,7 @@ from fleetsim.engine.kernel.tables import (
     CMD_SWITCH_OFF,
     DOWN,
 )
+from fleetsim.sim.fleet import most_groups
 from fleetsim.sim.job import Job, Process
 from fleetsim.workload.streams import stream
 
@@ -66,6 +67,7 @@ def resize(job: Job, instances: int) -> None:
         else:  # it was about to be given back
             job.fleet.command(CMD_REOPEN, i, job.now)
     job.size = instances
+    job.fleet.set(cap_groups=most_groups(job.scenario, instances))
 
 
 def give_back_closed(job: Job) -> None:

@@ -18,6 +18,7 @@ from fleetsim.engine.state import UNLIMITED, World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.activity import Activity
+from fleetsim.sim.work import check_samples, check_tables
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.streams import seed_sequence
 
@@ -32,6 +33,7 @@ class Fleet:
         workload, fleet = scenario.workload, scenario.fleet
         self.kept = workload.group_size
         self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
+        self._siblings = np.arange(self.group_size)
         self.limits = limits
         self.length_factor = 1.0
         # what was drawn, kept only where an event stretches what is not sent yet
@@ -40,6 +42,7 @@ class Fleet:
         self.longest = getattr(workload.output_tokens, "max", None) or math.inf
         self.turns = workload.turns.count
         self.crowd = UNLIMITED  # generated groups at which the trainer's patience ends
+        self.crowd_look = 0  # started groups at which they are counted next
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
         self.look: Callable[[], float] = _look_away
@@ -54,6 +57,7 @@ class Fleet:
         self.exact = scenario.buffer.leftover == "defer"
         self.own = most_instances(scenario)
         self.lent = lent_instances(scenario)
+        check_tables(scenario, limits, self.own + self.lent)
         # a constant-rate engine is the runbook's: prompts are free and no cache is kept
         caching = scenario.engine.prefix_caching and scenario.engine.kind != "constant"
         self.world = World(
@@ -61,7 +65,7 @@ class Fleet:
             limits,
             instances=self.own + self.lent,
             started=fleet.instances,
-            slow=_slow(scenario, self.own),
+            slow=slowness(scenario, self.own),
             prefix_caching=caching,
             system_tokens=workload.shared_prefix_tokens,
             turns=workload.turns.count,
@@ -72,17 +76,23 @@ class Fleet:
             routing=ROUTERS[fleet.routing],
             imbalance=fleet.imbalance_limit,
             together=int(fleet.group_placement == "together"),
-            cap=fleet.max_in_flight_samples or UNLIMITED,
-            cap_instance=fleet.max_in_flight_samples_per_instance or self._own_cap(scenario),
+            **self._caps(scenario),
             ready_cap=UNLIMITED if capacity is None else capacity // self.kept,
             drop_oldest=int(scenario.buffer.on_full == "drop_oldest"),
             has_rewards=1,
             **credit_rules(scenario),
         )
 
-    def _own_cap(self, scenario: Scenario) -> int:
-        """Unbounded admission still ends somewhere: at what the engines can run."""
-        return self.limits.max_num_seqs if scenario.admission.law == "unbounded" else UNLIMITED
+    def _caps(self, scenario: Scenario) -> dict[str, int]:
+        """The client's caps in their unit. Unbounded admission still ends somewhere: at what the engines can run."""
+        fleet, own = scenario.fleet, UNLIMITED
+        if scenario.admission.law == "unbounded":
+            own = self.limits.max_num_seqs
+        if fleet.in_flight_unit == "samples":
+            most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
+            return {"cap": most or UNLIMITED, "cap_instance": each or own}
+        held = fleet.max_in_flight_samples_per_instance is None
+        return {"cap_groups": most_groups(scenario, fleet.instances), "cap_instance": own if held else UNLIMITED}
 
     @property
     def now(self) -> float:
@@ -119,9 +129,20 @@ class Fleet:
                 continue
             if code != t.NEED_GROUPS:
                 return int(code)
-            if self.generated() >= self.crowd:
+            if self._crowded():
                 return int(t.OUT_OF_PATIENCE)
             self._draw()
+
+    def _crowded(self) -> bool:
+        """Whether the engines have made so many whole groups that the trainer's patience ends.
+
+        Counting them costs more than drawing a few: after a count that was too low, as many must be sent as it lacked.
+        """
+        if self.generated_at_most() < self.crowd or self.started() < self.crowd_look:
+            return False
+        lacking = self.crowd - (self.started() - len(self.in_generation()))
+        self.crowd_look = self.started() + lacking
+        return lacking <= 0
 
     def command(self, what: np.int64, which: int = int(t.ALL), at: float = 0.0, value: float = 0.0) -> float:
         """One of the CMD_ codes of `kernel/tables.py`, to one instance or to all."""
@@ -193,6 +214,9 @@ class Fleet:
 
     def samples_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of all samples of these groups."""
+        if not self.exact:  # all groups are of one size
+            of_each: NDArray[np.int64] = self.world.groups["first"][groups][:, None] + self._siblings
+            return of_each.ravel()
         first, size = self.world.groups["first"][groups], self.world.groups["size"][groups]
         ends = np.cumsum(size)
         within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
@@ -216,9 +240,18 @@ class Fleet:
         groups["first"] = np.cumsum(groups["size"]) - groups["size"]
         return groups, samples
 
-    def generated(self) -> int:
-        """Groups that were sent and left the engines again, whatever became of them."""
+    def generated_at_most(self) -> int:
+        """Groups that were sent, less those that the samples in flight would make: siblings end one by one."""
         return self.started() - self.get("in_flight") // self.group_size
+
+    def in_generation(self) -> NDArray[np.int64]:
+        """Groups of which a sample is still to be generated, in the order in which they were started."""
+        groups = self.unfinished()
+        if len(groups) == 0:
+            return groups
+        size = self.world.groups["size"][groups]
+        left = self.world.samples["status"][self.samples_of(groups)] <= t.AWAY
+        return groups[np.logical_or.reduceat(left, np.cumsum(size) - size)]
 
     def open_groups(self) -> int:
         """Groups in generation or scoring."""
@@ -234,7 +267,9 @@ class Fleet:
 
     def _draw(self) -> None:
         """Draws more groups and hangs them behind the others."""
-        drawn = self.source.take(max(1, self.get("credits")) if self.exact else self.chunk)
+        wanted = max(1, self.get("credits")) if self.exact else self.chunk
+        check_samples((self.get("n_groups") + wanted) * self.group_size, self.turns)
+        drawn = self.source.take(wanted)
         self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
         world, size = self.world, self.group_size
         g, s = world.add_groups(len(drawn)), world.add_samples(len(drawn) * size)
@@ -310,6 +345,16 @@ def _look_away() -> float:
     return math.inf
 
 
+def most_groups(scenario: Scenario, instances: int) -> int:
+    """Unfinished groups that the client keeps at most, where its caps count groups."""
+    fleet, size = scenario.fleet, scenario.workload.group_size
+    if fleet.in_flight_unit == "samples":
+        return UNLIMITED
+    most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
+    of_all = UNLIMITED if most is None else most // size
+    return min(of_all, UNLIMITED if each is None else each // size * instances)
+
+
 def most_instances(scenario: Scenario) -> int:
     """Instances that the fleet ever has, those on the trainer's GPUs apart."""
     return max([scenario.fleet.instances, *(e.instances for e in scenario.run.events if e.instances is not None)])
@@ -348,7 +393,7 @@ def _expected_groups(scenario: Scenario) -> int:
     return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))
 
 
-def _slow(scenario: Scenario, instances: int) -> list[float]:
+def slowness(scenario: Scenario, instances: int) -> list[float]:
     """Iteration time multiplier per instance; stragglers are spread evenly over the indices."""
     fleet = scenario.fleet
     slow = [*fleet.speed_factors, *([1.0] * (instances - len(fleet.speed_factors)))][:instances]

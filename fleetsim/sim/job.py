@@ -102,7 +102,8 @@ class Job:
         """The trainer begins to wait: from here its patience is counted."""
         ended = self.fleet.get("completed_groups") + self.fleet.get("aborted_groups")
         most = MOST_WASTED_BATCHES * self.scenario.groups_per_step
-        self.patience, self.crowd = ended + most, self.fleet.generated() + most
+        self.patience, self.crowd = ended + most, self.fleet.generated_at_most() + most
+        self.fleet.crowd_look = 0
 
     def batch_of(self, groups: int) -> simpy.Event:
         """An event that happens when so many groups are in the buffer."""

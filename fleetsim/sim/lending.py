@@ -8,6 +8,7 @@ from fleetsim.engine.kernel.tables import CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.job import Job, Process
 from fleetsim.sim.records import SWITCH, WAIT
+from fleetsim.sim.waiting import wait_for_groups
 
 
 def threshold_groups(job: Job) -> int:
@@ -43,10 +44,8 @@ def lend(job: Job, step: int) -> Process:
         fleet.command(CMD_REVIVE, i, job.now)
     for i in range(fleet.own):  # what is in flight spreads over them too: verl aborts it and routes it anew
         fleet.command(CMD_MOVE, i, job.now, -1)
-    job.begin_wait()
     job.trainer_does(WAIT, step)
-    while not _enough(job, step, wanted):
-        yield job.batch_of(wanted) if fleet.get("n_ready") < wanted else job.next_group()
+    yield from wait_for_groups(job, step, wanted)
     empty = [job.instance_empty(i) for i in lent]  # none of them takes the others' requests
     for i in lent:
         fleet.command(CMD_MOVE, i, job.now, -1)

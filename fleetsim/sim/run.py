@@ -12,6 +12,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.adaptive import steer
+from fleetsim.sim.admission import PLENTY
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
@@ -22,6 +23,7 @@ from fleetsim.sim.rolling import follow
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import watch_of
 from fleetsim.sim.trainer import train
+from fleetsim.sim.work import check_samples
 
 
 def simulate(
@@ -53,11 +55,15 @@ def simulate(
     if activity:
         fleet.record_activity()
     job.top_up()
+    ahead = fleet.get("credits")
+    wanted = scenario.run.steps * scenario.groups_per_step + (ahead if ahead < PLENTY else 0)
+    check_samples(wanted * scenario.workload.group_size, scenario.workload.turns.count)
     for process in _companions(job):
         job.env.process(process)
     training = job.env.process(train(job))
     job.env.process(drive(job))
     job.env.run(until=training)
+    fleet.world.inspect()
     groups, samples = fleet.sent()
     return Records(
         scenario=scenario,

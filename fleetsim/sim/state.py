@@ -8,6 +8,9 @@ from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_DOWN, ACC_IDLE, ACC_OFF,
 from fleetsim.sim.buffer import ready_groups
 from fleetsim.sim.job import Job
 
+# The method `sum` of so few rows takes twice as long.
+_sum = np.add.reduce
+
 
 def fleet_state(job: Job) -> tuple[float, ...]:
     """What the fleet looks like when the batch is complete: columns version .. credits of STEP."""
@@ -22,9 +25,9 @@ def fleet_state(job: Job) -> tuple[float, ...]:
         fleet.get("n_blocked") * size,
         float(oldest),
         fleet.get("in_flight"),
-        int(rows["running"].sum()),
-        int(rows["waiting"].sum()),
-        int(rows["kv_sum"].sum()),
+        int(_sum(rows["running"])),
+        int(_sum(rows["waiting"])),
+        int(_sum(rows["kv_sum"])),
         fleet.mean_kv_use(),
         fleet.get("credits"),
     )
@@ -38,12 +41,12 @@ def totals(job: Job) -> tuple[float, ...]:
         int(np.count_nonzero(rows["account"] != ACC_OFF)),
         *(fleet.seconds(account, job.now) for account in (ACC_BUSY, ACC_PAUSED, ACC_IDLE, ACC_DOWN)),
         job.lent_s,
-        float(rows["block_s"].sum()),
-        int(rows["generated"].sum()),
-        int(rows["prefilled"].sum()),
-        int(rows["hit_tokens"].sum()),
+        float(_sum(rows["block_s"])),
+        int(_sum(rows["generated"])),
+        int(_sum(rows["prefilled"])),
+        int(_sum(rows["hit_tokens"])),
         fleet.get("aborted_tokens"),
         fleet.get("lost_tokens"),
         fleet.get("recomputed_tokens"),
-        int(rows["preemptions"].sum()),
+        int(_sum(rows["preemptions"])),
     )

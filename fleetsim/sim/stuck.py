@@ -128,7 +128,7 @@ def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
         int(G_OPEN): _scoring_problem,
     }
     counts = {code: int(np.count_nonzero(status == code)) for code in problems}
-    counts[int(G_OPEN)] -= fleet.get("in_flight") // fleet.group_size
+    counts[int(G_OPEN)] -= len(fleet.in_generation())
     if scenario.workload.reward.workers is not None and counts[int(G_OPEN)] > scenario.groups_per_step:
         worst = int(G_OPEN)  # what waits to be scored is behind whatever was dropped meanwhile
     else:

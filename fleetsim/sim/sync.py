@@ -22,6 +22,7 @@ def hand_over(job: Job, step: int, updates: float) -> Process:
         yield job.sync_done
     progress.triggered += 1
     progress.updates.append(updates)
+    progress.contained.append(progress.taken_groups)
     job.pulls = job.samples = 0
     leave_behind(job)
     if sync.scope == "rolling":

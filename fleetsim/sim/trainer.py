@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
-from fleetsim.engine.kernel.tables import CMD_RESUME, DONE, G_FILTERED
+from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step, round_groups
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.failures import give_back_closed, lose, resize
-from fleetsim.sim.job import MOST_WASTED_BATCHES, Job, Process
+from fleetsim.sim.job import Job, Process
 from fleetsim.sim.lending import lend
 from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
 from fleetsim.sim.rounds import begin_round, put_off
 from fleetsim.sim.state import fleet_state, totals
-from fleetsim.sim.stuck import wasting_error
 from fleetsim.sim.sync import hand_over
+from fleetsim.sim.waiting import wait_for_groups
 
 
 def train(job: Job) -> Process:
@@ -38,7 +38,7 @@ def train(job: Job) -> Process:
         for part in range(parts):
             asked = job.now
             job.trainer_does(WAIT, step)
-            batch = yield from _wait_for_groups(job, step, want)
+            batch = yield from wait_for_groups(job, step, want)
             wait += job.now - asked
             ready = job.now
             if part == 0:
@@ -129,38 +129,6 @@ def _apply_events(job: Job, step: int) -> None:
                 lose(job, event.lose_instance)
 
 
-def _wait_for_groups(job: Job, step: int, want: int) -> Process:
-    """Waits until the buffer holds `want` groups that the rules let the trainer take; stale ones are dropped."""
-    scenario, fleet = job.scenario, job.fleet
-    most = MOST_WASTED_BATCHES * scenario.groups_per_step
-    dropped, before = 0, _filtered(job)
-    job.begin_wait()
-    while True:
-        if fleet.get("n_ready") < want:
-            yield job.batch_of(want)
-        retry_limit = scenario.workload.filter.retry_limit
-        if retry_limit is not None and _filtered(job) - before > retry_limit:
-            raise wasting_error(scenario, fleet)
-        batch, old = buffer.pick(scenario, fleet, job.progress, want, step)
-        if len(old):
-            buffer.drop(fleet, old, job.now)
-            dropped += len(old)
-            if len(batch) < want and dropped > most:
-                raise wasting_error(scenario, fleet)
-            job.top_up()
-        if len(batch) == want:
-            return batch
-        if fleet.get("n_ready") >= want:  # enough, but not those that are wanted
-            yield job.next_group()
-
-
-def _filtered(job: Job) -> int:
-    """Groups filtered so far; counted only where a retry limit asks for it."""
-    if job.scenario.workload.filter.retry_limit is None:
-        return 0
-    return int(np.count_nonzero(job.fleet.world.groups["status"][: job.fleet.started()] == G_FILTERED))
-
-
 def _take(job: Job, batch: Ids, step: int, *, last: bool) -> None:
     """The groups leave the buffer; with the last part of a batch, what a first-finished rule does not need goes."""
     scenario, fleet = job.scenario, job.fleet
@@ -188,5 +156,5 @@ def _tokens(job: Job, batch: Ids) -> tuple[int, int]:
     samples = job.fleet.world.samples
     rows = job.fleet.samples_of(batch)
     rows = rows[samples["status"][rows] == DONE]
-    prompt, extra, output = (int(samples[name][rows].sum()) for name in ("prompt", "extra", "target"))
+    prompt, extra, output = (int(np.add.reduce(samples[name][rows])) for name in ("prompt", "extra", "target"))
     return prompt + extra, output

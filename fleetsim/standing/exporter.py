@@ -1,31 +1,35 @@
 """The watcher's status as Prometheus metrics, over HTTP, read-only.
 
-A recommendation that is withheld is a series that is not there. Zero would be taken for a count. NaN would be as bad:
-KEDA's Prometheus scaler takes NaN and an empty result alike, as 0 unless `ignoreNullValues: "false"` (then as an
-error), but prometheus-adapter converts a NaN to an integer, which no specification bounds, while an empty result
-becomes the error that makes an HPA hold still. Sources: KEDA `pkg/scalers/prometheus_scaler.go`; prometheus-adapter
-`pkg/external-provider/metric_converter.go`; Kubernetes "Horizontal Pod Autoscaling", on metrics that cannot be fetched.
+Without a recommendation (none was made yet, or the data are stale) its series is not there. Zero would be taken for a
+count. NaN would be as bad: KEDA's Prometheus scaler takes NaN and an empty result alike, as 0 unless
+`ignoreNullValues: "false"` (then as an error), but prometheus-adapter converts a NaN to an integer, which no
+specification bounds, while an empty result becomes the error that makes an HPA hold still. Sources: KEDA
+`pkg/scalers/prometheus_scaler.go`; prometheus-adapter `pkg/external-provider/metric_converter.go`; Kubernetes
+"Horizontal Pod Autoscaling", on metrics that cannot be fetched. Where the data are fresh and the fleet is only not to
+be resized, the count that holds stays: whoever scales by it holds still, however it takes an empty result.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import fleetsim
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.replay.finding import MENDS
 from fleetsim.standing.watch import Status
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 LOOPBACK = "127.0.0.1"
-REASONS = ("starting", "stale", "model", "data", "no_plan")
+REASONS = ("starting", "stale", "data", "model", "no_plan", *MENDS)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -65,11 +69,12 @@ def families(status: Status) -> Iterator[Metric]:
     yield from gauge("data_age_seconds", "seconds since the newest sample of the fleet", status.data_age_s)
     yield from gauge(
         "recommended_instances",
-        "rollout instances to run, damped; absent while it is withheld (see fleetsim_recommendation_withheld)",
+        "rollout instances to run, damped; those that hold while fleetsim_recommendation_withheld gives a reason; "
+        "absent before the first and on stale data",
         status.recommended,
     )
     withheld = GaugeMetricFamily(
-        "fleetsim_recommendation_withheld", "1 for the reason why nothing is recommended", labels=["reason"]
+        "fleetsim_recommendation_withheld", "1 for the reason why nothing new is recommended", labels=["reason"]
     )
     for reason in REASONS:
         withheld.add_metric([reason], float(status.withheld == reason))
@@ -134,7 +139,10 @@ class Exporter:
             def do_GET(self) -> None:
                 place = urlsplit(self.path).path
                 if place == "/metrics":
-                    encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                    try:
+                        encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                    except (TypeError, ValueError):  # the library reads versions that are no numbers
+                        encode, kind = choose_encoder("")
                     self._send(200, kind, encode(registry))
                 elif place == "/healthz":
                     self._send(200, "text/plain", b"ok\n")
@@ -172,6 +180,10 @@ class Exporter:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                if not isinstance(sys.exc_info()[1], OSError):  # a client that breaks off is no error of ours
+                    super().handle_error(request, client_address)
 
         try:
             self._server = Server((host, port), Handler)

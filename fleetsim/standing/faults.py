@@ -110,6 +110,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("engines_slow", "every instance a quarter slower", changes=_slower(ENGINE_SLOWDOWN, None)),
 )
+
+
+def at_speed(factor: float) -> Fault:
+    """No fault: the same fleet, whose engines take so many times the seconds that the plan guesses."""
+    return Fault("guess", f"engines at {factor:g} times the seconds of the plan", changes=_slower(factor, None))
+
+
 BY_FAULT = {fault.name: fault for fault in FAULTS}
 
 

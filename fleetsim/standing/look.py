@@ -1,4 +1,4 @@
-"""One evaluation against a Prometheus: read the window, observe, back-test, diagnose, and size where inputs moved."""
+"""One evaluation against a Prometheus: read the window, replay it, and size the fleet where inputs moved."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import FleetsimError, InputError, Problem
-from fleetsim.history.discover import bare
 from fleetsim.history.history import History
 from fleetsim.history.mapped import METRIC
+from fleetsim.history.matchers import bare
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.history.signals import BY_NAME
-from fleetsim.replay.backtest import Backtest, backtest
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.finding import Verdict
-from fleetsim.replay.implied import Implied, implied
+from fleetsim.history.window import window
+from fleetsim.replay.answers import on_top
+from fleetsim.replay.implied import Implied
 from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.removals import mended
+from fleetsim.replay.run import Replayed, replay
 from fleetsim.standing.wanted import Wanted, inputs_of, moved, wanted
 from fleetsim.standing.watch import Look
 
 # Clocks apart by less than this are as good as equal; the server's answers are dated to the second.
 SKEW_S = 5.0
 RATE = "generation_tokens"
+# Optimizer steps since a resize from which that part of the window is judged by itself.
+ENOUGH_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class LookOptions:
     """window_s: how far back each evaluation reads. selector, mapping, step_s: as `read_prometheus` takes them. base:
-    the user's scenario, None = everything is taken from the window. given: dotted paths that the user set. from_file:
-    whether `base` is a file's and not only `given`. resize_on: share by which an input must move to size anew."""
+    the user's scenario, None = everything is taken from the window. given: dotted paths that the user set anywhere;
+    facts: of them, one by one, which win over the window. How many instances there are is counted, whatever anybody
+    says: it is what a resize changes. from_file: whether `base` is a file's and not only facts. resize_on: share by
+    which an input must move to size anew."""
 
     window_s: float = 3600.0
     selector: str = ""
@@ -41,6 +46,7 @@ class LookOptions:
     step_s: float | None = None
     base: Scenario | None = None
     given: frozenset[str] = frozenset()
+    facts: frozenset[str] = frozenset()
     from_file: bool = True
     resize_on: float = 0.05
 
@@ -62,7 +68,7 @@ class Looker:
 
     def __init__(self, prometheus: Prometheus, options: LookOptions, tell: Callable[[str], None]) -> None:
         self._prometheus, self._options, self._tell = prometheus, options, tell
-        self._wanted: Wanted | None = None
+        self._wanted: tuple[tuple[str, ...], Wanted] | None = None
 
     def __call__(self, now_s: float) -> Look:
         """Raises PrometheusError and InputError where the window cannot be read; a window that can be read but not
@@ -76,18 +82,51 @@ class Looker:
             )
         except InputError as error:
             raise InputError([of_now(problem) for problem in error.problems]) from None
-        observed = observe(history, o.base)
+        result, notes = self._judged(history)
+        observed, verdict = result.observed, result.verdict
         look = Look(
             data_s=self._newest_s(history, end) - ahead,
             current=0 if observed.fleet is None else observed.fleet.instances_now,
             wanted=None,
             observed_idle=None if observed.trainer.idle_fraction is None else observed.trainer.idle_fraction.value,
-            notes=tuple(note.text for note in observed.notes),
+            faults={f.check: f.state == "fault" for f in verdict.findings if f.state != "unknown"},
+            starves=verdict.starves,
+            headline=verdict.headline,
+            notes=notes,
         )
-        try:
-            return self._planned(look, observed, history)
-        except FleetsimError as error:
-            return replace(look, withheld="no_plan", why=str(error))
+        if result.backtest is not None:
+            worst, idle = result.backtest.worst, result.backtest.row("trainer_idle")
+            look = replace(
+                look,
+                predicted_idle=None if idle is None else idle.predicted,
+                model_error=None if worst is None else abs(worst.error),
+            )
+        return self._sized(look, result)
+
+    def _judged(self, history: History) -> tuple[Replayed, tuple[str, ...]]:
+        """The window as `fleetsim replay` judges it, and what has to be said of it. Where the simulation does not
+        predict a window in which the fleet was resized, the part since then counts, as soon as it says enough: what was
+        there before the resize must not hold up what comes after it."""
+        result = self._replayed(history)
+        notes = tuple(note.text for note in result.observed.notes)
+        held = result.verdict.withheld
+        resizes = () if result.implied is None else result.implied.resizes
+        if held is None or held.reason != "model" or len(resizes) < 2:
+            return result, (*notes, *_differs(result))
+        since_s = resizes[-1][0]
+        later = window(history, since_s, history.end_s)
+        steps = observe(later, self._options.base).trainer.steps
+        if steps is None or steps.value < ENOUGH_STEPS:
+            return result, (*notes, *_differs(result))
+        result = self._replayed(later)
+        notes = tuple(note.text for note in result.observed.notes)
+        began = f"the window begins with the last resize, {units.seconds(history.end_s - since_s)} ago"
+        return result, (began, *notes, *_differs(result))
+
+    def _replayed(self, history: History) -> Replayed:
+        o = self._options
+        facts = o.facts - {"fleet.instances"}
+        return replay(history, o.base, given=o.given, facts=facts, from_file=o.from_file)
 
     def _ahead_s(self, now_s: float) -> float:
         if self._prometheus.clock_ahead_s is None:
@@ -112,46 +151,41 @@ class Looker:
             return history.start_s
         return float(history.times[np.flatnonzero(np.isfinite(values).any(axis=0))[-1]])
 
-    def _planned(self, look: Look, observed: Observed, history: History) -> Look:
-        o = self._options
-        found = implied(observed, history, o.base, given=o.given, from_file=o.from_file)
-        tested = backtest(observed, found)
-        verdict = diagnose(observed, found.scenario, tested, given=o.given)
-        worst, idle = tested.worst, tested.row("trainer_idle")
-        look = replace(
-            look,
-            predicted_idle=None if idle is None else idle.predicted,
-            model_error=None if worst is None else abs(worst.error),
-            faults={f.check: f.state == "fault" for f in verdict.findings if f.state != "unknown"},
-            starves=verdict.starves,
-            headline=verdict.headline,
-        )
-        return self._sized(look, observed, found, tested, verdict)
-
-    def _sized(self, look: Look, observed: Observed, found: Implied, tested: Backtest, verdict: Verdict) -> Look:
+    def _sized(self, look: Look, result: Replayed) -> Look:
         """The look with the count that it asks for, or why it asks for none."""
-        o = self._options
-        if any(f.check == "data" and f.state == "fault" for f in verdict.findings):
-            title = next(f.title for f in verdict.findings if f.check == "data")
-            return replace(look, withheld="data", why=title)
-        if tested.verdict == "wrong":
-            where = "; ".join(tested.where[:2])
-            return replace(look, withheld="model", why=f"the back-test is off by more than {tested.limit:.0%}: {where}")
-        if found.scenario.fleet.placement == "colocated":
-            why = "colocated: the fleet has the trainer's GPUs, its size is theirs"
-            return replace(look, withheld="no_plan", why=why)
-        known = (o.base is not None and o.from_file) or any(path.startswith("trainer.") for path in o.given)
-        if observed.trainer.step_s is None and not known:
-            why = "nobody says how long the trainer takes: export rl_trainer_* or --map it, or give --scenario"
-            return replace(look, withheld="no_plan", why=why)
-        return replace(look, wanted=self._count(found))
+        model, held = result.implied, result.verdict.withheld
+        if model is None:
+            return replace(look, withheld="no_plan", why=result.unsimulated or "the window cannot be simulated")
+        if held is not None:
+            look = replace(look, withheld=held.reason, why=held.why)
+            changes = mended(held.first, model) if held.first and held.sizable else None
+            return look if changes is None else replace(look, then=self._then(on_top(model, changes), held.first))
+        try:
+            return replace(look, wanted=self._count(model, ()))
+        except FleetsimError as error:
+            return replace(look, withheld="no_plan", why=str(error))
 
-    def _count(self, found: Implied) -> int:
-        inputs = inputs_of(found)
-        last = self._wanted
+    def _then(self, model: Implied, first: tuple[str, ...]) -> int | None:
+        """The count once these faults are mended; None where the job gets stuck or does not fit."""
+        try:
+            return self._count(model, first)
+        except FleetsimError:
+            return None
+
+    def _count(self, model: Implied, first: tuple[str, ...]) -> int:
+        """The count for the window's job, sized anew where its inputs, or what is to be mended first, have moved."""
+        inputs = inputs_of(model)
+        before, last = self._wanted if self._wanted is not None else (first, None)
         changed = ("first plan",) if last is None else moved(last.inputs, inputs, self._options.resize_on)
-        if last is None or changed:
-            last = self._wanted = wanted(found, self._options.given)
+        if last is None or changed or before != first:
+            last = wanted(model, self._options.given)
+            self._wanted = (first, last)
             knee = ", where more stop paying: no count holds the targets" if last.at_knee else ""
-            self._tell(f"sized anew ({', '.join(changed)}): {last.instances} instances{knee}")
+            after = f", once {' and '.join(first)} is mended" if first else ""
+            why = ", ".join(changed) or "another fault to be mended first"
+            self._tell(f"sized anew ({why}): {last.instances} instances{knee}{after}")
         return last.instances
+
+
+def _differs(result: Replayed) -> tuple[str, ...]:
+    return () if result.implied is None else result.implied.differs

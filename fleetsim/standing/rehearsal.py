@@ -15,7 +15,18 @@ from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.standing.faults import FAULTS, Engine, Fault, Onset, cut, join, run_with_event, scraped_run, steady_run
+from fleetsim.standing.faults import (
+    FAULTS,
+    Engine,
+    Fault,
+    Onset,
+    at_speed,
+    cut,
+    join,
+    run_with_event,
+    scraped_run,
+    steady_run,
+)
 from fleetsim.standing.traces import Expected, Scraped
 from fleetsim.workload.lengths import mean_length
 
@@ -29,6 +40,9 @@ HEALTHY_RUNS, RUN_H = 4, 4.0
 PILOT_STEPS, STEPS_PER_WINDOW = 24, 4
 # Steps after which a run has left its empty beginning behind.
 SETTLED_STEPS = 20
+# Where nothing confirms the engine's speed, a healthy fleet may take these multiples of its seconds: what public
+# measurements are off from a roofline by, and a little on the other side.
+GUESSED = (0.7, 1.4, 2.0)
 # A fault that runs away is watched for so many of the shortest windows.
 RUNAWAY_WINDOWS = 3
 
@@ -41,7 +55,8 @@ class Rehearsal:
 
     expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
     mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
-    it begins, none where the plan cannot have it. end_s: how long after its begin a fault is watched.
+    it begins, none where the plan cannot have it. end_s: how long after its begin a fault is watched. other: healthy
+    runs of fleets whose engines are faster or slower than a guess, none where the speed is known.
     """
 
     scenario: Scenario
@@ -53,6 +68,7 @@ class Rehearsal:
     healthy: tuple[Scraped, ...]
     onsets: Mapping[str, tuple[Onset, ...]]
     end_s: float
+    other: tuple[Scraped, ...] = ()
 
     @property
     def hours(self) -> float:
@@ -68,12 +84,14 @@ def rehearse(
     replications: int = 3,
     scrape_s: float = 15.0,
     interval_s: float = 30.0,
+    guessed: bool = False,
     tell: Tell = lambda _: None,
 ) -> Rehearsal:
     """Simulates the plan for so many healthy hours, and each fault `replications` times.
 
     engine: speed and limits of an instance, None = the scenario's. hours: None = a week, or less where that is more
-    than HEALTHY_SAMPLES samples. Events of the scenario's own run are left out. Raises what `simulate` raises.
+    than HEALTHY_SAMPLES samples. guessed: nothing has confirmed the engine's speed. Events of the scenario's own run
+    are left out. Raises what `simulate` raises.
     """
     scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
     engine = engine_of(scenario) if engine is None else engine
@@ -115,7 +133,17 @@ def rehearse(
         fault.name: tuple(o for (f, _), o in zip(tasks, found, strict=True) if f is fault and o is not None)
         for fault in FAULTS
     }
-    return Rehearsal(scenario, expected_of(scenario), scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s)
+    watched_s = 2.0 * windows_s[-1]
+    run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
+
+    def other(factor: float) -> Scraped | None:
+        return steady_run(run, at_speed(factor), HEALTHY_RUNS, scrape_s, SETTLED_STEPS, watched_s, peak, engine)
+
+    others = side_by_side(other, GUESSED if guessed else ())
+    return Rehearsal(
+        scenario, expected_of(scenario), scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s,
+        tuple(scraped for scraped in others if scraped is not None),
+    )  # fmt: skip
 
 
 def _step_s(pilot: Records) -> float:

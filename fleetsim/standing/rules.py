@@ -47,6 +47,11 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def literal(text: str) -> str:
+    """Text in a label or an annotation of an alert, where Prometheus would expand templates."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
 def rules_document(standing: Standing, writing: Writing) -> dict[str, Any]:
     """The rule file: groups, as `promtool check rules` reads it."""
     interval_s = standing.rehearsal.interval_s
@@ -104,7 +109,7 @@ def _alert(standing: Standing, rule: AlertRule, writing: Writing) -> dict[str, A
         "alert": rule.signal.alert,
         "expr": alert_expression(standing, rule, writing),
         "for": duration(rule.for_s),
-        "labels": {"severity": rule.signal.severity, "plan": writing.plan},
+        "labels": {"severity": rule.signal.severity, "plan": literal(writing.plan)},
         "annotations": {
             "summary": rule.signal.summary,
             "description": description(standing, rule),
@@ -159,7 +164,7 @@ def _missing(writing: Writing) -> dict[str, Any]:
         "alert": MISSING,
         "expr": f"absent({steps})",
         "for": MISSING_FOR,
-        "labels": {"severity": "warning", "plan": writing.plan},
+        "labels": {"severity": "warning", "plan": literal(writing.plan)},
         "annotations": {
             "summary": "No trainer metrics: most alerts of the plan are blind",
             "description": "Prometheus has no step counter of the trainer. Check its target and the rules' selector.",

@@ -31,8 +31,17 @@ PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
 FEW_HITS = 0.05
 
 
+GUESS = (
+    "the plan guesses the engine's speed, and a healthy fleet that is faster or slower would fire it; its threshold "
+    "comes from a plan whose back-test held (fleetsim replay --recommend --plan-out PLAN.json, then --plan PLAN.json)"
+)
+
+
 def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
-    """The alerts of a plan: at most `budget_per_month` false alarms, over all of them, by the healthy runs' tails."""
+    """The alerts of a plan: at most `budget_per_month` false alarms, over all of them, by the healthy runs' tails.
+
+    Where the plan guesses the engine's speed, an alert that a healthy fleet of another speed fires is left out.
+    """
     # Evaluations fall anywhere between two scrapes, and a fault anywhere between two evaluations.
     healthy = [
         Tracer(rehearsal, run, rehearsal.scrape_s * (i + 0.5) / len(rehearsal.healthy))
@@ -46,6 +55,7 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
         ]
         for fault, onsets in rehearsal.onsets.items()
     }
+    other = [Tracer(rehearsal, run, rehearsal.scrape_s / 2) for run in rehearsal.other]
     share = budget_per_month / len(STANDING)
     rules: list[AlertRule] = []
     left_out: dict[str, str] = {}
@@ -57,6 +67,8 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
             rule = _chosen(signal, rehearsal, healthy, faulty[signal.fault], share)
             if impossible(rule):
                 left_out[signal.name] = "its healthy values scatter so widely that no value could alarm"
+            elif any(_fires(rule, tracer) for tracer in other):
+                left_out[signal.name] = GUESS
             else:
                 rules.append(rule)
     settle_s = max(rule.window_s for rule in rules)
@@ -134,6 +146,12 @@ def impossible(rule: AlertRule) -> bool:
     if rule.signal.alerts_when == "below":
         return rule.threshold <= 0.0
     return rule.signal.name == "trainer_idle" and rule.threshold >= 1.0
+
+
+def _fires(rule: AlertRule, tracer: Tracer) -> bool:
+    values = tracer(rule.signal, rule.window_s)
+    points = round(rule.for_s / tracer.rehearsal.interval_s) + 1
+    return bool(fires(values > sign(rule.signal) * rule.threshold, points).any())
 
 
 def windows_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:

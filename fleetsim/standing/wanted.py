@@ -24,8 +24,9 @@ class Wanted:
 
 
 def inputs_of(implied: Implied) -> dict[str, float]:
-    """What the count depends on and a window measures: seconds, tokens, samples."""
+    """What the count depends on and a window measures or implies: seconds, tokens, samples, limits."""
     s = implied.scenario
+    a = s.admission
     context = nameplate.mean_prompt_tokens(s) + nameplate.mean_output_tokens(s) / 2.0
     found = {
         "output_tokens": nameplate.mean_output_tokens(s),
@@ -35,9 +36,17 @@ def inputs_of(implied: Implied) -> dict[str, float]:
         "trainer_step_s": nameplate.trainer_step_s(s),
         "sync_pause_s": float(s.sync.pause_s or 0.0),
         "target_idle": s.targets.trainer_idle_fraction,
+        "prefix_caching": float(s.engine.prefix_caching),
+        "slow_instances": float(sum(f != 1.0 for f in s.fleet.speed_factors)),
+        "in_flight_cap": float(s.fleet.max_in_flight_samples or 0),
+        "in_flight_cap_per_instance": float(s.fleet.max_in_flight_samples_per_instance or 0),
+        f"admission.{a.law}": float(
+            {"batches_ahead": a.batches_ahead, "fixed_pool": a.pool_samples or 0}.get(a.law, a.max_staleness)
+        ),
     }
     if implied.engine is not None:
-        t = implied.engine[0]
+        t, limits = implied.engine
+        found |= {"max_num_seqs": float(limits.max_num_seqs), "kv_tokens": float(limits.kv_tokens)}
         for b in _LOADS:
             found[f"iteration_s_at_{b}"] = float(t.table(b)[b]) + t.per_seq_s * b + t.per_kv_token_s * b * context
     return found

@@ -4,7 +4,9 @@
 makes the real one) and a clock. What it holds is read by the exporter from another thread, at any time (`status`).
 
 A recommendation is withheld, never guessed: while there are too few evaluations, when the newest sample is older than
-`stale_s`, and when the look itself says that it cannot be trusted (no plan, a model that is off).
+`stale_s`, and when the look itself says that the fleet is not to be resized (a fault to be mended first, no plan, a
+model that is off). While the data are fresh the count that holds is kept then: a fleet must not shrink to nothing
+because its trainer is sick.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.replay.finding import Mend
 from fleetsim.standing.hysteresis import Damping, Held, damped
 
-Withheld = Literal["starting", "stale", "model", "data", "no_plan"]
+Withheld = Literal["starting", "stale", "data", "model", "no_plan"] | Mend
 # Samples that carry a time ahead of ours by more than this are not fresh: one of the two clocks is wrong.
 AHEAD_S = 60.0
 
@@ -58,7 +61,8 @@ class Look:
     """What one evaluation found.
 
     data_s: unix seconds of the newest sample. current: instances present. wanted: the count that the plan asks for,
-    None where there is none, and then `withheld` says why in a word and `why` in a sentence. observed_idle,
+    None where there is none, and then `withheld` says why in a word and `why` in a sentence; then: the count once what
+    is to be mended first is mended, None = not known. observed_idle,
     predicted_idle: the trainer's idle ratio over the window and as simulated, None = unknown. model_error: of the
     back-test. faults: check of the runbook -> whether it is at fault; unknown ones are left out. starves, headline: of
     the verdict. notes: about the data.
@@ -75,6 +79,7 @@ class Look:
     headline: str = ""
     withheld: Withheld | None = None
     why: str = ""
+    then: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -82,10 +87,11 @@ class Look:
 class Status:
     """What the watcher says at one moment.
 
-    up: whether the last evaluation succeeded. recommended: instances, None = withheld, and `withheld` says why. look:
-    the last good one, None before it and when its data are stale. data_age_s: since its newest sample, None before the
-    first. last_success_s: unix seconds of the last good evaluation. evaluations: by result (ok | failed). error: of the
-    last evaluation, "" where it succeeded. changes: how often the recommendation has moved.
+    up: whether the last evaluation succeeded. withheld: why nothing new is recommended, None = something is.
+    recommended: instances; while it is withheld by a fresh look, those that hold; None = none was ever, or the data are
+    stale. look: the last good one, None before it and when its data are stale. data_age_s: since its newest sample,
+    None before the first. last_success_s: unix seconds of the last good evaluation. evaluations: by result (ok |
+    failed). error: of the last evaluation, "" where it succeeded. changes: how often the recommendation has moved.
     """
 
     up: bool
@@ -128,7 +134,8 @@ class Watch:
     ) -> None:
         self._look_at, self._clock, self._options, self._tell = look, clock, options, tell
         self._lock = threading.Lock()
-        self._held = Held(options.start)
+        self._held = Held()
+        self._start = options.start
         self._look: Look | None = None
         self._success_s: float | None = None
         self._counts = {"ok": 0, "failed": 0}
@@ -169,20 +176,32 @@ class Watch:
             if self._look is not None and not self._fresh(self._look.data_s, now):
                 # What was wanted before an outage says nothing about what comes after it.
                 before = Held(before.instances, (), before.changed_s)
-            if not self._fresh(look.data_s, now) or look.wanted is None or look.withheld is not None:
+            fresh, good = self._fresh(look.data_s, now), look.wanted is not None and look.withheld is None
+            if fresh and good and self._start is not None:
+                before, self._start = Held(self._start, (), before.changed_s), None
+            if not fresh:
                 self._held = Held(before.instances, (), before.changed_s)
-            else:
+            elif look.wanted is not None and good:
                 self._held = damped(before, look.wanted, look.current, now, self._options.damping)
+            elif before.instances is not None:
+                self._held = Held(before.instances, (), before.changed_s)
+            elif look.current > 0:  # what is there is what is to stay
+                self._held = damped(before, look.current, look.current, now, self._options.damping)
+            paused = look.withheld if look.withheld != (self._look and self._look.withheld) else None
             self._look, self._success_s, self._error = look, now, ""
             self._counts["ok"] += 1
             after = self._held.instances
             moved = after != before.instances
             self._changes += moved and before.instances is not None
+        if paused is not None:
+            kept = "" if after is None else f"; {after} instances are kept"
+            self._tell(f"nothing is recommended now ({paused}): {look.why}{kept}")
         if mended:
             self._tell("evaluations succeed again")
         if moved:
             was = "nothing" if before.instances is None else before.instances
-            self._tell(f"recommended instances: {after} (was {was}); {look.headline}")
+            word = "recommended" if good else "kept"
+            self._tell(f"{word} instances: {after} (was {was}); {look.headline}")
 
     def _fresh(self, data_s: float, now: float) -> bool:
         return -AHEAD_S <= now - data_s <= self._options.stale_s
@@ -206,7 +225,7 @@ class Watch:
                 withheld = "starting"
             return Status(
                 up=self._success_s is not None and not self._error,
-                recommended=held.instances if withheld is None else None,
+                recommended=None if withheld in ("starting", "stale") else held.instances,
                 withheld=withheld,
                 look=look if fresh else None,
                 data_age_s=None if look is None else now - look.data_s,

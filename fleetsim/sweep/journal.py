@@ -144,7 +144,7 @@ def _row(line: bytes, cells: int) -> Row | None:
     try:
         cell, status, reason, binding, values = json.loads(line)
         row = Row(cell, status, reason, binding, tuple(tuple(map(float, run)) for run in values))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return row if isinstance(cell, int) and 0 <= cell < cells else None
 

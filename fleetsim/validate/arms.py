@@ -17,6 +17,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.models import model_shape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.engines import engine_of
+from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, IN_SITU_SLOWDOWN, length_law
 from fleetsim.validate.case import Arm, Case
@@ -98,7 +99,7 @@ def figures_of(case: Case, arm: Arm, scalar: float | None) -> Figures:
         tok_s=float(window.steps["output_tokens"].sum()) / len(window.steps) / step_s,
         generated_tok_s=metrics["generated_tok_s"] * metrics["step_s"] / step_s,
         wait_share=wait_s / step_s,
-        capped=_capped(scenario, window.steps),
+        capped=_capped(records, window.steps),
         binding=metrics["binding"],
         staleness_steps=metrics["staleness_steps"]["mean"],
         queue_samples=metrics["queue_depth"],
@@ -112,13 +113,22 @@ def _eager(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     return replace(step_time, knots_s=tuple(s + launches_s for s in step_time.knots_s)), limits
 
 
-def _capped(scenario: Scenario, steps: NDArray[Any]) -> bool:
-    """Whether the fleet held as many samples as the client's cap lets it when waits ended, by share of the waiting."""
-    cap = scenario.fleet.max_in_flight_samples
+def _capped(records: Records, steps: NDArray[Any]) -> bool:
+    """Whether the fleet held as many samples as the client's cap lets it when waits ended, by share of the waiting.
+
+    Where the cap counts groups, an unfinished one holds group_size places.
+    """
+    scenario, groups = records.scenario, records.groups
+    cap, size = scenario.fleet.max_in_flight_samples, scenario.workload.group_size
     waits = steps["wait_s"]
     if cap is None or not waits.sum() > 0:
         return False
-    full = steps["in_flight"] > cap - 2 * scenario.workload.group_size
+    held = steps["in_flight"]
+    if scenario.fleet.in_flight_unit == "groups":
+        over = np.sort(np.where(groups["ready_s"] >= 0, groups["ready_s"], np.inf))
+        sent, ended = (np.searchsorted(times, steps["ready_s"], side="right") for times in (groups["submit_s"], over))
+        held = (sent - ended) * size
+    full = held > cap - 2 * size
     return bool(np.average(full, weights=waits) > 0.5)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import difflib
 import importlib
-import json
 import math
 import os
 import stat
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from fleetsim.config.lengths import Empirical
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.json_text import from_loose_json
 
 MAX_BYTES = 512 * 2**20
 MAX_ROWS = 100_000_000
@@ -110,8 +110,8 @@ def _jsonl(spec: Empirical) -> Iterator[tuple[str, Any]]:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
+                record = from_loose_json(line)
+            except ValueError:
                 record = None
             if not isinstance(record, dict):
                 problem = Problem(f"{spec.file}:{number}", line.strip(), "is no JSON object", "one object per line")

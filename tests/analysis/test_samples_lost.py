@@ -45,6 +45,7 @@ def test_by_hand() -> None:
     groups, samples = np.zeros(10, records.groups.dtype), np.zeros(20, records.samples.dtype)
     groups["status"], groups["trained_step"] = t.G_TRAINED, window.first
     groups["submit_s"] = groups["left_s"] = window.start_s + 1.0
+    groups["first"], groups["size"] = np.arange(0, 20, 2), 2
     samples["group"], samples["status"] = np.repeat(np.arange(10), 2), t.DONE
     samples["target"] = [10] * 18 + [20, 30]
 

@@ -36,7 +36,9 @@ _LOOK = """() => {
   }
   const style = getComputedStyle(document.body);
   return {
-    charts, cut, scrolled: hidden.map((e) => e.innerText.slice(0, 80)),
+    charts, cut, tables: [...document.querySelectorAll("table")].map((t) => [...t.querySelectorAll("tbody tr")].map(
+      (r) => [...r.querySelectorAll("td")].map((d) => d.textContent.trim()))),
+    scrolled: hidden.map((e) => e.innerText.slice(0, 80)),
     text: document.body.innerText, paper: style.backgroundColor, ink: style.color,
     width: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
   };
@@ -48,7 +50,8 @@ class Seen:
     """A page in a browser. marks: marks drawn, by chart; text: all words; width_px: what the body needs.
 
     cut: labels that stand out of their chart; errors: of the console and of scripts; asked: every request but the file
-    itself; paper, ink: colours of the body; scrolled: tables of which only a part is seen at once.
+    itself; paper, ink: colours of the body; scrolled: tables of which only a part is seen at once; tables: the cells of
+    each, row by row.
     """
 
     screenshot: Path
@@ -61,6 +64,7 @@ class Seen:
     paper: str
     ink: str
     scrolled: tuple[str, ...] = ()
+    tables: tuple[tuple[tuple[str, ...], ...], ...] = ()
 
 
 class Browser:
@@ -130,4 +134,5 @@ class Browser:
             paper=found["paper"],
             ink=found["ink"],
             scrolled=tuple(found["scrolled"]),
+            tables=tuple(tuple(map(tuple, rows)) for rows in found["tables"]),
         )

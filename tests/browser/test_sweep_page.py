@@ -26,3 +26,9 @@ def test_sweep(look: Look, page: Path, dark: bool, phone: bool) -> None:
     assert seen.marks.keys() == {"front-chart"}
     for told in ("Lowest US dollars per step", "What each key does", "Cells that could not be simulated", "Next", BAD):
         assert told in seen.text
+    cells, by_count, by_capacity = seen.tables
+    assert len(cells) >= 6
+    assert {row[1] for row in cells} == {"2", "4", "6"}
+    assert all(float(row[3]) > 0 for row in cells)
+    assert [row[0] for row in by_count] == ["2", "4", "6"]
+    assert [row[0] for row in by_capacity] == ["16", "512", "1024", "2048"]

@@ -58,7 +58,7 @@ def test_replay(look: Look, replay_file: Path, dark: bool, phone: bool) -> None:
     drawn = {"trainer", "fleet", "instances", "queue", "pauses", "activity", "lengths", "errors", "backtest"}
     drawn |= {"sweep-trainer_idle_fraction", "sweep-step_s", "sweep-cost_per_step"}
     assert seen.marks.keys() == {f"{name}-chart" for name in drawn}
-    for told in ("Change first", "Findings, in the runbook's order", "vanished at", "Assumed"):
+    for told in ("Change first", "Findings: faults first", "vanished at", "Assumed"):
         assert told in seen.text
 
 

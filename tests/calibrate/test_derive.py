@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.derive import coefficients_of, derive_profile, estimate_profile
-from fleetsim.calibrate.prior import roofline_error, roofline_prior
+from fleetsim.calibrate.prior import roofline_prior
 from fleetsim.calibrate.tables import Given, Source, read_source
 from fleetsim.config.profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
+from fleetsim.engine.checked import CHECKED, known_error
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result
 from tests.calibrate.test_tables import lengths, write
@@ -181,7 +182,7 @@ def test_the_prior_covers_what_the_engine_may_hold() -> None:
     assert o.kv_tokens.max() <= limits.kv_tokens
     rows = zip(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs, strict=True)
     assert o.seconds.tolist() == [step.seconds(*map(float, row)) for row in rows]  # type: ignore[arg-type]
-    assert prior.relative_sigma == max(0.1, roofline_error()[1])
+    assert prior.relative_sigma == known_error(CHECKED).worst
 
 
 @pytest.mark.parametrize(("gpu", "model", "tp"), [("H100", "Qwen/Qwen2.5-7B", 1), ("H200", "Qwen/Qwen3-30B-A3B", 4)])
@@ -194,7 +195,7 @@ def test_an_estimate_is_the_roofline_to_the_last_bit(tmp_path: Path, gpu: str, m
     assert step_time_of(back).coefficients().tolist() == step.coefficients().tolist()
     assert back.limits.model_dump() == {name: getattr(limits, name) for name in back.limits.model_dump()}
     assert (back.kind, back.provenance.source, back.provenance.tp) == ("derived", "roofline", tp)
-    assert back.error.median == roofline_error()[0]
+    assert back.error.median == (known_error(CHECKED).median if gpu == "H100" else None)
     assert back.ranges.decodes is None
 
 

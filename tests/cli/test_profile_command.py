@@ -191,6 +191,7 @@ def test_check_tells_when_the_measurements_are_of_something_else(calibrated: Pat
         ({}, ("--raw", "nowhere.jsonl"), "--raw: 'nowhere.jsonl': no such file"),
         ({}, ("--limit", "0"), "a share above 0"),
         ({}, ("--limit", "nan"), "a share above 0"),
+        ({}, ("--limit", "10"), "a share above 0, at most 1; for 10 % give --limit 0.1"),
     ],
 )
 def test_check_says_what_is_missing(here: Path, changes: dict[str, Any], arguments: tuple[str, ...], told: str) -> None:

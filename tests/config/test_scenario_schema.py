@@ -158,6 +158,8 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
         ({"run": {"events": [{"step": 9, "instances": 2}, {"step": 8, "instances": 3}]}}, "run.events[1].step"),
         ({"fleet": {"instances": 2, "speed_factors": [1, 1, 1]}}, "fleet.speed_factors"),
         ({"trainer": {"phases": [{"name": "ref"}, {"name": "ref"}]}}, "trainer.phases[1].name"),
+        ({"buffer": {"capacity_samples": 7}}, "buffer.capacity_samples"),
+        ({"buffer": {"capacity_samples": 1, "on_full": "drop_oldest"}}, "buffer.capacity_samples"),
     ],
 )  # fmt: skip
 def test_rules_that_join_fields(mapping: dict[str, Any], path: str) -> None:

@@ -33,6 +33,8 @@ def test_kernel_code_is_of_these_sources(code: str, tmp_path: Path, monkeypatch:
     assert compiled.shipped_code() == code
     shipped.write_text(code.replace(compiled.sources_digest(), "0" * 32, 1))
     assert compiled.shipped_code() is None
+    shipped.write_text(code + "; one line more\n")
+    assert compiled.shipped_code() is None, "not as it was made"
 
 
 def test_shipped_code_becomes_machine_code_with_both_entries(code: str, monkeypatch: pytest.MonkeyPatch) -> None:

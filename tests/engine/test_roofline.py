@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -219,6 +221,20 @@ def test_allreduce_matches_the_published_small_message_latencies() -> None:
     assert allreduce_seconds(GPUS["H100-SXM"], 2, GIB, factors) == pytest.approx(GIB / (0.75 * 450e9), rel=0.02)
 
 
+# Bytes and seconds of NCCL's all-reduce over four GPUs that only PCIe joins, as published:
+# gardenlinux/gardenlinux issue 4556; haohervchb/sglang-V100 pull request 2.
+PCIE_MEASURED = [
+    (2**18, 45.85e-6), (2**19, 84.93e-6), (2**20, 102.1e-6), (2**21, 192.3e-6), (2**17, 51.8e-6), (3 * 2**17, 83.5e-6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", ["H100-PCIe", "L40S"])
+def test_allreduce_over_pcie_matches_published_seconds(gpu: str) -> None:
+    ratios = [allreduce_seconds(GPUS[gpu], 4, size, shipped_factors()) / s for size, s in PCIE_MEASURED]
+    assert 0.8 < math.exp(fmean(map(math.log, ratios))) < 1.25
+    assert 0.6 < min(ratios) < max(ratios) < 1.6
+
+
 def test_limits_default_as_vllm_does_by_device() -> None:
     def limits(gpu: str, **more: Any) -> EngineLimits:
         return roofline(gpu, "Qwen/Qwen2.5-1.5B", **more)[1]
@@ -351,3 +367,15 @@ def test_spoiled_factor_files_are_input_errors(tmp_path: Path, spoil: Callable[[
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="run the fit again"):
         read_factors(path)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4096), st.floats(0.0, 1.0)), min_size=1, max_size=9, unique_by=lambda k: k[0]),
+    st.integers(0, 9000),
+)
+def test_one_count_takes_what_the_kernel_s_table_says_to_the_last_bit(
+    knots: list[tuple[int, float]], tokens: int
+) -> None:
+    counts, seconds = sorted(float(n) for n, _ in knots), sorted(s for _, s in knots)
+    step_time = StepTime(tuple(counts), tuple(seconds))
+    assert step_time.seconds(tokens) == step_time.table(tokens)[tokens]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.history.counters import growth, growth_between, increments, mended, restarts
+from fleetsim.history.counters import growth, growth_between, increments, mended, no_total, restarts
 
 NAN = np.nan
 
@@ -121,3 +121,23 @@ def test_neighbours_are_never_a_gap_however_coarse_the_grid() -> None:
 
 def test_infinite_values_are_no_samples() -> None:
     assert increments(arr(0, np.inf, 6), 15.0).tolist() == [3, 3]
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 10_000), min_size=6, max_size=60), st.integers(6, 20))
+def test_a_total_that_restarts_now_and_then_is_one(first: int, grown: list[int], every: int) -> None:
+    assert no_total(exposed(first, [(more, k % every == every - 1) for k, more in enumerate(grown)])) is None
+
+
+@given(st.integers(12, 200), st.integers(0, 10_000))
+def test_a_rate_is_no_total(size: int, seed: int) -> None:
+    rate = 4000 * (1 + 0.1 * np.random.default_rng(seed).standard_normal(8 * size))
+    found = no_total(rate)
+    assert found is not None
+    assert found[0] <= found[1] < len(rate)
+
+
+@given(st.integers(40, 200), st.integers(0, 10_000))
+def test_engines_in_turn_behind_one_address_are_no_total(size: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    totals = rng.uniform(0, 1e7, 3)[:, None] + np.cumsum(rng.uniform(0, 5e4, (3, size)), axis=1)
+    assert no_total(totals[np.arange(size) % 3, np.arange(size)]) is not None

@@ -61,7 +61,19 @@ def test_a_missed_scrape_is_a_gap_and_jitter_is_none(tmp_path: Path) -> None:
     lines = [f"vllm:num_requests_running{POD} {k} {1.7e9 + s}" for k, s in enumerate(stamps)]
     got = read_openmetrics(_file(tmp_path, *lines)).values["running"][0]
     assert np.isnan(got[5])  # at 75 s the last sample is 30 s old
-    assert got[[0, 1, 2, 3, 4, 6, 7]].tolist() == [0, 0, 2, 2, 3, 4, 5]
+    assert got[[0, 1, 2, 3, 4, 6, 7]].tolist() == [0, 1, 2, 3, 3, 4, 5]  # each scrape once: the grid lies behind them
+
+
+def test_targets_scraped_one_after_the_other_are_read_in_the_same_interval(tmp_path: Path) -> None:
+    """At the first sample's moment the others' last ones are a whole interval old: they would seem to lag behind."""
+    late = {"a": 0.3, "b": 0.1, "c": 0.9}
+    lines = [
+        f'vllm:num_requests_running{{pod="{pod}"}} {k} {1.7e9 + 15 * k + s}'
+        for pod, s in late.items()
+        for k in range(6)
+    ]
+    got = read_openmetrics(_file(tmp_path, *lines)).values["running"]
+    assert got.tolist() == [[0, 1, 2, 3, 4, 5]] * 3
 
 
 def test_milliseconds_and_a_dump_of_the_database(tmp_path: Path) -> None:

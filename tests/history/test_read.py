@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fleetsim.errors import InputError
-from fleetsim.history import discover
 from fleetsim.history.access import Access
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import History
 from fleetsim.history.mapped import parse_map
+from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.history.refusals import PrometheusError
@@ -251,11 +251,11 @@ def test_a_long_window_is_read_coarser_and_says_so() -> None:
     ],
 )
 def test_selectors_as_promql_has_them(selector: str) -> None:
-    assert discover.wrong(discover.bare(selector)) == []
+    assert wrong(bare(selector)) == []
 
 
 def test_a_value_without_quotes_is_shown_with_them() -> None:
-    (problem,) = discover.wrong("job=rollout")
+    (problem,) = wrong("job=rollout")
     assert problem.remedy == """write 'job="rollout"'"""
 
 
@@ -293,6 +293,16 @@ def test_a_map_is_parsed_and_its_names_are_known() -> None:
         parse_map(["trainer.step=x", "nothing", "trainer.mfu=a", "trainer.mfu=b"])
     assert len(caught.value.problems) == 3
     assert any('did you mean "trainer.step' in p.remedy for p in caught.value.problems)
+
+
+def test_a_rate_that_is_mapped_as_a_counter_is_refused() -> None:
+    rate = 0.02 * (1 + 0.1 * np.sin(0.7 * np.arange(COUNT)))
+    with serving([*engine("a"), line("job:steps:rate5m", rate, job="t")]) as fake:
+        with pytest.raises(
+            InputError, match=r"trainer\.steps: falls in \d+ of its 480 changes; .*; map the counter itself"
+        ):
+            read(fake, mapping={"trainer.steps": "job:steps:rate5m"})
+        assert "trainer.step_s" in read(fake, mapping={"trainer.step_s": "job:steps:rate5m"}).fleet  # a gauge may
 
 
 def test_a_mapped_expression_that_does_not_parse_shows_prometheuss_own_words() -> None:

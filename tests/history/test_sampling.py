@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
-from fleetsim.history.discover import Scrapes, _offset
+from fleetsim.history.discover import Scrapes
+from fleetsim.history.grid import offset_of
 from fleetsim.history.sampling import MAX_GRID, sampling
 
 START = 1_795_000_003.0
@@ -22,7 +23,7 @@ START = 1_795_000_003.0
 def test_each_interval_holds_one_scrape_of_each_target(phases_ms: list[int], interval_s: float, late_s: int) -> None:
     start = START + late_s
     targets = [np.round(START - 600 + (ms / 1000) % interval_s + interval_s * np.arange(200), 3) for ms in phases_ms]
-    rhythm = Scrapes(interval_s, interval_s, _offset(targets, interval_s))
+    rhythm = Scrapes(interval_s, interval_s, offset_of(targets, interval_s))
     when = sampling(start, start + 60 * interval_s, None, rhythm)
     assert when.step_s == pytest.approx(interval_s, abs=2e-3)
     assert start - 1e-3 <= when.times[0] <= start + interval_s
@@ -36,7 +37,7 @@ def test_each_interval_holds_one_scrape_of_each_target(phases_ms: list[int], int
 def test_jitter_moves_no_scrape_over_the_edge(phases: list[float], jitter: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     targets = [START + p + 15.0 * np.arange(100) + rng.uniform(-jitter, jitter, 100) for p in phases]
-    offset = _offset(targets, 15.0)
+    offset = offset_of(targets, 15.0)
     ordered = np.sort(np.mod(np.add(phases, START), 15.0))
     free = np.diff(np.append(ordered, ordered[0] + 15.0)).max()
     if free > 6 * jitter + 0.01:  # else the targets fill the interval, and an edge must fall among some of them

@@ -16,7 +16,7 @@ from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.binding import BINDINGS
-from fleetsim.plan.explain import explanation, lost_words
+from fleetsim.plan.explain import bound_by, explanation, lost_words
 from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.plan.paired import differs, ratio_of
 from fleetsim.plan.trials import simulated, with_instances
@@ -147,6 +147,9 @@ def test_the_queue_of_a_sync_window_grows_with_it() -> None:
     assert changed(lever(window, CADENCE), "buffer.capacity_samples") == 1200
     assert changed(lever(window, STALENESS), "buffer.capacity_samples") == math.ceil(600 * 1.6 / 1.1)
     assert changed(lever(job(buffer__capacity_samples=600), CADENCE), "buffer.capacity_samples") == 600
+    reserved = job(admission__law="target_step", admission__max_staleness=1.0, buffer__capacity_samples=1024)
+    assert changed(lever(reserved, CADENCE), "buffer.capacity_samples") == 2048
+    assert changed(lever(reserved, STALENESS), "buffer.capacity_samples") == 1536
 
 
 @pytest.mark.parametrize(
@@ -348,6 +351,25 @@ def test_one_replication_has_no_interval_and_needs_a_clear_difference() -> None:
     assert not any(a.shortens for a in found.tried)
     clear = tried(lambda s: {"step_s": 90.0} if s.sync.every_steps == 2 else {}, replications=1)
     assert "a weight sync every 2nd step, by 10.0 %." in explanation("sync", clear, NOTHING, NOTHING)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("helps", [None, CAP, STALENESS, CADENCE, LENGTH, ONE_MORE])
+def test_a_verdict_and_the_levers_never_contradict_each_other(binding: str, helps: str | None) -> None:
+    """What binds is what a lever that shortens the step names, or has no lever that was tried."""
+    names = {ONE_MORE: "rollout", CAP: "in_flight_cap", STALENESS: "staleness_window", CADENCE: "sync"}
+    names[LENGTH] = "longest_response"
+    base = job(fleet__max_in_flight_samples=64)
+    lever = next((x for x in levers_of(base, with_instances(base, 9), "one more") if x.name == helps), None)
+
+    def change(s: Scenario) -> dict[str, float]:
+        return {"step_s": 90.0} if lever is not None and s == lever.scenario else {}
+
+    found = bound_by(binding, tried(change, fleet__max_in_flight_samples=64))
+    if binding not in names.values():
+        assert found == binding  # the trainer, tools and rewards: no lever moves them
+    else:
+        assert found == ("trainer" if helps is None else names[helps])
 
 
 @pytest.mark.parametrize("binding", [*BINDINGS, "something_new"])

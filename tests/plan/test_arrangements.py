@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError
 from fleetsim.plan.arrangements import (
     STATE_BYTES,
     Rules,
@@ -132,3 +135,17 @@ def test_speed_factors_of_instances_that_are_no_more_are_dropped() -> None:
     job = with_changes(default_scenario(), {"fleet.speed_factors": [1.0, 1.2, 1.4, 1.6]})
     assert split(job, 2, 4).scenario.fleet.speed_factors == (1.0, 1.2)
     assert colocated_sync(job, 4).scenario.fleet.speed_factors == (1.0, 1.2, 1.4, 1.6)
+
+
+@given(dp=st.sampled_from([2, 4, 8]), engines=st.integers(2, 12), trainer=st.integers(1, 8))
+def test_ranks_that_share_their_experts_go_to_one_pool(dp: int, engines: int, trainer: int) -> None:
+    """Whole engines on every side; nothing that a scenario of so many ranks would refuse."""
+    s = with_changes(default_scenario(), {"engine.dp": dp, "fleet.instances": dp})
+    gpus = engines * dp
+    counts = split_counts(s, gpus, Rules(trainer_least=min(trainer, gpus - dp)))
+    assert counts
+    assert all(n % dp == 0 and n + min(trainer, gpus - dp) <= gpus for n in counts)
+    assert split(s, counts[-1], gpus).scenario.fleet.instances == counts[-1]
+    assert colocated_sync(s, gpus).scenario.fleet.instances == gpus
+    with pytest.raises(InputError, match=f"the {dp} GPUs of an engine of {dp} instances"):
+        split_counts(s, gpus + 1, Rules())

@@ -5,27 +5,74 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.plan.knee import knee, price_per_s
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.knee import FINE, least, price_per_s
+
+
+def knee(s: Scenario, step_s: object, start: int, most: int, **others: object) -> int:
+    return least(step_s, lambda n: price_per_s(s, n), start, most, **others)  # type: ignore[arg-type]
 
 
 @given(
-    work=st.floats(1.0, 5000.0), floor=st.floats(1.0, 100.0), trainer=st.integers(1, 512), tp=st.sampled_from([1, 4])
+    work=st.floats(1.0, 5000.0),
+    floor=st.floats(1.0, 100.0),
+    trainer=st.integers(1, 512),
+    tp=st.sampled_from([1, 4]),
+    start=st.integers(1, 2000),
 )
-def test_it_minimises_step_time_times_cost(work: float, floor: float, trainer: int, tp: int) -> None:
+def test_it_minimises_step_time_times_cost(work: float, floor: float, trainer: int, tp: int, start: int) -> None:
+    """From wherever it starts, and from few counts of the 2,000."""
     s = with_changes(default_scenario(), {"trainer.gpus": trainer, "engine.tp": tp})
+    asked = set()
 
     def step_s(n: int) -> float:
+        asked.add(n)
         return work / n + floor
+
+    def dear(n: int) -> float:
+        return (work / n + floor) ** 2 * price_per_s(s, n)
+
+    found = knee(s, step_s, start, 2000)
+    assert dear(found) <= 1.02 * min(map(dear, range(1, 2001)))
+    assert len(asked) <= 30
+
+
+@given(groups=st.integers(2, 96), floor=st.floats(0.0, 1.0), trainer=st.integers(0, 64), start=st.integers(1, 96))
+def test_groups_that_do_not_divide_leave_valleys_of_which_the_deepest_is_found(
+    groups: int, floor: float, trainer: int, start: int
+) -> None:
+    """The fullest instance sets the pace: ceil(groups / n) turns, each with a valley where one turn less is needed."""
+    s = with_changes(default_scenario(), {"trainer.gpus": max(1, trainer)})
+
+    def step_s(n: int) -> float:
+        return floor + -(-groups // n)
 
     def dear(n: int) -> float:
         return step_s(n) ** 2 * price_per_s(s, n)
 
-    found = knee(s, step_s, 7, 2000)
-    assert dear(found) == pytest.approx(min(map(dear, range(1, 2001))), rel=1e-12)
+    bends = [-(-groups // turns) for turns in range(1, 7)]
+    found = knee(s, step_s, start, groups + 8, bends=bends)
+    assert dear(found) <= FINE * min(map(dear, range(1, groups + 9)))
+    if found in bends:
+        assert dear(found) <= 1.02 * min(map(dear, bends))
 
 
-def test_beyond_the_knee_cost_rises_by_a_larger_share_than_throughput() -> None:
-    """The runbook's test of a rebalance, at the knee's neighbours."""
+def test_a_valley_far_from_the_start_is_found() -> None:
+    """A walk of single steps from 300 is still on the plateau when it gives up."""
+    s = default_scenario()
+
+    def step_s(n: int) -> float:
+        return 100.0 + 400.0 / n if n < 100 else 100.0
+
+    def dear(n: int) -> float:
+        return step_s(n) ** 2 * price_per_s(s, n)
+
+    assert dear(knee(s, step_s, 300, 600)) <= 1.02 * min(map(dear, range(1, 601)))
+
+
+@pytest.mark.parametrize("factor", [FINE, 2.0])
+def test_beyond_the_knee_cost_rises_by_a_larger_share_than_throughput(factor: float) -> None:
+    """The runbook's test of a rebalance, for a fleet notably smaller and one notably larger than the knee."""
     s = default_scenario()
     found = knee(s, lambda n: 160.0 / n + 20.0, 8, 500)
 
@@ -34,10 +81,22 @@ def test_beyond_the_knee_cost_rises_by_a_larger_share_than_throughput() -> None:
         return 1.0 / step, step * price_per_s(s, n)
 
     (before, dear_before), (here, dear_here), (after, dear_after) = map(
-        throughput_and_cost, (found - 1, found, found + 1)
+        throughput_and_cost, (round(found / factor), found, round(found * factor))
     )
     assert here / before > dear_here / dear_before
     assert after / here < dear_after / dear_here
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_a_sync_that_grows_with_the_fleet_has_its_own_best_count(power: float) -> None:
+    s = default_scenario()
+
+    def step_s(n: int) -> float:
+        return 2000.0 / n + 0.5 * n
+
+    best = min(range(1, 501), key=lambda n: step_s(n) ** power * price_per_s(s, n))
+    found = knee(s, step_s, 400, 500, power=power)
+    assert step_s(found) ** power * price_per_s(s, found) <= 1.02 * step_s(best) ** power * price_per_s(s, best)
 
 
 def test_free_rollout_gpus_still_end_somewhere() -> None:

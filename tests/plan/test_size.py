@@ -4,10 +4,12 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.plan.size import SizeResult, size
 from fleetsim.plan.trials import with_instances
 from tests.plan.fakes import fluid, metrics
@@ -23,7 +25,7 @@ def test_the_smallest_count_that_holds_the_target() -> None:
     result = size(job(), measure=fluid())
     assert result.instances == 10
     assert (result.missed, result.at_knee, result.feasible) == ((), False, True)
-    assert [c.instances for c in result.candidates] == [9, 10, 11, 13]
+    assert [c.instances for c in result.candidates] == [6, 9, 10, 11, 13]
     assert result.rate_matching.instances == 13
     assert result.recommended.mean("trainer_idle_fraction") == 0.0
 
@@ -42,8 +44,8 @@ def test_every_fleet_is_simulated_at_most_once_and_few_are() -> None:
     calls: list[tuple[int, int]] = []
     result = size(job(), measure=fluid(calls=calls))
     assert result.simulations <= 26
-    # the rest are ablations and queue caps, at the recommended count
-    assert {n for n, _ in calls[result.simulations :]} <= {c.instances for c in result.candidates}
+    # the rest are ablations and queue caps, at the recommended count, and levers, each with a count of its own
+    assert len(calls) <= 45
 
 
 @pytest.mark.parametrize("factor", [0.12, 0.3, 3.0, 40.0])
@@ -76,7 +78,10 @@ def test_the_way_out_is_a_larger_staleness_budget() -> None:
 
     result = size(job(), measure=measure)
     assert result.way_out is not None
-    assert (result.way_out.max_staleness, result.way_out.instances) == (2.0, 13)
+    assert (result.way_out.max_staleness, result.way_out.instances) == (
+        2.0,
+        10,
+    )  # not the count that rate matching guesses
     assert size(job(admission__law="barrier"), measure=measure).way_out is None
 
 
@@ -147,3 +152,41 @@ def test_a_count_that_was_chosen_is_not_assumed() -> None:
     guessed = job(assumed=("fleet.instances", "fleet.switch_s"))
     assert with_instances(guessed, 3).assumed == ("fleet.switch_s",)
     assert "fleet.instances" not in [a.path for a in size(guessed, measure=fluid()).assumptions]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sets(st.integers(1, 30)),
+    st.sets(st.tuples(st.integers(1, 30), st.integers(0, 2))),
+    st.sampled_from([0.0, 30.0]),
+)
+def test_a_count_that_gets_stuck_is_left_out(always: set[int], sometimes: set[tuple[int, int]], floor_s: float) -> None:
+    """Whatever counts get stuck, in whichever replication: another one is the answer, and the reason is told."""
+    smooth = fluid(floor_s=floor_s)
+
+    def measure(s: Scenario, replication: int) -> Any:
+        n = s.fleet.instances
+        if n in always or (n, replication) in sometimes or n > 60:
+            raise StuckError("the queue is full", [Problem("buffer.capacity_samples", 8, "too few", "raise it")])
+        return smooth(s, replication)
+
+    result = size(with_changes(job(), {"run.replications": 3}), measure=measure)
+    stuck = always | {n for n, _ in sometimes}
+    counts = {c.instances for c in result.candidates}
+    assert result.instances in counts
+    assert not counts & stuck
+    once = always | {n for n, replication in sometimes if replication == 0}
+    assert result.largest is None or result.largest.instances not in once
+    assert math.isfinite(result.recommended.mean("step_s"))
+    assert floor_s or not result.missed
+    if result.instances + 1 in stuck:
+        assert any("cannot run this job and were left out" in w for w in result.warnings)
+
+
+def test_where_every_count_gets_stuck_the_answer_says_why() -> None:
+    def measure(s: Scenario, replication: int) -> Any:
+        raise StuckError("the queue is full", [Problem("buffer.capacity_samples", 8, "too few", "raise it")])
+
+    with pytest.raises(StuckError, match=r"no fleet can run this job \(instances tried: .*the queue is full") as error:
+        size(job(), measure=measure)
+    assert [p.path for p in error.value.limits] == ["buffer.capacity_samples"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fleetsim.history.history import History
 from fleetsim.replay.diagnose import diagnose
 from fleetsim.replay.observe import observe
+from fleetsim.report.replay_words import ordered
 from tests.replay.histories import START, Fleet
 from tests.replay.test_diagnose import DEFAULT, STARVED, finding, judged, text
 from tests.replay.windows import HEALTHY, window
@@ -78,6 +79,29 @@ def test_slow_responses_do_not_hold_a_batch_up_since_an_instance_went() -> None:
     (gone,) = observe(without(SIX.history(), 2, 100)).departed
     changes = {**STARVED, "fleet.idle_share": 0.4, "departed": (replace(gone, waits=(0.10, 0.45)),)}
     assert judged(window(**changes)).headline.endswith("the slowest responses of each batch hold it up.")
+
+
+@pytest.mark.parametrize("waits", [None, (0.671, 0.692)])
+def test_what_befell_the_window_leads_the_headline_and_what_to_do(waits: tuple[float, float] | None) -> None:
+    (gone,) = observe(without(SIX.history(), 2, 100)).departed
+    changes = {**STARVED, "fleet.idle_share": 0.4, "departed": (replace(gone, waits=waits),)}
+    verdict = judged(window(**changes))
+    assert verdict.headline.startswith("rollout-2 vanished at 2026-09-21 14:38 UTC and nothing took the place")
+    (rollout,) = [f for f in verdict.findings if f.check == verdict.binding]
+    assert (rollout.next or "").startswith("start rollout-2 again")
+    heir = window(**{**changes, "departed": (replace(gone, replaced_by=gone.id),)})
+    less = window(**{**changes, "departed": (replace(gone, waits=(0.45, 0.10)),)})  # the fleet does without it
+    for other in (heir, less):
+        assert "vanished" not in judged(other).headline
+        assert "again" not in (finding(judged(other), "rollout").next or "")
+
+
+def test_what_is_ruled_out_never_stands_above_a_fault() -> None:
+    slow = window(**{**STARVED, "fleet.idle_share": 0.4})
+    shown = [f.state for f in ordered(judged(slow))]
+    assert shown.index("ok") == shown.count("fault") + shown.count("unknown")
+    assert ordered(judged(slow))[0].check == judged(slow).binding
+    assert sorted(f.check for f in ordered(judged(slow))) == sorted(f.check for f in judged(slow).findings)
 
 
 def test_the_wait_on_both_sides_is_that_of_the_trainers_steps() -> None:

@@ -110,6 +110,34 @@ def test_one_load_cannot_tell_the_terms() -> None:
     assert found(seen, observed(), TRUE, KV_TOKENS).shape == "roofline"
 
 
+def test_a_fit_that_leaves_nothing_fixed_is_refused_and_says_so() -> None:
+    """What a thrashing engine looks like: iterations as long as there are requests. Weights are read in every one."""
+    speed = found(history(LinearStepTime(1e-9, 3.15e-4), 8, 96), observed(), None, KV_TOKENS)
+    assert speed.shape == "assumed"
+    assert "refused: it leaves nothing of an iteration fixed" in speed.text
+
+
+def test_intervals_with_preemptions_are_no_rows_and_their_requests_seconds_no_level() -> None:
+    """A preempted request waits again and computes its prompt anew, which stands in no counter: its time in the engine
+    is here three times the time in which it ran."""
+    seen = history(TRUE, 8, 96)
+    e2e = seen.histograms["e2e_s"]
+    waited = {**seen.histograms, "e2e_s": replace(e2e, sums=3.0 * e2e.sums)}
+    preempted = np.cumsum(np.full(seen.values["running"].shape, 40.0), axis=1)
+    late = np.arange(seen.values["running"].shape[1]) * STEP_S > 1200.0
+    values = {**seen.values, "preemptions": np.where(late, preempted - preempted[:, late][:, :1], 0.0)}
+    speed = found(replace(seen, histograms=waited, values=values), observed(), None, KV_TOKENS)
+    assert not speed.counted
+    assert speed.step_time.seconds(48, kv_tokens=48 * 800.0) == pytest.approx(
+        TRUE.seconds(48, kv_tokens=48 * 800.0), rel=0.05
+    )
+    always = found(
+        replace(seen, histograms=waited, values={**values, "preemptions": preempted}), observed(), None, KV_TOKENS
+    )
+    assert always.shape == "assumed"
+    assert "preempt requests in most intervals" in always.text
+
+
 def test_the_second_half_is_held_out() -> None:
     """An engine that becomes slower at half time is fitted as it was before, and found off by as much."""
     fast, slow = history(TRUE, 8, 96), history(times(TRUE, 1.25), 8, 96)

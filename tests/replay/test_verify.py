@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetsim.config.load import load_scenario
+from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.plan import (
     BaselineFields,
     IntervalFields,
@@ -140,10 +140,44 @@ def test_a_plan_that_came_true_is_no_failure_though_it_misses_its_targets() -> N
     result = verify(SHORT, CAME_TRUE)
     assert result.ok
     assert result.next is None
-    assert len(result.missed) == 4
+    assert len(result.missed) == 3  # what the law is set to is nobody's target
+    age = next(c for c in result.checks if c.name == "oldest_age")
+    assert "budget" not in age.text
+    assert "batches_ahead is set to 1, which bounds what is started: 4 was predicted" in age.text
     assert result.missed[0] == "trainer idle at most 5.0%, 20.0% predicted"
     assert verify(PLAN, CAME_TRUE).missed == ()
     assert [c.name for c in verify(PLAN, CAME_TRUE).failed] == ["trainer_idle", "queue", "oldest_age", "cost_per_step"]
+
+
+@pytest.mark.parametrize("predicted", [0.5, 1.0, 3.0, 4.0, 40.0])
+@pytest.mark.parametrize("budget", [0.0, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("oldest", [0.0, 1.0, 2.0, 4.0, 6.0])
+def test_samples_beyond_the_staleness_budget_fail_whatever_was_predicted(
+    predicted: float, budget: float, oldest: float
+) -> None:
+    """A plan that promised four steps against a budget of two verified a window of four."""
+    tolerant = with_changes(SCENARIO, {"targets.staleness_p99_steps": budget})
+    plan = SHORT.model_copy(
+        update={
+            "scenario": tolerant,
+            "targets": SHORT.targets.model_copy(update={"staleness_steps": budget}),
+            "recommended": SHORT.recommended.model_copy(
+                update={
+                    "predicted": {
+                        **SHORT.recommended.predicted,
+                        "oldest_sample_age_steps": interval(predicted, 0.1),
+                        "staleness_steps.p99": interval(predicted),
+                    }
+                }
+            ),
+        }
+    )
+    seen = replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, oldest_age_max_steps=oldest))
+    check = next(c for c in verify(plan, seen).checks if c.name == "oldest_age")
+    assert check.state == ("ok" if oldest <= budget else "failed")
+    assert check.limit == budget
+    if check.state == "failed":
+        assert "queue of at most" in (verify(plan, seen).next or "")
 
 
 @pytest.mark.parametrize(

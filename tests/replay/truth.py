@@ -105,13 +105,6 @@ JOBS = (
         _wide(sync__scope="rolling", sync__pause_s=2.0, fleet__instances=5),
         None,
         "neither",
-        misses={
-            "given": (
-                "model",
-                "the queue of a fleet with time to spare wanders for longer than the "
-                "window lasts, and the back-test is a batch off",
-            )
-        },
     ),
     Job(
         "undersized by 2", ASYNC, _wide(fleet__instances=2), "rollout", "trainer", {"fleet.instances": 4}, "--recommend"
@@ -217,12 +210,6 @@ JOBS = (
         "trainer",
         SIBLINGS,
         "group_placement",
-        {
-            "bare": (
-                "rollout",
-                "each sample is its own request with n = 1: nothing exported says that they are siblings",
-            )
-        },
     ),
     Job(
         "prefix caching off, prompts of 128",
@@ -334,7 +321,6 @@ JOBS = (
         "trainer",
         {"fleet.instances": 4},
         "--recommend",
-        {"bare": ("stragglers", "nothing exported says that the engines that come and go are the trainer's own GPUs")},
     ),
     Job(
         "agentic, tools of 10 s, undersized",
@@ -362,7 +348,23 @@ JOBS = (
         "admission.",
     ),
     Job("trl-async-grpo", "presets/trl-async-grpo", {}, "sync", "trainer", NO_SYNC, "sync."),
-    Job("areal", "presets/areal", {}, "sync", "trainer", NO_SYNC, "sync."),
+    Job(
+        "areal",
+        "presets/areal",
+        {},
+        "in_flight_cap",
+        "trainer",
+        NO_CAP,
+        "in_flight",
+        dict.fromkeys(
+            WAYS,
+            (
+                "sync",
+                "a cap on few groups does not hold what is in flight level, as groups end one sample after the other; "
+                "what stands behind it, the sync, is named",
+            ),
+        ),
+    ),
     Job("prime-rl", "presets/prime-rl", {}, "sync", "neither", NO_SYNC, "sync."),
     Job("open-instruct", "presets/open-instruct", {}, "sync", "rollout", NO_SYNC, "sync."),
     Job(

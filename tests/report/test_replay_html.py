@@ -245,7 +245,7 @@ def test_the_verdict_and_its_grounds_come_before_every_chart() -> None:
     result = judged(history := with_trainer(Fleet(span_s=3600.0).history(), idle=0.6))
     text = without_plotly(replay_page(history, result, NOTHING))
     body = text[text.index("<body>") :]
-    assert body.index("<h1>") < body.index("Findings, in the runbook") < body.index('class="chart"')
+    assert body.index("<h1>") < body.index("Findings: faults first") < body.index('class="chart"')
     for finding in result.verdict.findings:
         assert finding.title in words_of(Page(text))
 

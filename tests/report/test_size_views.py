@@ -4,6 +4,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rich.console import Console
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.plan.binding import BINDINGS
 from fleetsim.plan.size import SizeResult, size
+from fleetsim.plan.targets import Target
 from fleetsim.report import words
 from fleetsim.report.json import dumps, plain, size_document
 from fleetsim.report.terminal import size_report
@@ -71,7 +73,7 @@ def test_the_document_is_plain_json() -> None:
     document = json.loads(dumps(size_document(plan())))
     assert document["recommendation"]["instances"] == 10
     assert document["rate_matching"]["instances"] == 13
-    assert [c["instances"] for c in document["candidates"]] == [9, 10, 11, 13]
+    assert [c["instances"] for c in document["candidates"]] == [6, 9, 10, 11, 13]
 
 
 def test_nan_and_infinities_become_null() -> None:
@@ -79,3 +81,15 @@ def test_nan_and_infinities_become_null() -> None:
         "a": None,
         "b": [None, None, 3],
     }
+
+
+def test_a_target_that_is_missed_by_its_interval_alone_is_told_with_it() -> None:
+    found = plan()
+    idle = found.recommended.estimates["trainer_idle_fraction"]
+    wide = replace(idle, mean=0.049, ci_low=0.046, ci_high=0.053)
+    largest = replace(found.recommended, estimates={**found.recommended.estimates, "trainer_idle_fraction": wide})
+    told = words.reach(
+        replace(found, largest=largest, missed=(Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05, False),))
+    )
+    assert told is not None
+    assert "4.9 % [4.6, 5.3]" in told

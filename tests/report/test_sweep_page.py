@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.rule import Rule
 from typer.testing import CliRunner
 
 import fleetsim as fs
 from fleetsim.cli.main import app
+from fleetsim.report.as_sheet import as_sheet
+from fleetsim.report.blocks import number
+from fleetsim.report.profile_sheets import Sheet
+from fleetsim.report.story import story_page
 from fleetsim.report.sweep_page import front_chart, sweep_story
+from fleetsim.sweep.design import text_of
 from fleetsim.sweep.run import Sweep
 
 SCENARIO = "async-one-step"
@@ -47,6 +54,38 @@ def test_larger_symbols_have_more_of_the_third_objective(swept: Sweep) -> None:
     areas = [sizes[e["step_s"].mean, e["cost_per_step"].mean] for e in ran]
     assert areas == sorted(areas)
     assert areas[0] < areas[-1]
+
+
+def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) -> None:
+    """The same cells as the terminal's table; by hand from the rows of the sweep."""
+    sheets = [b for s in sweep_story(swept, [SCENARIO]).sections for b in s.blocks if isinstance(b, Sheet)]
+    assert len(sheets) == 3  # the cells, and what each of the two keys does
+    ran = [row for row in swept.rows if row.status == "ok"]
+    means = {row.cell: row.estimates()["cost_per_step"].mean for row in ran}
+    cells, by_count, by_capacity = sheets
+    cheapest = sorted(means, key=means.__getitem__)
+    values_of = [tuple(map(text_of, swept.design.grid.values(cell).values())) for cell in cheapest]
+    assert [row[1:3] for row in cells.rows] == values_of
+    assert [row[3] for row in cells.rows] == [number(means[cell]) for cell in cheapest]
+    assert cells.headings[1:4] == ("instances", "capacity_samples", "$/step")
+    for sheet, path in ((by_count, "fleet.instances"), (by_capacity, "buffer.capacity_samples")):
+        values = next(axis.values for axis in swept.design.grid.axes if axis.path == path)
+        assert [row[0] for row in sheet.rows] == [text_of(v) for v in values]
+        assert sheet.headings[0] == path
+        assert all(row[1] not in ("", "-") for row in sheet.rows if row[-1] != "0")
+
+
+def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
+    page = story_page(sweep_story(swept, [SCENARIO]))
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
+    best = swept.row(swept.pareto.best[0].cell)
+    values = [*map(text_of, swept.design.grid.values(best.cell).values())]
+    assert [*values, number(best.estimates()["cost_per_step"].mean)] in [row[1:4] for row in rows]
+
+
+def test_a_part_that_a_table_of_a_page_would_lose_is_refused() -> None:
+    with pytest.raises(TypeError, match="Rule is neither a table nor a text"):
+        as_sheet("t", Rule())
 
 
 def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: Sweep) -> None:

@@ -136,6 +136,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "fleet.routing": draw(st.sampled_from(["round_robin", "least_loaded", "prefix_affinity"])),
         "fleet.max_in_flight_samples": draw(st.sampled_from([None, 20])),
         "fleet.max_in_flight_samples_per_instance": draw(st.sampled_from([None, 8])),
+        "fleet.in_flight_unit": draw(st.sampled_from(["samples", "groups"])),
         "fleet.failures.mtbf_s": draw(st.sampled_from([None, 15.0])),
         "fleet.failures.restart_s": 2.0,
         "fleet.straggler_share": 0.5,

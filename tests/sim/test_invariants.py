@@ -7,28 +7,34 @@
 - staleness bound: nothing is trained beyond max_age where samples are dropped, and never more groups are accepted
   than the version window allows.
 - GPU time: busy + paused + idle + down = instances x wall; idle fractions are shares of it.
-- caps: the client's in-flight cap and the buffer's capacity are never exceeded.
+- caps: the client's in-flight cap, in samples or in groups, and the buffer's capacity are never exceeded.
 - cache: an instance holds no more blocks than it has, and none when it is empty.
 - no hang: limits that block each other end a run with an error that names them.
+- no false deadlock: where a run ends as stuck, the trainer has nothing to take, and no drop would let more in.
 - no oracle: no policy reads a length before the sample ends.
 - determinism: same seed, same records, to the byte.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
-from fleetsim.sim.fleet import Fleet
+from fleetsim.sim.admission import Progress
+from fleetsim.sim.buffer import pick
+from fleetsim.sim.fleet import Fleet, most_groups, most_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.stuck import stuck_error
 from tests.sim.random_scenarios import STEPS, scenarios
 
 DROPS = ["drop_on_dequeue", "drop_and_refill", "cancel_in_flight"]
@@ -40,6 +46,7 @@ def run(scenario: Scenario) -> tuple[Records, Fleet]:
     """A run, and the fleet as it was at its end; one that goes round and round without an end is a failure."""
     fleets: list[Fleet] = []
     begin, advance, left = Fleet.__init__, Fleet.advance, [MOST_MOVES]
+    most = most_groups(scenario, most_instances(scenario))
 
     def remembered(self: Fleet, *args: Any) -> None:
         begin(self, *args)
@@ -48,7 +55,9 @@ def run(scenario: Scenario) -> tuple[Records, Fleet]:
     def counted(self: Fleet, *args: Any) -> int:
         left[0] -= 1
         assert left[0] > 0, "the run hangs"
-        return advance(self, *args)
+        code = advance(self, *args)
+        assert self.open_groups() <= most, "more groups are unfinished than the client's caps allow"
+        return code
 
     with mock.patch.object(Fleet, "__init__", remembered), mock.patch.object(Fleet, "advance", counted):
         return simulate(scenario), fleets[0]
@@ -186,10 +195,48 @@ def check_engines(records: Records, fleet: Fleet) -> None:
 def check_caps(records: Records) -> None:
     """The client's cap and the buffer's capacity hold."""
     scenario, steps = records.scenario, records.steps
-    if scenario.fleet.max_in_flight_samples:
+    if scenario.fleet.max_in_flight_samples and scenario.fleet.in_flight_unit == "samples":
         assert steps["in_flight"].max() <= 20
     if scenario.buffer.capacity_samples:
         assert steps["queue_depth"].max() <= scenario.buffer.capacity_samples
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scenarios(), st.sampled_from(DROPS), st.sampled_from(["unbounded", "cumulative_ratio"]))
+def test_a_stuck_trainer_has_nothing_to_take_and_no_drop_that_lets_more_in(
+    scenario: Scenario, action: str, law: str
+) -> None:
+    """A full buffer of stale groups with more at its door: each drop lets some in, which are looked at as well."""
+    changes = {
+        "admission.law": law,
+        "admission.age_action": action,
+        "admission.max_age": 0.0,
+        "buffer.on_full": "block",
+        "buffer.batch_rule": "fifo",
+        "buffer.wait_for_oldest": False,
+        "buffer.oversampling": 1.0,
+        "buffer.leftover": "abort",
+        "buffer.capacity_samples": 16,
+        "engine.max_num_seqs": 48,
+        "run.steps": 4,
+        "run.events": [],
+        "fleet.max_in_flight_samples": None,
+        "fleet.max_in_flight_samples_per_instance": None,
+    }
+    scenario = with_changes(scenario, changes)
+    looks: list[tuple[int, int]] = []
+
+    def looked(s: Scenario, fleet: Fleet, progress: Progress) -> StuckError:
+        step = progress.taken_groups // s.groups_per_step
+        want = s.groups_per_step if s.fleet.placement == "colocated_lending" else part
+        batch, old = pick(s, fleet, progress, want, step)
+        looks.append((len(batch), len(old) * fleet.get("n_blocked")))
+        return stuck_error(s, fleet, progress)
+
+    part = scenario.groups_per_step // scenario.trainer.minibatches
+    with mock.patch("fleetsim.sim.job.stuck_error", looked), contextlib.suppress(StuckError):
+        simulate(scenario)
+    assert looks in ([], [(0, 0)])
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

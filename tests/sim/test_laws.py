@@ -16,8 +16,10 @@ from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
+from fleetsim.sim.job import MOST_WASTED_BATCHES
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from tests.sim.timelines import batches, play
 
 ENGINE = (LinearStepTime(0.1), EngineLimits(64, 65536, 1 << 30))
 BASE: dict[str, Any] = {
@@ -394,3 +396,18 @@ def test_a_queue_of_rewards_that_only_grows_ends_with_its_name() -> None:
     }
     with pytest.raises(StuckError, match=r"workload\.reward\.workers: 2: \d+ groups are generated and wait"):
         simulate(with_changes(default_scenario(), changes))
+
+
+def test_groups_of_which_a_sample_still_runs_are_not_counted_as_generated() -> None:
+    """Three of four siblings end at once: 640 groups wait for their last one, none of them for a reward."""
+    records = play(
+        [(1, 1, 1, 30)],
+        workload__group_size=4,
+        trainer__batch_samples=4,
+        fleet__instances=10,
+        fleet__group_placement="spread",
+        admission__law="unbounded",
+        run__steps=2,
+    )
+    assert batches(records)[0] == 30
+    assert len(records.groups) > MOST_WASTED_BATCHES

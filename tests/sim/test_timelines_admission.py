@@ -30,8 +30,9 @@ LAWS: dict[tuple[tuple[str, Any], ...], Row] = {
     (("law", "fixed_pool"), ("pool_samples", 4)): ((0, 0, 0, 0, 1, 2, 2, 3), (2, 6, 10, 14)),
     # 5 is what the engine runs
     (("law", "unbounded"),): ((0, 0, 0, 0, 0, 1, 2, 2), (2, 6, 10, 14)),
-    # floor(2 (1 + 1)) = 4 a window: 0 send 4 | 2, 6 batches | 7 published, nothing in flight or queued: 4 more
-    (("law", "per_sync_window"), ("staleness_threshold", 1.0)): ((0, 0, 0, 0, 7, 7, 7, 7), (2, 6, 10, 14)),
+    # floor(2 (1 + 0.5)) = 3 a window: 0 send 3 | 2 batch (0, 2) | 7 v1 has 2 of 3, 1 is queued: 2 more | 9 batch (1, 3)
+    # | 14 v2: 2 more | 16 batch (4, 5) | 21 v3: 2 more | 23
+    (("law", "per_sync_window"), ("staleness_threshold", 0.5)): ((0, 0, 0, 7, 7, 14, 14, 21), (2, 9, 16, 23)),
     # ceil(1 x 2) + 2 a step: 0 step 0 begins: 4 | 6 step 1 begins: 2 more | 10 step 2 begins: 2 more
     (("law", "cumulative_ratio"), ("async_ratio", 1.0)): ((0, 0, 0, 0, 6, 6, 10, 10), (2, 6, 10, 14)),
     # 0 send 0 1 for step 0, 2 3 for step 1 | 6 exactly (0, 1) | 10 (2, 3) | 11 v1: 6 - 4 = 2 more, for step 2 | 14 | 15
@@ -91,6 +92,25 @@ def test_without_surplus_a_filtered_group_stops_a_sync_window_and_not_a_version_
     assert any(problem.path.startswith("admission") for problem in stuck.value.limits)
     other = play((2,), filtered=[1], admission__law="version_window", admission__max_staleness=0.0)
     assert batches(other)[0] == 4
+
+
+# four groups of 2 s, two of 3 s, then 6 s; a sync window of floor(2 (1 + 1)) = 4 and a trainer that never waits for a
+# sync: seconds that a publication takes -> when groups 0..11 are sent, when the first six batches are complete
+SYNCS: dict[float, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    # 0 send 4 | 2 batch | 6 v1: 2 more, batch | 10 v2: 2 more, batch | 14 v3: 2 more | 16 batch of what 10 sent
+    # | 20 v4: 2 more, batch | 26 batch: two steps in ten seconds
+    0.0: ((0, 0, 0, 0, 6, 6, 10, 10, 14, 14, 20, 20), (2, 6, 10, 16, 20, 26)),
+    # 6 batch (2, 3) | 7 v1 has 0 1; 2 3 are being trained and still count: 2 more, and not 4, which would give batches
+    # at 14, 18, 22 ..., a step in four seconds | 11 v2: 2 more | 15 v3 | 17 batch | 22 v4 | 28: two steps in eleven
+    1.0: ((0, 0, 0, 0, 7, 7, 11, 11, 15, 15, 22, 22), (2, 6, 10, 17, 21, 28)),
+}
+
+
+@pytest.mark.parametrize("publish_s", SYNCS)
+def test_a_later_publication_lets_no_more_groups_start(publish_s: float) -> None:
+    changes = {"admission__law": "per_sync_window", "admission__staleness_threshold": 1.0, "run__steps": 6}
+    records = play((2, 2, 2, 2, 3, 3, 6), sync__publish_s=publish_s, **changes)
+    assert (sends(records, 12), batches(records)) == SYNCS[publish_s]
 
 
 # groups of 2, 6 and 3 s, then 2 s: (alpha, extra groups) -> when groups 0..5 are sent, when three batches are complete.

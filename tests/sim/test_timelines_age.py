@@ -115,3 +115,22 @@ def test_waiting_for_old_groups_by_hand(action: str, limit: float) -> None:
 @pytest.mark.parametrize("table", [REFERENCES, ACTIONS, WAITS], ids=["references", "actions", "waits"])
 def test_no_two_rows_have_the_same_timeline(table: dict[Any, Any]) -> None:
     assert all_different(table)
+
+
+# Two a batch, 1 s each, one instance; the trainer computes 4 s. The client keeps 4 in flight, the buffer holds 2, and
+# nothing may be older than 0.
+#   0 send 0-3 | 1 step 0: (0, 1); 2 3 go in: send 4-7 | 2 they end and stand at the door | 5 v1: 2 3 are dropped, 4 5
+#   go in and are dropped, 6 7 likewise: send 8-11 | 6 step 1: (8, 9), and so on, every 5 s
+def test_what_a_drop_lets_in_from_the_door_is_looked_at_at_once() -> None:
+    records = play(
+        (1,),
+        fleet__max_in_flight_samples=4,
+        admission__law="unbounded",
+        admission__age_action="drop_on_dequeue",
+        admission__max_age=0.0,
+        buffer__capacity_samples=2,
+    )
+    assert batches(records) == (1, 6, 11, 16)
+    assert trained(records) == ((0, 1), (8, 9), (16, 17), (24, 25))
+    assert with_status(records, t.G_STALE) == (*range(2, 8), *range(10, 16), *range(18, 24))
+    assert sends(records, 13) == (0, 0, 0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 6)

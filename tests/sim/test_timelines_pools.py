@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim.timelines import FREE, PREFILL, all_different, batches, done, limited, play, whole
+from tests.sim.timelines import FREE, PREFILL, all_different, batches, done, limited, play, sends, whole
 
 # Four groups of 2 s a batch, barrier, one in flight per instance, one instance of its own and one on the trainer's
 # GPUs, which change hands in 1 s. Prompts and what was generated prefill for nothing. 4 s of training.
@@ -106,3 +106,50 @@ def test_requests_are_not_put_together_while_more_may_be_sent() -> None:
 @pytest.mark.parametrize("table", [LENDING, REPACK], ids=["lending", "repack"])
 def test_no_two_rows_have_the_same_timeline(table: dict[Any, Any]) -> None:
     assert all_different(table)
+
+
+# Two a group, two groups a batch, two groups' worth of places. Group 0 takes 1 and 5 s, group 1 2 and 2, group 2 3 and
+# 3, all others 1 and 1. A sample's place is free when it ends, a group's when its last sample has its reward.
+# (unit, per instance, reward seconds) -> when groups 0..4 are sent, when the first batch is complete
+UNITS = {
+    # 1 2a | 2 group 1 ends: 2b 3a | 3 3b | 4 group 3 ends: batch (1, 3)
+    ("samples", False, 0): ((0, 0, 1, 2, 4), 4),
+    # 2 group 1 ends: send 2 | 5 groups 0 and 2 end: batch, send 3 4
+    ("groups", False, 0): ((0, 0, 2, 5, 5), 5),
+    # one group for each of two instances: two of the fleet, wherever their samples are
+    ("groups", True, 0): ((0, 0, 2, 5, 5), 5),
+    # 3 group 1 is scored: send 2 | 6 group 0 is: batch (1, 0), send 3 | 7 group 2 is: send 4
+    ("groups", False, 1): ((0, 0, 3, 6, 7), 6),
+}
+
+
+@pytest.mark.parametrize("row", UNITS)
+def test_unit_of_the_caps_by_hand(row: tuple[str, bool, int]) -> None:
+    unit, per_instance, reward_s = row
+    name = "fleet__max_in_flight_samples" + ("_per_instance" if per_instance else "")
+    records = play(
+        [(1, 5), (2, 2), (3, 3), (1, 1)],
+        workload__group_size=2,
+        workload__reward={"latency_s": float(reward_s)},
+        trainer__batch_samples=4,
+        fleet__instances=2 if per_instance else 1,
+        fleet__group_placement="spread",
+        fleet__in_flight_unit=unit,
+        admission__law="unbounded",
+        **{name: 2 if per_instance else 4},
+    )
+    assert (sends(records, 5), batches(records)[0]) == UNITS[row]
+
+
+def test_a_resize_moves_the_groups_that_are_kept_for_each_instance() -> None:
+    """One group for each instance: from step 1 on there are two of them."""
+    records = play(
+        [(2, 2)],
+        workload__group_size=2,
+        fleet__in_flight_unit="groups",
+        fleet__max_in_flight_samples_per_instance=2,
+        admission__law="unbounded",
+        run__events=[{"step": 1, "instances": 2}],
+    )
+    # 0 | 2 step 0 trains until 6, groups end one by one: 2 4 6 | 6 step 1: room for another one
+    assert sends(records, 6) == (0, 2, 4, 6, 6, 8)

@@ -10,7 +10,7 @@ import pytest
 from fleetsim.config.load import with_changes
 from fleetsim.standing import promtool_tests, rehearsal
 from fleetsim.standing.alert_rule import Tracer, fires
-from fleetsim.standing.faults import BY_FAULT, steady_run
+from fleetsim.standing.faults import BY_FAULT, at_speed, steady_run
 from fleetsim.standing.metric_names import MetricNames
 from fleetsim.standing.rehearsal import rehearse
 from fleetsim.standing.rules import Writing, only, rules_document
@@ -120,6 +120,28 @@ def test_engines_without_a_trainer_keep_what_they_can() -> None:
     document = str(rules_document(kept, Writing(MetricNames(), "small")))
     assert "rl_trainer" not in document
     assert set(kept.left_out) == {s.name for s in STANDING if s.source != "engines"}
+
+
+def test_an_alert_of_a_guessed_plan_stands_at_whatever_speed_the_fleet_has() -> None:
+    """A client that always keeps 64 samples in flight: how old they grow depends on how fast the engines are."""
+    capped = {
+        "admission.law": "unbounded", "fleet.max_in_flight_samples": 64, "buffer.capacity_samples": 64,
+        "buffer.on_full": "block", "trainer.fixed_s": 8.0,
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1,))
+        made = rehearse(with_changes(small(), capped), hours=1.0, replications=1, guessed=True)
+    standing = choose(made)
+    assert "the plan guesses the engine's speed" in standing.left_out["oldest_age"]
+    assert {"instances", "trainer_pace", "output_length"} <= {rule.signal.name for rule in standing.rules}
+    run = with_changes(made.scenario, {"run.steps": 250})
+    fired = set()
+    for factor in (0.8, 1.2, 1.7):
+        healthy = steady_run(run, at_speed(factor), 9, 15.0, 20, 2.0 * made.windows_s[-1], 0.5)
+        assert healthy is not None
+        tracer = Tracer(made, healthy, 3.0)
+        fired |= {alert for alert, firing in alarms(standing, tracer).items() if firing.any()}
+    assert not fired
 
 
 def test_a_condition_must_hold_for_its_time() -> None:

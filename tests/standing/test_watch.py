@@ -136,20 +136,46 @@ def test_a_look_that_hangs_withdraws_the_recommendation_meanwhile() -> None:
     assert watch.status(clock.t + 400).recommended is None  # no evaluation since
 
 
-def test_a_look_that_cannot_be_trusted_recommends_nothing() -> None:
+def test_a_look_that_cannot_be_trusted_keeps_the_count_and_says_why() -> None:
     def look(now: float) -> Look:
-        doubt = replace(fresh(now, 30), withheld="model", why="the back-test is off by 40 %")
+        doubt = replace(fresh(now, None), withheld="model", why="the back-test is off by 40 %")
         return doubt if 300 <= now < 600 else fresh(now)
 
-    seen, _ = watched(look, 15)
-    assert [s.recommended for s in seen[4:11]] == [8, None, None, None, None, None, 8]
-    assert seen[6].withheld == "model"
+    seen, told = watched(look, 15)
+    assert [s.recommended for s in seen[4:11]] == [8] * 7
+    assert [s.withheld for s in seen[4:11]] == [None, *["model"] * 5, None]
     assert seen[6].look is not None  # what was seen stays visible
+    assert sum("the back-test is off by 40 %; 8 instances are kept" in line for line in told) == 1
 
 
-def test_without_a_plan_nothing_is_recommended() -> None:
+def test_a_count_that_is_wanted_beside_a_fault_never_moves_the_fleet() -> None:
+    """A sick trainer for an hour: what was recommended before stays, whatever is there or would be wanted."""
+
+    def look(now: float) -> Look:
+        sick = replace(fresh(now, None), withheld="trainer", why="first mend the trainer", then=3, current=5)
+        return sick if now >= 300 else fresh(now)
+
+    seen, _ = watched(look, 60)
+    assert {s.recommended for s in seen[1:]} == {8}
+    assert {s.withheld for s in seen[5:]} == {"trainer"}
+    assert seen[-1].changes == 0
+
+
+def test_a_watcher_that_starts_beside_a_fault_keeps_what_is_there() -> None:
+    """After as many looks as a recommendation needs: a restart amid a roll-out moves nothing. Not the plan's count."""
+    sick = replace(LOOK, wanted=None, withheld="trainer", why="first mend the trainer", current=6)
+    seen, _ = watched(lambda now: replace(sick, data_s=now - 10), 5, replace(OPTIONS, start=11))
+    assert [s.recommended for s in seen] == [None, 6, 6, 6, 6]
+    well, _ = watched(lambda now: fresh(now) if now > 180 else replace(sick, data_s=now), 6, replace(OPTIONS, start=11))
+    assert [s.recommended for s in well] == [None, 6, 6, 6, 11, 11]
+
+
+def test_without_a_plan_what_is_there_is_kept() -> None:
     seen, _ = watched(lambda now: fresh(now, None), 5)
     assert {s.withheld for s in seen} == {"no_plan"}
+    assert [s.recommended for s in seen] == [None, 8, 8, 8, 8]
+    gone, _ = watched(lambda now: replace(fresh(now, None), current=0), 5)
+    assert {s.recommended for s in gone} == {None}  # a fleet that is not seen is not kept at nothing
 
 
 def test_samples_from_the_future_are_not_fresh() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -69,7 +71,20 @@ def test_everything_of_a_good_status() -> None:
         "fleetsim_recommendation_changes_total": 2.0,
         **{
             f"fleetsim_recommendation_withheld|reason={r}": 0.0
-            for r in ("starting", "stale", "model", "data", "no_plan")
+            for r in (
+                "starting",
+                "stale",
+                "data",
+                "model",
+                "no_plan",
+                "trainer",
+                "sync",
+                "stragglers",
+                "prefix_cache",
+                "in_flight_cap",
+                "max_num_seqs",
+                "preemptions",
+            )
         },
     }
 
@@ -81,6 +96,16 @@ def test_a_withheld_recommendation_is_absent_neither_zero_nor_nan() -> None:
     assert found["fleetsim_recommendation_withheld|reason=stale"] == 1.0
     assert found["fleetsim_up"] == 0.0
     assert found["fleetsim_data_age_seconds"] == 5.0
+
+
+def test_beside_a_fault_the_count_is_kept_and_the_reason_is_a_label() -> None:
+    look = replace(LOOK, wanted=None, withheld="max_num_seqs", why="first raise max_num_seqs", then=6)
+    found = scraped(replace(STATUS, recommended=8, withheld="max_num_seqs", look=look))
+    assert found["fleetsim_recommended_instances"] == 8.0
+    assert "fleetsim_wanted_instances" not in found
+    reasons = {name: value for name, value in found.items() if "withheld" in name}
+    assert reasons.pop("fleetsim_recommendation_withheld|reason=max_num_seqs") == 1.0
+    assert set(reasons.values()) == {0.0}
 
 
 def test_before_the_first_look_only_that_it_is_there() -> None:
@@ -134,3 +159,41 @@ def test_where_to_listen(text: str, host: str, port: int, loopback: bool) -> Non
 def test_where_nobody_can_listen(text: str) -> None:
     with pytest.raises(InputError):
         parse_listen(text)
+
+
+MALFORMED = (
+    b"",
+    b"\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"\x00\xff\xfe garbage \r\n\r\n",
+    b"GET /metrics HTTP/9.9\r\n\r\n",
+    b"GET " + b"/" * 100_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 500 + b"\r\n",
+    b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+    b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\nabc",
+    b"GET /metrics HTTP/1.1\r\nAccept: " + b"application/openmetrics-text;version=\xff" + b"\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nConte",  # and then nothing
+)
+
+
+def test_slow_huge_and_malformed_requests_and_many_connections_leave_it_serving(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with Exporter(lambda: STATUS, "127.0.0.1", 0) as exporter:
+        host, port = exporter.address.split(":")
+
+        def dial() -> socket.socket:
+            return socket.create_connection((host, int(port)), timeout=5)
+
+        silent = [dial() for _ in range(100)]
+        for sent in MALFORMED:
+            with dial() as line, contextlib.suppress(OSError):  # refused in the middle of it is refused
+                line.sendall(sent)
+                line.shutdown(socket.SHUT_WR)
+                while line.recv(1 << 16):
+                    pass
+            with urllib.request.urlopen(f"http://{exporter.address}/metrics", timeout=5) as answer:
+                assert b"fleetsim_recommended_instances 8.0" in answer.read(), sent[:60]
+        for line in silent:
+            line.close()
+    assert "Traceback" not in capfd.readouterr().err

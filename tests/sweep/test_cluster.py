@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     assert ray is not None, WITHOUT_RAY
     log = tmp_path_factory.mktemp("cluster") / "log"
     # Without tokens, which Ray would write into the home folder; set for a process of its own, before it imports ray.
-    changed = {"PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: "0", "RAY_AUTH_MODE": "disabled", **LOOPBACK}
+    changed = {"PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: "0.2", "RAY_AUTH_MODE": "disabled", **LOOPBACK}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
             patch.setenv(name, value)
@@ -73,14 +73,14 @@ def test_a_worker_dies_and_the_table_is_the_local_one_to_the_byte(
         while len(noted(log, "begin")) < 4 and sweeping.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         assert sweeping.poll() is None
-        victim, _ = noted(log, "begin")[-1]
+        victim, lost = noted(log, "begin")[-1]  # it pauses before it computes, so it dies in the middle
         os.kill(victim, signal.SIGKILL)
         _, told = sweeping.communicate(timeout=100)
     assert sweeping.returncode == 0, told
     assert output.read_bytes() == wanted_bytes(tmp_path)
     begun = [cell for _, chunk in noted(log, "begin") for cell in chunk]
     assert set(begun) == set(range(CELLS))
-    assert len({pid for pid, _ in noted(log, "begin")}) > 2  # the victim's place was taken
+    assert any(pid != victim and set(lost) & set(chunk) for pid, chunk in noted(log, "begin"))  # somebody took them over
     assert not list(tmp_path.glob("*.jsonl"))
 
 

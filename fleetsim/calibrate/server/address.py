@@ -70,6 +70,12 @@ class Key:
         """What goes with every request."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
+    def hide(self, text: str) -> str:
+        """The text without the keys: a server may quote what it was sent."""
+        for key in (self.token, self.spare):
+            text = text.replace(key, "***") if key else text
+        return text
+
     def use_spare(self) -> bool:
         """After a 401: whether there was another key to try."""
         if self.token or not self.spare:

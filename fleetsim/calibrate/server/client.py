@@ -6,7 +6,6 @@ Nothing is followed to another host (no redirects, no proxies from the environme
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import aiohttp
 
 from fleetsim.calibrate.server.address import Address, Key
 from fleetsim.errors import OutsideError
+from fleetsim.json_text import from_json
 
 CONNECT_S, GET_S = 10.0, 30.0
 PATIENCE = 5  # answers of 429 that one request sits out
@@ -73,8 +73,8 @@ class Client:
         if status != 200:
             return None
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return from_json(text)
+        except ValueError:
             return None
 
     async def post(self, url: str) -> tuple[int, str]:
@@ -178,7 +178,7 @@ class Client:
 
     def failure(self, status: int, content_type: str, text: str) -> OutsideError:
         """The error for an answer that is none, with its remedy."""
-        where, said = self.address.shown, _message(text)
+        where, said = self.address.shown, self.key.hide(_message(text))
         if status in (401, 403):
             what = "asks for a key" if not self.key.token else "refuses this key"
             return OutsideError(f"{where}: {what} ({status}{said}); give one with --api-key or FLEETSIM_API_KEY")
@@ -209,8 +209,8 @@ def _said(error: BaseException) -> str:
 def _message(text: str) -> str:
     """What the server says of its error, in one line, empty for a page of HTML."""
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
+        record = from_json(text)
+    except ValueError:
         return "" if "<" in text or not text.strip() else f": {text.strip()[:200]}"
     for key in ("error", "message", "detail"):
         if isinstance(record, dict) and record.get(key):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from fleetsim.json_text import from_json
 
 DONE = "[DONE]"
 # Marks of a chunk in the middle of a response, as vLLM and SGLang write it. Inside JSON strings quotes are escaped, so
@@ -88,8 +89,8 @@ def chunk_of(data: str, totals: dict[int, float]) -> Chunk:
     chunk.
     """
     try:
-        record: Any = json.loads(data)
-    except (ValueError, RecursionError):
+        record: Any = from_json(data)
+    except ValueError:
         raise BrokenStreamError(f"an event that is not JSON: {data[:60]!r}") from None
     if not isinstance(record, dict):
         raise BrokenStreamError(f"an event that is no JSON object: {data[:60]!r}")

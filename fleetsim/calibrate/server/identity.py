@@ -5,7 +5,6 @@ Only named fields are read from a server's own description of itself: SGLang's h
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +13,7 @@ from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.json_text import from_json
 
 # vLLM's for a server on a GPU of less than 70 GiB (vllm/engine/arg_utils.py); its block on CUDA is 16.
 DEFAULTS = {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "block_size": 16, "max_model_len": 4096}
@@ -279,6 +279,6 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return from_json(text)
+    except ValueError:
         return None

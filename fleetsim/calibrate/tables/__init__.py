@@ -7,6 +7,7 @@ import os
 from fleetsim.calibrate.given import Given
 from fleetsim.calibrate.tables.documents import csv_rows, json_documents, text_of, unknown
 from fleetsim.calibrate.tables.source import Measured, Source, joined, subset
+from fleetsim.json_text import from_json
 
 __all__ = ["Given", "Measured", "Source", "is_raw", "joined", "read_source", "subset"]
 
@@ -17,15 +18,14 @@ RECORDS = frozenset({"meta", "start", "it", "obs", "seg", "note", "phase", "end"
 def is_raw(path: str) -> bool:
     """Whether a file holds raw measurements of `fleetsim calibrate` (fleetsim.calibrate.raw), by its first line."""
     import gzip
-    import json
     import zlib
 
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path, "rb") if packed else open(path, "rb") as stream:
-            record = json.loads(stream.readline(1 << 20))
-    except (OSError, EOFError, ValueError, RecursionError, zlib.error):
+            record = from_json(stream.readline(1 << 20))
+    except (OSError, EOFError, ValueError, zlib.error):
         return False
     return isinstance(record, dict) and record.get("t") in RECORDS
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_loose_json
 
 MAX_BYTES = 512 * 2**20
 MAX_ROWS = 100_000
@@ -35,13 +35,11 @@ def text_of(path: str) -> str:
 def json_documents(text: str, path: str) -> list[Document]:
     """The objects in a JSON text: one, a list of them, or one per line. Raises InputError where it is none of these."""
     try:
-        documents = [json.loads(text)]
-    except RecursionError:
-        raise unknown(path, "is nested too deep") from None
+        documents = [from_loose_json(text)]
     except ValueError as error:
         try:
-            documents = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except (ValueError, RecursionError):
+            documents = [from_loose_json(line) for line in text.splitlines() if line.strip()]
+        except ValueError:
             raise unknown(path, f"is no valid JSON ({error})") from None
     flat = [d for part in documents for d in (part if isinstance(part, list) else [part])]
     if not flat or not all(isinstance(d, dict) for d in flat):

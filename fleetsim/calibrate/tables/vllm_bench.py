@@ -8,7 +8,6 @@ result: vLLM writes them to NAME.pytorch.json when SAVE_TO_PYTORCH_BENCHMARK_FOR
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from fleetsim.calibrate.tables.run import Run, measured_of, seen_decodes
 from fleetsim.calibrate.tables.source import Measured, Source, observations_from
 from fleetsim.calibrate.tables.timeline import Timeline, windows_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_json
 
 BUDGET = 8192  # max_num_batched_tokens where nobody says: vLLM's for most servers
 LEAST_WINDOWS = 3
@@ -213,7 +213,7 @@ def _recorded_args(path: str) -> dict[str, object]:
     if not beside.is_file():
         return {}
     try:
-        records = json.loads(text_of(os.fspath(beside)))
+        records = from_json(text_of(os.fspath(beside)))
         args = records[0]["benchmark"]["extra_info"]["args"]
     except (ValueError, KeyError, IndexError, TypeError, InputError):
         return {}

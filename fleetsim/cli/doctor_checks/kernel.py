@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -23,9 +22,10 @@ _TEST = {
 
 def cache() -> Check:
     """The folder of the machine code: where, how large, what in it is of other versions."""
-    from fleetsim.engine.compiled import CODE, cache_folder, cache_root
+    from fleetsim.engine.compiled import CODE, cache_folder, cache_root, chosen_root, unusable
 
-    wanted, root = _chosen(), cache_root()
+    wanted = chosen_root()
+    why, root = unusable(wanted), cache_root()
     here = cache_folder()
     stale = [p for p in root.glob("kernel-*") if p != here and p.is_dir()]
     size, old = _bytes(root), sum(map(_bytes, stale))
@@ -42,7 +42,7 @@ def cache() -> Check:
     if stale:
         text += f", of which {old / 2**20:.1f} MiB in {len(stale)} folders of other versions, which may be deleted"
     if root != wanted:
-        text = f"{wanted} cannot be written; {text} is used instead"
+        text = f"{wanted} {why}; {text} is used instead"
         return Check("cache", "warning", text, "mend its permissions, or set FLEETSIM_CACHE_DIR", facts)
     return Check("cache", "ok", text, None, facts)
 
@@ -79,12 +79,6 @@ def closed_form_s() -> float:
     """Seconds of the tiny fleet's step: eight samples share an instance; the first token comes with the free prompt."""
     each = RATE_TOK_S / 8
     return (TOKENS - 1) / each + TRAIN_S + SYNC_S
-
-
-def _chosen() -> Path:
-    """The folder that the environment asks for, usable or not (as `engine/compiled.py` chooses)."""
-    chosen = os.environ.get("FLEETSIM_CACHE_DIR")
-    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fleetsim"
 
 
 def _bytes(folder: Path) -> int:

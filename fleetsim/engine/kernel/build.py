@@ -6,14 +6,11 @@ import gc
 
 import llvmlite.binding as llvm
 
-from fleetsim.engine.compiled import sources_digest
-
-# What all schedulers do alike is a body in each of them, not a call: parts of mangled names, module and function.
-_INLINED = ("6kernel5batch", "blocks7look_up", "blocks10hold_found", "instance19iterations_that_fit")
+from fleetsim.engine.compiled import headed
 
 
 def kernel_code() -> str:
-    """LLVM code of the whole kernel, headed by the digest of the sources that it was made from. Takes seconds."""
+    """LLVM code of the whole kernel, headed by the digests of its sources and of itself. Takes seconds."""
     collecting = gc.isenabled()
     gc.disable()  # the compiler makes millions of short-lived objects and no cycles that matter
     try:
@@ -34,7 +31,7 @@ def kernel_code() -> str:
     lines = [
         line for line in str(module).splitlines() if not line.startswith(("target ", "; ModuleID", "source_filename"))
     ]
-    return "\n".join([f"; fleetsim kernel {sources_digest()}", *lines, ""])
+    return headed("\n".join([*lines, ""]))
 
 
 def _optimise(module: llvm.ModuleRef) -> None:
@@ -42,8 +39,6 @@ def _optimise(module: llvm.ModuleRef) -> None:
     for function in module.functions:
         if not function.is_declaration and not function.name.startswith("fleetsim_"):
             function.linkage = "internal"
-            if any(part in function.name for part in _INLINED):
-                function.add_function_attribute("alwaysinline")
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = False  # the kernel chases indices, it has no loops over numbers
     options.slp_vectorization = False

@@ -9,7 +9,7 @@ from fleetsim.engine.kernel.dispatch import owe
 from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, elapsed, iterations_until, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at
+from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, line_at
 from fleetsim.engine.kernel.tables import (
     ACC_IDLE,
     ACC_OFF,
@@ -180,7 +180,7 @@ def seconds_of(fleet: int, account_index: int, t: float) -> float:
     total = 0.0
     for i in range(w.n_instances):
         instance = instance_at(w.instances, i)
-        total += float_at(w.accounts, i * ACCOUNTS + account_index)
+        total += float_at(line_at(w.accounts, i, ACCOUNTS * 8), account_index)
         if instance.account == account_index:
             total += t - instance.since
     return total

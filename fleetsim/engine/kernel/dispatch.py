@@ -124,9 +124,13 @@ def reserve(fleet: int, g: int) -> None:
 
 @compiled
 def may_start(fleet: int) -> bool:
-    """Whether a group may be sent: it has been begun, there is credit, or fewer are unfinished than the floor asks."""
+    """Whether a group may be sent: it has been begun; or there is credit, or fewer are unfinished than the floor asks,
+    and the client has room for one more unfinished group."""
     w = fleet_at(fleet, 0)
-    return w.credits > 0 or w.sent > 0 or w.next_group - w.completed_groups - w.aborted_groups < w.floor
+    if w.sent > 0:
+        return True
+    unfinished = w.next_group - w.completed_groups - w.aborted_groups
+    return unfinished < w.cap_groups and (w.credits > 0 or unfinished < w.floor)
 
 
 @compiled

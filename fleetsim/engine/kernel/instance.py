@@ -8,7 +8,16 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, log_at, put_float, put_int32
+from fleetsim.engine.kernel.memory import (
+    fleet_at,
+    float_at,
+    instance_at,
+    int32_at,
+    line_at,
+    log_at,
+    put_float,
+    put_int32,
+)
 from fleetsim.engine.kernel.tables import ACCOUNTS, JUMP
 from fleetsim.engine.kernel.trees import tree_set
 
@@ -21,8 +30,8 @@ def account(fleet: int, i: int, to: int, t: float) -> None:
     """Closes the instance's current GPU-second account at t and opens another; logs it where accounts are logged."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    at = i * ACCOUNTS + instance.account
-    put_float(w.accounts, at, float_at(w.accounts, at) + (t - instance.since))
+    seconds = line_at(w.accounts, i, ACCOUNTS * 8)
+    put_float(seconds, instance.account, float_at(seconds, instance.account) + (t - instance.since))
     instance.account = to
     instance.since = t
     if w.cap_log > 0:
@@ -54,10 +63,17 @@ def mark(fleet: int, i: int, t: float) -> None:
 
 
 @compiled
+def residues_of(fleet: int, i: int) -> int:
+    """Address of the instance's decodes, counted by the iteration in which they next need a block."""
+    w = fleet_at(fleet, 0)
+    return line_at(w.residues, i, w.block_size * 4)
+
+
+@compiled
 def blocks_now(fleet: int, i: int) -> int:
     """Blocks that all decodes together take in the next iteration."""
     w = fleet_at(fleet, 0)
-    return int32_at(w.residues, i * w.block_size + (-instance_at(w.instances, i).count) % w.block_size)
+    return int32_at(residues_of(fleet, i), (-instance_at(w.instances, i).count) % w.block_size)
 
 
 @compiled
@@ -68,7 +84,7 @@ def blocks_needed(fleet: int, i: int, k: int) -> int:
     size = w.block_size
     n = (k // size) * instance.decodes
     for j in range(k % size):
-        n += int32_at(w.residues, i * size + (-instance.count - j) % size)
+        n += int32_at(residues_of(fleet, i), (-instance.count - j) % size)
     return n
 
 
@@ -84,7 +100,7 @@ def iterations_that_fit(fleet: int, i: int, most: int) -> int:
     k = cycles * size
     left = instance.free - cycles * instance.decodes
     while True:
-        crossing = int32_at(w.residues, i * size + (-instance.count - k) % size)
+        crossing = int32_at(residues_of(fleet, i), (-instance.count - k) % size)
         if crossing > left:
             return k
         left -= crossing

@@ -9,7 +9,7 @@ from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
 from fleetsim.engine.kernel.dispatch import enqueue, owe, turn_goal
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, set_load, unlink
+from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, set_load, unlink
 from fleetsim.engine.kernel.memory import (
     fleet_at,
     float_at,
@@ -17,6 +17,7 @@ from fleetsim.engine.kernel.memory import (
     instance_at,
     int32_at,
     int64_at,
+    line_at,
     put_float,
     put_int32,
     sample_at,
@@ -35,6 +36,7 @@ from fleetsim.engine.kernel.tables import (
     JUMP,
     LANDING,
     LESS,
+    REBASE,
     SCORING,
     STEP,
     UNSENT,
@@ -153,7 +155,8 @@ def end_turn(fleet: int, i: int, s: int, t: float) -> None:
         generated(fleet, s, t)
         return
     S.status = AWAY
-    timer_push(w.timer_s, w.timer_key, w.n_timers, t + float_at(w.tool_s, s * (w.turns - 1) + S.turn), s)
+    answer_s = float_at(line_at(w.tool_s, s, (w.turns - 1) * 8), S.turn)
+    timer_push(w.timer_s, w.timer_key, w.n_timers, t + answer_s, s)
     w.n_timers += 1
 
 
@@ -165,7 +168,7 @@ def come_back(fleet: int, s: int, t: float) -> None:
     if S.status == SCORING:
         scored(fleet, s, t)
     elif S.status == AWAY:
-        S.extra += int32_at(w.tool_tokens, s * (w.turns - 1) + S.turn)
+        S.extra += int32_at(line_at(w.tool_tokens, s, (w.turns - 1) * 4), S.turn)
         S.turn += 1
         S.goal = turn_goal(fleet, s)
         if S.instance >= 0:
@@ -226,6 +229,8 @@ def land(fleet: int, i: int, t: float) -> None:
                 join_decodes(fleet, i, s)
         instance.fresh = -1
         instance.chunk = 0
+    if instance.count >= REBASE:
+        rebase(fleet, i)
     instance.kind = IDLE
     instance.k = 0
     at_boundary(fleet, i, t)

@@ -9,8 +9,18 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.blocks import context, give_back
+from fleetsim.engine.kernel.instance import residues_of
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.memory import (
+    fleet_at,
+    instance_at,
+    int32_at,
+    int64_at,
+    line_at,
+    put_int32,
+    put_int64,
+    sample_at,
+)
 from fleetsim.engine.kernel.tables import LESS, MORE, WAITING
 from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
 
@@ -19,15 +29,16 @@ from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
 def ends_of(fleet: int, i: int) -> int:
     """Address of the instance's heap of turn ends."""
     w = fleet_at(fleet, 0)
-    return w.ends + i * w.max_num_seqs * 8
+    return line_at(w.ends, i, w.max_num_seqs * 8)
 
 
 @compiled
 def add_residue(fleet: int, i: int, computed: int, n: int) -> None:
     """Counts a decode that needs a new block whenever its cache is a multiple of the block size."""
     w = fleet_at(fleet, 0)
-    at = i * w.block_size + (computed - instance_at(w.instances, i).count) % w.block_size
-    put_int32(w.residues, at, int32_at(w.residues, at) + n)
+    at = (computed - instance_at(w.instances, i).count) % w.block_size
+    residues = residues_of(fleet, i)
+    put_int32(residues, at, int32_at(residues, at) + n)
 
 
 @compiled
@@ -143,6 +154,21 @@ def leave_decodes(fleet: int, i: int, s: int) -> None:
     heap_remove(ends_of(fleet, i), instance.heap_n, at)
     instance.heap_n -= 1
     close_decode(fleet, i, s)
+
+
+@compiled
+def rebase(fleet: int, i: int) -> None:
+    """Turns the instance's counter of iterations back by whole cycles of the residues: an end shares a word with its
+    sample, so it must stay below 2^31."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    back = instance.count - instance.count % w.block_size
+    for at in range(instance.heap_n):
+        key = int64_at(ends_of(fleet, i), at)
+        sample_at(w.samples, key & 0xFFFFFFFF).end_count -= back
+        put_int64(ends_of(fleet, i), at, key - (back << 32))
+    instance.count -= back
+    instance.ratio_count -= back
 
 
 @compiled

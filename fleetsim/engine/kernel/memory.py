@@ -2,8 +2,9 @@
 
 numba passes an array to a compiled function as seven arguments and counts its references; with two dozen tables per
 fleet a first version of the kernel compiled for a minute and ran several times slower. An address is one argument and
-is not counted. The price is that nothing checks bounds, so `state.py` sizes every table for the worst case before the
-kernel runs.
+is not counted. The price is that nothing checks bounds: `sizes.py` says how large each table is and who guarantees it,
+and the checked build (`guard.py`) compiles a look at the table's own size into every access. These functions are the
+only door to memory: the kernel computes no address elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +19,63 @@ from numba.core.typing import Context
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
-from fleetsim.engine.kernel import tables
+from fleetsim.engine.compiled import is_checked
+from fleetsim.engine.kernel import guard, tables
+
+CHECKED = is_checked()
+
+
+def _word(context: Any, builder: Any, base: Any, at: int) -> Any:
+    """Pointer to a word of a table's fence."""
+    where = builder.add(base, context.get_constant(types.int64, 8 * at))
+    return builder.inttoptr(where, ir.PointerType(ir.IntType(64)))
+
+
+def _read(context: Any, builder: Any, base: Any, at: int) -> Any:
+    """A word of a table's fence."""
+    return builder.load(_word(context, builder, base, at))
+
+
+def _refuse(context: Any, builder: Any, base: Any, index: Any, most: int, other_size: Callable[[], Any]) -> None:
+    """Leaves the kernel with an error where base is no table, index not below its word `most`, or its rows others."""
+    marked = builder.xor(base, context.get_constant(types.int64, guard.KEY))
+    no_table = builder.icmp_unsigned("!=", _read(context, builder, base, guard.MARK), marked)
+    with builder.if_then(no_table, likely=False):
+        context.call_conv.return_exc(builder)
+    outside = builder.icmp_unsigned(">=", index, _read(context, builder, base, most))
+    with builder.if_then(builder.or_(outside, other_size()), likely=False):
+        builder.store(index, _word(context, builder, base, guard.REFUSED))
+        one = context.get_constant(types.int64, 1)
+        times = builder.add(_read(context, builder, base, guard.REFUSALS), one)
+        builder.store(times, _word(context, builder, base, guard.REFUSALS))
+        context.call_conv.return_exc(builder)
+
+
+def _place(context: Any, builder: Any, base: Any, index: Any, bytes_each: int) -> Any:
+    """Address of row `index`."""
+    size = context.get_constant(types.int64, bytes_each)
+    if CHECKED:
+
+        def other() -> Any:
+            return builder.icmp_unsigned("!=", _read(context, builder, base, guard.BYTES), size)
+
+        _refuse(context, builder, base, index, guard.ROWS, other)
+    return builder.add(base, builder.mul(index, size))
+
+
+def _line_place(context: Any, builder: Any, base: Any, index: Any, width: Any) -> Any:
+    """Address of the first row of line `index`."""
+    if CHECKED:
+        given = width
+
+        def other() -> Any:
+            rows, each = (_read(context, builder, base, at) for at in (guard.ROWS, guard.BYTES))
+            return builder.icmp_unsigned("!=", builder.mul(rows, each), given)
+
+        _refuse(context, builder, base, index, guard.LINES, other)
+        word, fence = (context.get_constant(types.int64, n) for n in (7, guard.FENCE))
+        width = builder.add(builder.and_(builder.add(width, word), builder.not_(word)), fence)
+    return builder.add(base, builder.mul(index, width))
 
 
 def _record(dtype: np.dtype[Any]) -> Callable[[int, int], Any]:
@@ -29,8 +86,7 @@ def _record(dtype: np.dtype[Any]) -> Callable[[int, int], Any]:
         signature = kind(types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            size = context.get_constant(types.int64, dtype.itemsize)
-            where = builder.add(args[0], builder.mul(args[1], size))
+            where = _place(context, builder, args[0], args[1], dtype.itemsize)
             return builder.inttoptr(where, context.get_value_type(kind))
 
         return signature, codegen
@@ -46,7 +102,7 @@ def _load(kind: Any, size: int) -> Callable[[int, int], Any]:
         signature = wide(types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            where = builder.add(args[0], builder.mul(args[1], context.get_constant(types.int64, size)))
+            where = _place(context, builder, args[0], args[1], size)
             number = builder.load(builder.inttoptr(where, ir.PointerType(context.get_value_type(kind))))
             return context.cast(builder, number, kind, wide)
 
@@ -62,7 +118,7 @@ def _store(kind: Any, size: int) -> Callable[[int, int, Any], None]:
         signature = types.void(types.int64, types.int64, kind)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            where = builder.add(args[0], builder.mul(args[1], context.get_constant(types.int64, size)))
+            where = _place(context, builder, args[0], args[1], size)
             builder.store(args[2], builder.inttoptr(where, ir.PointerType(context.get_value_type(kind))))
             return context.get_dummy_value()
 
@@ -71,6 +127,17 @@ def _store(kind: Any, size: int) -> Callable[[int, int, Any], None]:
     return intrinsic(put)
 
 
+def _line(_typing: Context, base: Any, index: Any, width: Any) -> Any:
+    """(base address of a table of two axes, line, bytes of a line) -> base address of the line."""
+    signature = types.int64(types.int64, types.int64, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _line_place(context, builder, *args)
+
+    return signature, codegen
+
+
+line_at = intrinsic(_line)
 fleet_at = _record(tables.FLEET)
 sample_at = _record(tables.SAMPLE)
 group_at = _record(tables.GROUP)

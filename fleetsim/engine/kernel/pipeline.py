@@ -22,9 +22,20 @@ from numba.core.typed_passes import (
 )
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
+# What all schedulers do alike is a body in each of them, not a call: parts of mangled names, module and function.
+INLINED = ("6kernel5batch", "blocks7look_up", "blocks10hold_found", "instance19iterations_that_fit")
+
 
 class PlainLibrary(JITCodeLibrary):  # type: ignore[misc]
     """LLVM code of one function and all it calls, linked and otherwise left alone."""
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """As numba's. Inlining is asked for here: llvmlite 0.47 and older cannot add it to parsed code
+        (it hangs the attribute on the result, which LLVM then refuses to read)."""
+        for function in ir_module.functions:
+            if not function.is_declaration and any(part in function.name for part in INLINED):
+                function.attributes.add("alwaysinline")
+        super().add_ir_module(ir_module)
 
     def _optimize_functions(self, ll_module: Any) -> None:
         pass

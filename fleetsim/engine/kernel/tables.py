@@ -37,6 +37,8 @@ AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_F
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
+# iterations at which an instance's counter of them starts anew; no request makes more tokens
+REBASE = np.int64(1 << 30)
 # what a run may ask of the fleet
 (
     CMD_HOLD,
@@ -63,7 +65,7 @@ SAMPLE = np.dtype(
         ("target", "i4"),  # output tokens over all turns
         ("made", "i8"),  # output tokens so far (while decoding: read through `made_now`)
         ("goal", "i8"),  # output tokens at which the current turn ends
-        ("extra", "i4"),  # tool tokens that joined the context
+        ("extra", "i8"),  # tool tokens that joined the context
         ("computed", "i8"),  # tokens in the KV cache (while decoding: context - 1)
         ("group", "i8"),
         ("instance", "i8"),
@@ -124,7 +126,7 @@ INSTANCE = np.dtype(
         ("first_s", "f8"),  # seconds of its first iteration
         ("slope_s", "f8"),  # seconds each further iteration takes more
         ("k", "i8"),  # iterations in it
-        ("count", "i8"),  # iterations so far
+        ("count", "i8"),  # iterations so far, modulo block_size (`rebase`)
         ("kv_sum", "i8"),  # K: tokens in the cache over all decodes
         ("free", "i8"),  # KV blocks free (cached prefixes nobody reads count as free)
         ("taken", "i8"),  # blocks ever taken from the free list
@@ -170,38 +172,37 @@ INSTANCE = np.dtype(
 # An instance's account changed; written only where there is room for it (`cap_log`).
 LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=True)
 
+# The tables that the fleet row holds the addresses of; `sizes.py` says how large each is.
+ADDRESSES = (
+    "samples",
+    "groups",
+    "prefixes",
+    "instances",
+    "ends",
+    "residues",
+    "clock",
+    "loads",
+    "table_s",
+    "timer_s",
+    "timer_key",
+    "requeue",
+    "ready",
+    "blocked",
+    "owed",
+    "dirty",
+    "worker_s",
+    "reward_s",
+    "tool_s",
+    "tool_tokens",
+    "arrival_s",
+    "arrival",
+    "accounts",
+    "log",
+)
+
 FLEET = np.dtype(
     [
-        # addresses of the tables (see `state.py`)
-        *(
-            (name, "i8")
-            for name in (
-                "samples",
-                "groups",
-                "prefixes",
-                "instances",
-                "ends",
-                "residues",
-                "clock",
-                "loads",
-                "table_s",
-                "timer_s",
-                "timer_key",
-                "requeue",
-                "ready",
-                "blocked",
-                "owed",
-                "dirty",
-                "worker_s",
-                "reward_s",
-                "tool_s",
-                "tool_tokens",
-                "arrival_s",
-                "arrival",
-                "accounts",
-                "log",
-            )
-        ),
+        *((name, "i8") for name in ADDRESSES),
         ("now", "f8"),
         ("per_seq_s", "f8"),
         ("per_prefill_token_s", "f8"),
@@ -212,6 +213,7 @@ FLEET = np.dtype(
         ("in_flight", "i8"),  # samples submitted and not generated
         ("cap", "i8"),  # most samples in flight
         ("cap_instance", "i8"),
+        ("cap_groups", "i8"),  # most groups in generation or scoring
         ("ready_cap", "i8"),  # groups the buffer holds
         ("next_group", "i8"),  # first group not yet (wholly) sent
         ("sent", "i8"),  # samples of it that were sent (group placement "spread")

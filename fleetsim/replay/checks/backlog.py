@@ -6,6 +6,7 @@ import math
 
 from fleetsim import units
 from fleetsim.replay.checks.case import Case, Draft, Earlier, faults
+from fleetsim.replay.queue import grows
 
 # Samples thrown away, of those generated; filters and aborted leftovers are counted with them where the trainer does.
 DROPPED = 0.05
@@ -16,8 +17,6 @@ LIGHT = 0.05
 # Of the fleet beyond what the trainer needs with its headroom: less than this a simulation does not know for sure.
 SPARE = 0.2
 TOO_LARGE = "the fleet is larger than the trainer needs"
-# A queue that grows by less than this share of what is produced wanders, it does not grow.
-GROWS = 0.01
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
@@ -35,7 +34,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if q.generated_per_trained is not None:
         evidence.append(f"{q.generated_per_trained:.2f} tokens generated per token trained")
     slow = faults(earlier, "trainer")
-    growth = _growth(case)
+    growth = grows(case.observed, case.scenario.trainer.batch_samples)
     if growth is not None:
         per_h, share = growth
         evidence.append(f"it grows by {per_h:,.0f} samples an hour, {units.share(share)} of what is produced")
@@ -115,23 +114,6 @@ def _load(case: Case) -> list[str]:
         return []
     kv = "" if f.kv_use_peak is None else f", its KV cache at {units.share(f.kv_use_peak)} at the most"
     return [f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{kv}"]
-
-
-def _growth(case: Case) -> tuple[float, float] | None:
-    """(samples per hour, share of what is produced) by which the queue grows; None where it does not."""
-    o, q = case.observed, case.observed.queue
-    if q.growth_per_h is None or q.growth_per_h <= 0:
-        return None
-    batch = o.trainer.batch_samples
-    produced = None if o.fleet is None or o.fleet.finished_s is None else 3600.0 * o.fleet.finished_s
-    if produced is None and batch is not None and o.trainer.step_s is not None and o.trainer.step_s.value > 0:
-        produced = 3600.0 * batch.value / o.trainer.step_s.value + q.growth_per_h
-    if produced is None or produced <= 0:
-        return None
-    least = batch.value if batch is not None else case.scenario.trainer.batch_samples
-    grown = q.growth_per_h * o.span_s / 3600.0
-    share = min(1.0, q.growth_per_h / produced)
-    return (q.growth_per_h, share) if grown >= least and share > GROWS else None
 
 
 def _cap(case: Case) -> int:

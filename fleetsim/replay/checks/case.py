@@ -33,7 +33,8 @@ class Case:
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
     simulation (`replay/removals.py`); empty without a back-test that holds. ranked: the same, to compare causes by,
     where the back-test is only nearly right. enough: instances that make a step no longer, by simulation; None = not
-    simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked.
+    simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed: whether
+    what a simulation could refute is told as found: False where there could be one and nobody wanted it.
     """
 
     observed: Observed
@@ -44,6 +45,7 @@ class Case:
     ranked: Mapping[Check, float] = field(default_factory=dict)
     enough: int | None = None
     unsimulated: str | None = None
+    weighed: bool = True
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""
@@ -51,8 +53,21 @@ class Case:
 
     @property
     def idle(self) -> Quantity | None:
-        """The trainer's sample wait / its cycle, as far as it can be known."""
-        return self.observed.trainer.idle_fraction
+        """The trainer's sample wait / its cycle, as far as it can be known; without what it waits beside a batch."""
+        idle = self.observed.trainer.idle_fraction
+        return idle if idle is None or not self.ready else Quantity(idle.value - self.ready, idle.source)
+
+    @property
+    def ready(self) -> float:
+        """Of a step, the share that the trainer waits although a batch stands ready; 0 where the scenario says that it
+        waits for certain samples."""
+        t, buffer = self.observed.trainer, self.scenario.buffer
+        picks = self.says("buffer.batch_rule") and buffer.batch_rule == "exact_target_step"
+        picks |= self.says("buffer.wait_for_oldest") and buffer.wait_for_oldest
+        picks |= self.says("admission.age_action") and self.scenario.admission.age_action != "train_anyway"
+        if picks or self.colocated or t.ready_share is None or t.idle_fraction is None:
+            return 0.0
+        return t.ready_share * t.idle_fraction.value
 
     @property
     def idle_limit(self) -> float:

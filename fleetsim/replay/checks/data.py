@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fleetsim import units
+from fleetsim.history.window import shown
 from fleetsim.replay.checks.case import Case, Draft, Earlier
+from fleetsim.replay.observed import Hole
 
 # Beyond this share of instance-time without values, rates are those of an unknown part of the window.
 GAPS = 0.2
@@ -22,6 +24,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
     ]
     if o.gap_share > 0:
         evidence.append(f"{units.share(o.gap_share)} of the instances' time has no values")
+    evidence += [_hole_words(hole) for hole in o.holes[:_NAMED]]
+    if len(o.holes) > _NAMED:
+        evidence.append(f"and {len(o.holes) - _NAMED} more such holes, left out as well")
     steps = o.trainer.steps
     if steps is None:
         evidence.append("optimizer steps are neither exported nor to be inferred")
@@ -46,6 +51,14 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if not o.instances:
         return Draft("data", "unknown", "a run log alone: the trainer's side only", tuple(evidence), _NAMES)
     return Draft("data", "ok", "enough was read to judge", tuple(evidence))
+
+
+_NAMED = 3
+
+
+def _hole_words(hole: Hole) -> str:
+    what = "nothing was read" if hole.of == "engines" else "no step of the trainer was read"
+    return f"{what} for {units.seconds(hole.seconds)} from {shown(hole.start_s)} on: left out of every elapsed time"
 
 
 _SCRAPES = "look at Prometheus's targets page: which scrapes fail; or choose a window without the gap"

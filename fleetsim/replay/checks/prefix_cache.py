@@ -6,21 +6,12 @@ from fleetsim import units
 from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.replay.checks.case import WORTH, Case, Draft, Earlier
 from fleetsim.replay.checks.prompt_cost import busy_share, prompt_cost
+from fleetsim.replay.hits import expected_hits
 
 # Of the reuse that is to be had: syncs that reset the cache and evictions cost some, this much they do not.
 ENOUGH = 0.8
 # Below this hit ratio there is too little to be had to look for.
 TO_BE_HAD = 0.1
-
-
-def expected_hits(group: float, prompt: float, block: int, places: float = 1.0) -> float:
-    """The hit ratio of a group's prompts alone: (G - d) / G x floor((P - 1) / block) block / P.
-
-    d: instances that a group's samples are spread over; the first sample on each computes the prompt. Full blocks are
-    found, and the last token is always computed (vLLM, v1/core/kv_cache_manager.py: get_computed_blocks).
-    """
-    blocks = max(0, int(prompt - 1) // block) * block
-    return max(0.0, group - places) / group * blocks / prompt if prompt > 0 and group > 0 else 0.0
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
@@ -45,6 +36,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
         seen = () if hit is None or off else (f"hit ratio {units.share(hit)}",)
         caching = ("prefix caching is off",) if off else ()
         needs = "say it with --given workload.group_size=N" if group is None else None
+        pairs = _fewer_than_pairs(case, hit, caching)
+        if pairs is not None:
+            return pairs
         return Draft("prefix_cache", "unknown", missing[0], (*caching, *seen, *missing), needs)
     prompt, block = lengths.prompt_mean, o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
     expected = expected_hits(group.value, prompt, block)
@@ -63,6 +57,42 @@ def check(case: Case, earlier: Earlier) -> Draft:
         _next(case, group.value, prompt, block, hit, off),
         {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share}),
         "prompts are computed again for every sample of a group",
+    )  # fmt: skip
+
+
+def _fewer_than_pairs(case: Case, hit: float | None, caching: tuple[str, ...]) -> Draft | None:
+    """A trainer's prompts come in groups, of whatever size: pairs alone would find half of them. Hits well below that
+    are a fault by themselves where they cost something; None where they are not, or nobody knows."""
+    o, lengths = case.observed, case.observed.lengths
+    step = o.trainer.step_s
+    if case.group_size is not None or hit is None or lengths is None or lengths.prompt_mean is None:
+        return None
+    if step is None or step.source == "inferred":
+        return None  # engines that serve users share no prompts
+    prompt, block = lengths.prompt_mean, o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
+    least = expected_hits(2.0, prompt, block)
+    if least < TO_BE_HAD or hit >= ENOUGH * least:
+        return None
+    evidence = [
+        *(caching or (f"hit ratio {units.share(hit)}",)),
+        f"of prompts of {prompt:,.0f} tokens in blocks of {block}, groups of only two samples would find "
+        f"{units.share(least)}",
+    ]
+    share = _wasted(case, prompt, least - hit, evidence)
+    if share is None or share < WORTH:
+        return None
+    change = (
+        "say how many samples a prompt has (1: then all is well):\n"
+        "fleetsim replay ... --given workload.group_size=N --set fleet.group_placement=together"
+    )
+    if caching:
+        change = f"give the engines --enable-prefix-caching; {change}"
+    else:
+        change = f"send a group's samples to one instance, and look at what resets the cache; {change}"
+    return Draft(
+        "prefix_cache", "fault", "fewer hits than groups of two would give", tuple(evidence), change,
+        {"busy": share, "wait": share} if case.starving else {"busy": share},
+        "prompts are computed again for the samples of a group",
     )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.replay.checks.case import WAITING, Case, Draft, Earlier, faults, idle_words
-from fleetsim.replay.departures import departure_words
+from fleetsim.replay.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words
+from fleetsim.replay.departures import departure_words, names_of, unreplaced
 from fleetsim.replay.finding import Check
 from fleetsim.replay.observed import Departure
 from fleetsim.replay.trends import sized_for_the_end, trend_words
@@ -21,8 +21,6 @@ EBBS = 1.5
 HELPS = 0.33
 # The trainer waits longer since an instance went, by this share of its time: less is chance, or another cause's.
 LONGER = 0.05
-# Instances that a headline names.
-_NAMED = 3
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
     "sync": "the sync is shorter",
@@ -58,8 +56,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
         later = " and ".join(_WORDS[d.check] for d in first)
         return Draft("rollout", "ok", f"not to be resized before {later}", tuple(evidence))
     if first:
-        causes = ", ".join(d.check for d in first)
-        evidence.append(f"{causes} explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
+        causes = ", ".join(d.check.replace("_", " ") for d in first)
+        evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
     if f is None:
         return Draft("rollout", "unknown", "the trainer waits; what the engines do is not known", tuple(evidence))
     if f.running is not None:
@@ -68,6 +66,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
     wait = case.idle.value
+    if not case.weighed:
+        return Draft(
+            "rollout", "fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
+            tuple(evidence), "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
+            f"rollout is too slow, for want of instances or by its slowest responses{_since(case, count=True)}",
+        )  # fmt: skip
     slowest, gain = _slowest(case), case.gains.get("rollout")
     if gain is not None:  # the simulation knows better than the pattern
         said = f"simulated, a quarter more instances make a step {units.share(max(0.0, gain))} shorter"
@@ -78,13 +82,13 @@ def check(case: Case, earlier: Earlier) -> Draft:
             evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
-            tuple(evidence), _ahead(case), {"wait": wait},
+            tuple(evidence), _back(case, gain) + _ahead(case), {"wait": wait},
             f"the slowest responses of each batch hold it up{_since(case, count=False)}",
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
         evidence.append(
-            f"rate matching, first order: {matched} instances instead of {f.instances:g} would bring it to the target"
+            f"rate matching, first order: {matched} instances instead of {f.instances:.3g} would bring it to the target"
         )
     open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
@@ -114,16 +118,24 @@ def _waited(gone: Departure) -> str:
 def _since(case: Case, *, count: bool) -> str:
     """The same for the headline: what the fleet was not sized for. count: the number of instances is the cause; then
     those that went are named, if the trainer waits longer without them."""
-    missing = [d for d in case.observed.departed if d.replaced_by is None and count and _longer(d)]
+    missing = [d for d in unreplaced(case.observed.departed) if count and _longer(d)]
     responses = case.observed.trend("response_tokens")
     grown = responses is not None and responses.growth > 0
     longer = [f"responses grew by {units.share(responses.growth)}"] if responses is not None and grown else []
-    gone = [f"{', '.join(str(d.id) for d in missing[:_NAMED])} vanished"] if missing else []
+    gone = [f"{names_of(missing)} vanished"] if missing else []
     return f" since {' and '.join([*gone, *longer])}" if gone or longer else ""
 
 
 def _longer(gone: Departure) -> bool:
     return gone.waits is not None and gone.waits[1] - gone.waits[0] >= LONGER
+
+
+def _back(case: Case, gain: float | None) -> str:
+    """What went in the window comes first, where more instances help at all: it is what the fleet was planned with."""
+    gone = unreplaced(case.observed.departed)
+    if not gone or (gain is not None and gain < WORTH):
+        return ""
+    return f"start {names_of(gone)} again, or what takes the place;\n"
 
 
 def _explained(first: Sequence[Draft]) -> float | None:

@@ -30,7 +30,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
             (f"a straggler shows against the median of {FEWEST} or more",),
         )  # fmt: skip
     evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
-    piled = _piled(o.instances)
+    piled = [] if o.rolling is not None else _piled(o.instances)  # work piles up on what stands, in turn
     slow = sorted((i for i in o.instances if i.straggler or i in piled), key=lambda i: (i.pace, str(i.id)))
     if slow:
         names = ", ".join(str(i.id) for i in slow[:_NAMED])
@@ -55,6 +55,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
     spread = f.tok_s_cv if len(stayed) == len(o.instances) else _spread([i.active_tok_s for i in stayed])
     if case.says("fleet.placement") and case.scenario.fleet.placement == "colocated_lending":
         spread = 0.0  # the trainer's instances begin empty each time that they are lent
+    if o.rolling is not None:
+        evidence.append("a rolling weight sync stops one after the other: rates are apart while it lasts")
+        spread = 0.0
     if spread > SPREAD:
         loads = [i.running for i in stayed if i.running is not None]
         if loads and min(loads) > 0:

@@ -17,12 +17,15 @@ SLOWER = 1.10
 FEWEST_SLICES = 4
 # Of a whole step: what is left of a step that mostly waits is known too roughly to drift by less.
 DRIFTS = 0.05
+# Of a step: what the trainer waits beside a batch, or what is in no counter, below which it is a hand-over's work.
+OWN = 0.1
 _NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: computing takes longer than the scenario says, or longer at the end of the window than at its start
-    although the responses did not grow. unknown: nothing tells computing from waiting."""
+    although the responses did not grow; or it waits beside samples that are ready; or a part of a step is in no
+    counter. unknown: nothing tells computing from waiting."""
     t = case.observed.trainer
     evidence: list[str] = []
     if t.train_s is not None and t.step_s is not None:
@@ -36,6 +39,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "trainer", "fault", "slower than its scenario says", tuple(evidence), _NEXT, _claims(case, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
+    own = _own_fault(case, evidence)
+    if own is not None:
+        return own
     drift = _drift(case)
     if drift is not None and drift.share > SLOWER - 1.0 and drift.of_step > DRIFTS:
         grown = _length_growth(case)
@@ -76,6 +82,49 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
     evidence.append(f"the scenario says {units.seconds(expected)} ({100 * (t.train_s.value / expected - 1):+.1f} %)")
     excess = (t.train_s.value - expected) / t.step_s.value
     return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
+
+
+def _own_fault(case: Case, evidence: list[str]) -> Draft | None:
+    """Waiting beside a batch that stands ready, or time that nothing accounts for, whichever takes more of a step."""
+    t, q = case.observed.trainer, case.observed.queue
+    if t.step_s is None or t.step_s.value <= 0:
+        return None
+    step, rest = t.step_s.value, _rest(case)
+    if max(case.ready, rest) <= OWN:
+        return None
+    if case.ready >= rest:
+        depth = "" if q.depth is None else f", with {q.depth:,.0f} samples queued on average{_batches(case, q.depth)}"
+        evidence.append(
+            f"{units.seconds(case.ready * step)} of a step are booked as waiting while a batch stands ready{depth}"
+        )
+        return Draft(
+            "trainer", "fault", "waits beside samples that are ready", tuple(evidence),
+            "time what lies between a complete batch and its first forward pass (fetching, scoring, packing, a lock);"
+            " of a trainer that waits for certain samples say so:\n"
+            "fleetsim replay ... --given buffer.wait_for_oldest=true",
+            {"wait": case.ready, "idle": case.ready}, "the trainer waits beside samples that are ready",
+        )  # fmt: skip
+    evidence.append(f"{units.seconds(rest * step)} of a step ({units.share(rest)}) are neither wait, compute nor sync")
+    return Draft(
+        "trainer", "fault", "a part of its step is in no counter", tuple(evidence),
+        "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
+        {"rest": rest, "idle": rest}, f"{units.share(rest)} of a step are the trainer's own, in no counter",
+    )  # fmt: skip
+
+
+def _batches(case: Case, samples: float) -> str:
+    batch = case.observed.trainer.batch_samples
+    return "" if batch is None or batch.value <= 0 else f" ({samples / batch.value:.1f} batches)"
+
+
+def _rest(case: Case) -> float:
+    """The share of a step that is in no counter, beyond the scenario's checkpoints. 0 where the pools share GPUs, which
+    take time to change hands, and of logs, which time what they like."""
+    t, saved = case.observed.trainer, case.scenario.trainer.checkpoint
+    if t.rest_s is None or t.step_s is None or t.step_s.source != "exported" or case.colocated:
+        return 0.0
+    stall = saved.stall_s / saved.every_steps if case.says("trainer.checkpoint") and saved.every_steps else 0.0
+    return max(0.0, t.rest_s - stall) / t.step_s.value
 
 
 @dataclass(frozen=True, slots=True)

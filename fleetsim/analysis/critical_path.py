@@ -1,0 +1,214 @@
+"""The critical path of a run: what each second of its steps was waited for, from the last step back to the first.
+
+At every moment one thing is waited for. While the trainer computes or a sync holds it, it is that. While it waits for
+samples, it is the group that ended the wait: the life of that group's last sample, back to the moment when it was sent.
+What let it be sent goes on from there: a batch that was taken and a publication lead back to the trainer, a sample that
+ended and freed its place under a cap leads to that sample's life. So the seconds on the path add up to the window, and
+whatever is not on it can become faster without making a step shorter.
+
+Source of the idea: perturbation analysis of discrete event systems (Ho and Cao, 1991).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.kernel.tables import DONE, G_FILTERED
+from fleetsim.sim.records import SYNC_HELD, WAIT, Records
+
+# Two events of one moment differ by rounding alone.
+SAME_S = 1e-6
+
+
+@dataclass(slots=True)
+class Life:
+    """The time of one sample on the path, in seconds of the run: sent_s to end_s.
+
+    ready: index into `CriticalPath.ready_s` of the group with which it ended a wait; -1: what it ended was a drain, or
+    a place for the next sample. freed: a sample that ended let it be sent, else the trainer did. whole: its group had
+    ended wholly, where places are held by groups. scored_s: seconds of
+    the reward that was waited for after its end. loop_s: seconds of trainer and sync that follow on the path, back to
+    the wait before: they are in one loop with this life.
+    """
+
+    sent_s: float
+    end_s: float
+    sample: int
+    ready: int
+    freed: bool
+    scored_s: float
+    whole: bool = False
+    loop_s: float = 0.0
+
+
+@dataclass(slots=True)
+class CriticalPath:
+    """Seconds on the path. train_s: the trainer computes, saves or hands GPUs over. sync_s: publications.
+
+    scoring_s: rewards. lives: of samples, the last first. ready_s: when groups were complete, ascending; groups: which.
+    """
+
+    ready_s: NDArray[np.float64]
+    groups: NDArray[np.int64]
+    train_s: float = 0.0
+    sync_s: float = 0.0
+    scoring_s: float = 0.0
+    lives: list[Life] = field(default_factory=list)
+
+
+def critical_path(records: Records, start_s: float, end_s: float) -> CriticalPath:
+    """The path from end_s back to start_s, both seconds of the run."""
+    return _Walk(records, start_s).back_from(end_s)
+
+
+def sent_s(records: Records) -> NDArray[np.float64]:
+    """When each sample was sent by the client. Where requests move between instances, when its group was."""
+    fleet, samples = records.scenario.fleet, records.samples
+    if fleet.repack.every_s is None and fleet.placement != "colocated_lending":
+        return np.asarray(samples["sent_s"])
+    return np.where(samples["sent_s"] < 0, -1.0, records.groups["submit_s"][samples["group"]])
+
+
+def places_of_groups(scenario: Scenario) -> bool:
+    """Whether what the client keeps in flight are groups: a place is free when a whole group has its rewards."""
+    fleet = scenario.fleet
+    caps = (fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance)
+    return scenario.admission.law == "fixed_pool" or (fleet.in_flight_unit == "groups" and caps != (None, None))
+
+
+class _Walk:
+    """One walk back. `loop`: the life whose loop the trainer's seconds belong to, None after a batch without a wait."""
+
+    def __init__(self, records: Records, start_s: float) -> None:
+        groups, samples, syncs = records.groups, records.samples, records.syncs
+        used = np.flatnonzero((groups["ready_s"] >= 0) & (groups["status"] != G_FILTERED))
+        order = used[np.argsort(groups["ready_s"][used], kind="stable")]
+        self.groups, self.sent, self.start = groups, sent_s(records), start_s
+        self.path = CriticalPath(groups["ready_s"][order], order)
+        self.times, self.does = records.trainer["time_s"].tolist(), records.trainer["does"].tolist()
+        self.finish = np.where(samples["status"] == DONE, samples["finish_s"], -1.0)
+        self.order: NDArray[np.int64] | None = None
+        self.done: NDArray[np.int64] | None = None
+        self.in_groups = places_of_groups(records.scenario)
+        self.published, self.trigger = syncs["end_s"].tolist(), syncs["trigger_s"].tolist()
+        self.paused = syncs["pause_start_s"].tolist()
+        sync, law = records.scenario.sync, records.scenario.admission.law
+        # Whether the end of a publication lets samples be sent: the fleet stood still, or admission counts versions.
+        self.lets_in = sync.scope == "global" or law in ("version_window", "target_step", "per_sync_window")
+        self.drains = sync.in_flight == "drain" and sync.scope == "global"
+        self.shared = records.scenario.fleet.placement == "colocated"
+        self.loop: Life | None = None
+
+    def back_from(self, t: float) -> CriticalPath:
+        while t > self.start + SAME_S:
+            t = self._trainer(t)
+        return self.path
+
+    def _trainer(self, t: float) -> float:
+        """Back from t through what the trainer did, and through the wait before it; returns where that leads."""
+        i = bisect_right(self.times, t - SAME_S) - 1
+        while i >= 0 and t > self.start:
+            begin, does = max(self.times[i], self.start), self.does[i]
+            if does == WAIT:
+                if t - begin > SAME_S:
+                    return self._group(t, begin)
+                self.loop = None
+            elif does == SYNC_HELD:
+                p = bisect_right(self.published, t + SAME_S) - 1
+                if p >= 0 and self.published[p] > begin + SAME_S and self.trigger[p] < t - SAME_S:
+                    self._synced(t - min(t, self.published[p]))
+                    if self.trigger[p] < begin - SAME_S:
+                        self.loop = None  # an earlier one had to be over: no sample is waited for in that
+                    return self._publication(p, self.start)
+                self._synced(t - begin)
+            else:
+                self.path.train_s += t - begin
+                self._in_loop(t - begin)
+            t, i = begin, i - 1
+        return self.start
+
+    def _synced(self, seconds: float) -> None:
+        self.path.sync_s += seconds
+        self._in_loop(seconds)
+
+    def _in_loop(self, seconds: float) -> None:
+        if self.loop is not None:
+            self.loop.loop_s += seconds
+
+    def _group(self, t: float, wait_began: float) -> float:
+        """Back from a wait's end t through the group that ended it. On shared GPUs nothing was made before the wait."""
+        k = int(np.searchsorted(self.path.ready_s, t + SAME_S, side="right")) - 1
+        if k < 0:
+            return wait_began
+        floor, sample = wait_began if self.shared else self.start, self._last_of(int(self.path.groups[k]))
+        end = max(floor, min(t, float(self.finish[sample])))
+        self.path.scoring_s += t - end
+        return self._life(sample, end, floor, k, t - end)
+
+    def _last_of(self, group: int) -> int:
+        """The sample of a group that ended last."""
+        first = int(self.groups["first"][group])
+        return first + int(np.argmax(self.finish[first : first + int(self.groups["size"][group])]))
+
+    def _life(self, sample: int, end: float, floor: float, ready: int, scored_s: float = 0.0) -> float:
+        """Back through samples, each of which let the next be sent, to what the trainer did."""
+        while True:
+            sent = float(self.sent[sample])
+            life = Life(max(sent, floor), end, sample, ready, False, scored_s)
+            if life.end_s > life.sent_s:
+                self.path.lives.append(life)
+            self.loop = life
+            if sent <= floor:
+                return floor
+            p = bisect_right(self.published, sent + SAME_S) - 1
+            if p >= 0 and self.lets_in and sent - self.published[p] <= SAME_S:
+                return self._publication(p, floor)
+            i = bisect_right(self.times, sent + SAME_S) - 1
+            before, ended = self._group_ended(sent) if self.in_groups else (-1, 0.0)
+            whole = before >= 0
+            if not whole:
+                before, ended = self._ended(sent)
+            if (i >= 0 and sent - self.times[i] <= SAME_S) or before < 0 or self.sent[before] > sent - SAME_S:
+                return min(sent, end - SAME_S)
+            life.freed, life.whole = True, whole
+            self.path.scoring_s += sent - ended  # its place was free once its group was scored
+            sample, end, ready, scored_s = before, max(ended, floor), -1, sent - ended
+
+    def _ended(self, t: float) -> tuple[int, float]:
+        """The last sample that ended by t, and when; -1 if there is none."""
+        if self.order is None:
+            self.order = np.argsort(self.finish, kind="stable")
+            self.ends = self.finish[self.order]
+        k = int(np.searchsorted(self.ends, t + SAME_S, side="right")) - 1
+        if k < 0 or self.ends[k] < 0:
+            return -1, 0.0
+        return int(self.order[k]), min(t, float(self.ends[k]))
+
+    def _group_ended(self, t: float) -> tuple[int, float]:
+        """The last sample of the group that had all its rewards at t, and when that sample ended; -1 without one."""
+        if self.done is None:
+            ready = self.groups["ready_s"]
+            over = np.flatnonzero(ready >= 0)
+            self.done = over[np.argsort(ready[over], kind="stable")]
+            self.done_s = ready[self.done]
+        k = int(np.searchsorted(self.done_s, t + SAME_S, side="right")) - 1
+        if k < 0 or t - self.done_s[k] > SAME_S:
+            return -1, 0.0
+        sample = self._last_of(int(self.done[k]))
+        return sample, min(t, float(self.finish[sample]))
+
+    def _publication(self, p: int, floor: float) -> float:
+        """Back from the end of a publication to its making, through the drain if there is one."""
+        end, paused, trigger = self.published[p], max(self.paused[p], floor), max(self.trigger[p], floor)
+        if self.drains and paused - trigger > SAME_S:
+            sample, ended = self._ended(paused)
+            if sample >= 0 and paused - ended <= SAME_S and self.sent[sample] < ended - SAME_S:
+                self._synced(end - paused)
+                return self._life(sample, ended, floor, -1)
+        self._synced(end - trigger)
+        return float(min(trigger, end - SAME_S))

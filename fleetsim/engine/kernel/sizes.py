@@ -1,0 +1,80 @@
+"""How large every table of the kernel is, and who guarantees that no index of it is larger.
+
+numba checks no index, so a table that is too short is a heap that is overwritten. Each size is a function of the fleet
+row, for the worst case; `state.py` refuses to show the kernel a table of another size, and the checked build
+(`guard.py`) refuses every single access outside of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LOG, PREFIX, SAMPLE
+
+INT, FLOAT, SHORT = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.int32)
+
+
+class Size(NamedTuple):
+    """A table: what a row is, the least shape for a fleet row (of two axes the second is exact), and why it is enough.
+
+    why: who guarantees that every index is one of those rows.
+    """
+
+    dtype: np.dtype[Any]
+    shape: Callable[[Any], tuple[int, ...]]
+    why: str
+
+
+def _samples(w: Any) -> tuple[int, ...]:
+    return (w["n_samples"],)
+
+
+def _groups(w: Any) -> tuple[int, ...]:
+    return (w["n_groups"],)
+
+
+def _instances(w: Any) -> tuple[int, ...]:
+    return (w["n_instances"],)
+
+
+def _leaves(w: Any) -> tuple[int, ...]:
+    return (2 * w["half"],)
+
+
+def _tools(w: Any) -> tuple[int, ...]:
+    return (w["n_samples"], w["turns"] - 1)
+
+
+SIZES: dict[str, Size] = {
+    "samples": Size(SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"),
+    "groups": Size(GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
+    "prefixes": Size(PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"),
+    "instances": Size(INSTANCE, _instances, "routers choose leaves that hold a load; leaves beyond hold infinity"),
+    "ends": Size(INT, lambda w: (w["n_instances"], w["max_num_seqs"]), "schedulers run max_num_seqs requests at most"),
+    "residues": Size(SHORT, lambda w: (w["n_instances"], w["block_size"]), "indices are taken modulo block_size"),
+    "clock": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
+    "loads": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
+    "table_s": Size(
+        FLOAT,
+        lambda w: (max(w["max_tokens"], w["max_num_seqs"]) + 1,),
+        "prompts and decodes share max_tokens, for EngineLimits holds max_num_seqs to it; SGLang's run apart",
+    ),
+    "timer_s": Size(FLOAT, _samples, "a sample waits for one thing, its tool or its reward"),
+    "timer_key": Size(INT, _samples, "as timer_s"),
+    "requeue": Size(SHORT, _samples, "a sample is put there when it becomes unsent, and taken out when it is sent"),
+    "ready": Size(SHORT, _groups, "a group is ready once; the buffer holds a group at least (`World.bind`)"),
+    "blocked": Size(SHORT, _groups, "a group meets the buffer once"),
+    "owed": Size(SHORT, _groups, "a group is lost once, and one that starts takes one out"),
+    "dirty": Size(SHORT, _instances, "an instance is put there when its flag is set, and is asked for once"),
+    "worker_s": Size(FLOAT, lambda w: (max(1, w["workers"]),), "a heap of `workers` rows that never grows"),
+    "reward_s": Size(FLOAT, _samples, "a sample's own row"),
+    "tool_s": Size(FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"),
+    "tool_tokens": Size(SHORT, _tools, "as tool_s"),
+    "arrival_s": Size(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
+    "arrival": Size(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
+    "accounts": Size(FLOAT, lambda w: (w["n_instances"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
+    "log": Size(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
+}

@@ -1,0 +1,18 @@
+"""One series as a file has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleetsim.history.history import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """One series as it stands in a file. stamps: (n,) unix seconds, in any order; values: (n,)."""
+
+    name: str
+    labels: Mapping[str, str]
+    stamps: Floats
+    values: Floats

@@ -1,0 +1,58 @@
+"""JSON in: what every reader of a file or of an answer starts from, with no number that later arithmetic cannot hold.
+
+Python's own reader takes `NaN`, `Infinity` and `1e999` (which becomes infinite), and integers of any length, which no
+float and no numpy column can hold. All of them are refused here, once, so that no reader has to think of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+# Wider integers fit no numpy column; up to here they stay exact.
+_WIDEST = 2**63
+
+
+def from_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The value of a JSON text; every number in it is finite, every integer one of 64 bits, signed.
+
+    pairs: makes a mapping from its pairs, as json's object_pairs_hook. Raises ValueError, as its kind
+    json.JSONDecodeError where the text is no JSON.
+    """
+    return _read(text, _refuse, pairs)
+
+
+def from_loose_json(text: str | bytes) -> Any:
+    """The same of what others wrote, where a metric that came out as no number is nothing unusual: it is NaN.
+
+    For logs, and for readers that name the field or the row of each wrong value.
+    """
+    return _read(text, _no_number, None)
+
+
+def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any) -> Any:
+    """wrong: what becomes of a number beyond reach; raises, or NaN."""
+
+    def real(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else wrong(digits)
+
+    def whole(digits: str) -> float:
+        value = int(digits) if len(digits) < 30 else _WIDEST
+        return value if -_WIDEST < value < _WIDEST else wrong(digits)
+
+    try:
+        return json.loads(text, parse_constant=wrong, parse_float=real, parse_int=whole, object_pairs_hook=pairs)
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+
+
+def _no_number(_written: str) -> float:
+    return math.nan
+
+
+def _refuse(written: str) -> NoReturn:
+    shown = written if len(written) <= 40 else f"{written[:36]} ..."
+    raise ValueError(f"{shown} is no number that can be used: finite, whole ones below 2^63")

@@ -1,0 +1,52 @@
+"""The engines of a sweep: how far off the speed of each is, and whether GPUs of several types have prices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
+from fleetsim.plan.assumptions import is_given
+from fleetsim.plan.engine_source import EngineSource, engine_source
+from fleetsim.plan.model_notes import model_notes
+from fleetsim.plan.prices import PRICE, price_notes
+from fleetsim.sweep.run import Sweep
+
+
+def engine_sources(result: Sweep) -> tuple[EngineSource, ...]:
+    """The source of each engine speed among the cells that ran, in their order. Ranges are not looked at."""
+    sources: dict[str, EngineSource] = {}
+    for scenario in _distinct(result, "engine"):
+        source = engine_source(scenario, scenario.fleet.instances)
+        sources.setdefault(source.accuracy, source)
+    return tuple(sources.values())
+
+
+def engine_notes(result: Sweep, known: Collection[str] = ()) -> tuple[str, ...]:
+    """What has to be said of cells with several types of GPU, and of the models and lengths of cells.
+
+    known: what was said of the scenario that all of them started from.
+    """
+    swept = [axis.path for axis in result.design.grid.axes]
+    given = [*result.design.given, *swept]
+    told = dict.fromkeys(n for s in _distinct(result, "engine", "workload") for n in model_notes(s, given))
+    found = [note for note in told if note not in known]
+    if not is_given(PRICE, given):
+        unpriced = ((s.engine.gpu, s.cost.instance_price_usd_per_gpu_h) for s in _distinct(result, "engine"))
+        found += price_notes(unpriced, f"sweep each type by itself with --set {PRICE}=DOLLARS")
+    return tuple(found)
+
+
+def _distinct(result: Sweep, *sections: str) -> Iterator[Scenario]:
+    """A scenario for each combination of the keys of some sections."""
+    axes = [axis.path for axis in result.design.grid.axes if axis.path.partition(".")[0] in sections]
+    seen: set[str] = set()
+    for row in result.rows:
+        values = result.design.grid.values(row.cell)
+        key = repr([values[path] for path in axes])
+        if row.status == "ok" and key not in seen:
+            seen.add(key)
+            try:
+                yield result.design.scenario(row.cell)
+            except InputError:  # a profile that is no more
+                continue

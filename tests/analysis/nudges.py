@@ -1,0 +1,179 @@
+"""Random jobs, and each thing that may bind in them moved by about a fifth: what a verdict is held against."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fleetsim.analysis.binding import MORE, longest_of_a_batch
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError, StuckError
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+
+LAWS = (
+    "barrier",
+    "batches_ahead",
+    "version_window",
+    "version_window",
+    "fixed_pool",
+    "unbounded",
+    "per_sync_window",
+    "cumulative_ratio",
+    "target_step",
+    "adaptive",
+)
+Runs = list[Records]
+
+
+def random_job(seed: int) -> Scenario:
+    """A small job; its parts are drawn so that each thing binds now and then. Raises InputError for what cannot be."""
+    r = random.Random(seed)
+    law, group = r.choice(LAWS), r.choice([1, 4, 8, 16])
+    batch, instances, mean = group * r.choice([4, 8, 16]), r.choice([2, 4, 6, 10, 16]), r.choice([200, 600, 1500])
+    changes: dict[str, Any] = {
+        "workload.group_size": group,
+        "workload.prompt_tokens": r.choice([64, 512, 2048]),
+        "workload.output_tokens": {
+            "kind": "lognormal",
+            "mean": mean,
+            "cv": r.choice([0.2, 0.6, 1.2]),
+            "max": mean * r.choice([3, 6]),
+        },
+        "workload.group_correlation": r.choice([0.0, 0.5]),
+        "workload.reward.latency_s": mean * r.choice([0.0, 0.0, 0.0, 0.01]),
+        "engine.model": r.choice(["Qwen/Qwen2.5-7B", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"]),
+        "engine.max_num_seqs": r.choice([None, None, 8, 32]),
+        "fleet.group_placement": r.choice(["together", "spread"]),
+        "fleet.routing": r.choice(["round_robin", "least_loaded"]),
+        "fleet.instances": instances,
+        "fleet.speed_factors": r.choice([[], [], [], [1.5]]),
+        "trainer.batch_samples": batch,
+        "trainer.fixed_s": mean * r.choice([0.002, 0.006, 0.012, 0.03]),
+        "sync.pause_s": mean * r.choice([0.0, 0.0005, 0.004]),
+        "sync.publish_s": mean * r.choice([0.0, 0.0, 0.003]),
+        "sync.trainer_block_s": mean * r.choice([0.0, 0.0005, 0.004]),
+        "sync.in_flight": r.choice(["keep", "keep", "abort_resume", "drain", "finish_on_old_weights"]),
+        "sync.every_steps": r.choice([1, 1, 1, 2]),
+        "admission.law": law,
+        "admission.max_staleness": r.choice([0.0, 0.5, 1.0, 3.0]),
+        "admission.batches_ahead": r.choice([1, 2]),
+        "admission.staleness_threshold": r.choice([0.1, 0.5, 1.0]),
+        "admission.async_ratio": r.choice([0.0, 0.5, 1.0]),
+        "admission.pool_samples": batch * r.choice([1, 2]),
+        "admission.adaptive.start_samples": batch,
+        "admission.adaptive.most_samples": batch * r.choice([1, 4]),
+        "buffer.capacity_samples": r.choice([None, None, None, None, batch, 2 * batch]),
+        "buffer.batch_rule": "exact_target_step"
+        if law == "target_step"
+        else r.choice(["fifo", "oldest_version_first"]),
+        "run.steps": 26,
+        "run.warmup_steps": 6,
+    }
+    which = r.random()
+    if which < 0.3:
+        changes["fleet.max_in_flight_samples"] = max(group, int(batch * r.choice([0.25, 0.5, 1.0, 2.0])))
+    elif which < 0.45:
+        changes["fleet.max_in_flight_samples_per_instance"] = r.choice([4, 16, 64])
+    if law == "barrier" and r.random() < 0.3:
+        changes |= {"fleet.placement": "colocated", "fleet.switch_s": mean * 0.001}
+    return with_changes(default_scenario(), changes)
+
+
+def job_of_groups(seed: int) -> Scenario:
+    """A random job of groups, under a cap that counts them: of the fleet, or for each instance."""
+    s, r = random_job(seed), random.Random(10_000 + seed)
+    group = s.workload.group_size
+    caps: dict[str, Any] = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None}
+    if r.random() < 0.5:
+        caps["fleet.max_in_flight_samples"] = (
+            max(1, s.trainer.batch_samples * r.choice([1, 2, 4, 8]) // 4 // group) * group
+        )
+    else:
+        caps["fleet.max_in_flight_samples_per_instance"] = group * r.choice([1, 2, 4])
+    return with_changes(s, {"fleet.in_flight_unit": "groups", **caps})
+
+
+def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], float]]:
+    """(what is moved, the changes, by which factor) for everything that the job has.
+
+    longest: tokens of the longest response of a batch. A count that has no fifth is moved by one, and the factor says
+    so.
+    """
+    t, a, f, group = s.trainer, s.admission, s.fleet, s.workload.group_size
+    place, each = group if f.in_flight_unit == "groups" else 1, f.max_in_flight_samples_per_instance
+    slower = [p.model_copy(update={"fixed_s": p.fixed_s / MORE, "per_token_s": p.per_token_s / MORE}) for p in t.phases]
+    yield (
+        "trainer",
+        {
+            "trainer.fixed_s": t.fixed_s / MORE,
+            "trainer.per_token_s": t.per_token_s / MORE,
+            "trainer.phases": [p.model_dump() for p in slower],
+            "fleet.switch_s": f.switch_s / MORE,
+        },
+        MORE,
+    )
+    times = sync_times(s)
+    yield (
+        "sync",
+        {f"sync.{name}": getattr(times, name) / MORE for name in ("pause_s", "publish_s", "trainer_block_s")},
+        MORE,
+    )
+    lengths = {**s.workload.output_tokens.model_dump(exclude_none=True), "max": max(16, round(longest / MORE))}
+    if lengths["kind"] != "constant":
+        yield "longest_response", {"workload.output_tokens": lengths}, MORE
+    latency = s.workload.reward.latency_s
+    if getattr(latency, "value", 0.0):
+        yield "environment", {"workload.reward.latency_s": latency.value / MORE}, MORE  # type: ignore[union-attr]
+    counts: list[tuple[str, str, int, int | None]] = [
+        ("rollout", "fleet.instances", 1, f.instances),
+        ("in_flight_cap", "fleet.max_in_flight_samples", group, f.max_in_flight_samples),
+        ("in_flight_cap", "fleet.max_in_flight_samples_per_instance", place, each and each // place * place),
+        ("buffer", "buffer.capacity_samples", group, s.buffer.capacity_samples),
+    ]
+    if a.law == "fixed_pool":
+        counts.append(("in_flight_cap", "admission.pool_samples", group, a.pool_samples))
+    if a.law == "adaptive":
+        counts.append(("in_flight_cap", "admission.adaptive.most_samples", group, a.adaptive.most_samples))
+    if a.law == "batches_ahead":
+        counts.append(("staleness_window", "admission.batches_ahead", 1, a.batches_ahead))
+    for name, path, unit, now in counts:
+        if now is not None:
+            more = max(now + unit, round(now * MORE / unit) * unit)
+            yield name, {path: more}, more / now
+    ahead = {
+        "version_window": "max_staleness",
+        "target_step": "max_staleness",
+        "per_sync_window": "staleness_threshold",
+        "cumulative_ratio": "async_ratio",
+    }.get(a.law)
+    if ahead is not None:
+        now_ahead = getattr(a, ahead)
+        yield "staleness_window", {f"admission.{ahead}": now_ahead + (MORE - 1.0) * (1.0 + now_ahead)}, MORE
+
+
+def measured_gains(s: Scenario, replications: int) -> tuple[list[str], dict[str, float]]:
+    """What each run says binds, and the share of the step that a fifth of each thing really saves, under common draws.
+
+    Raises InputError and StuckError for a job that does not run as it is; a change that blocks the run saves nothing.
+    """
+    runs = [simulate(s, replication=r) for r in range(replications)]
+    metrics = [metrics_of(run) for run in runs]
+    base = np.array([m["step_s"] for m in metrics])
+    longest = float(np.mean([longest_of_a_batch(run) for run in runs]))
+    gains: dict[str, float] = {}
+    for name, changes, factor in nudges(s, longest):
+        try:
+            moved = with_changes(s, changes)
+            steps = np.array([metrics_of(simulate(moved, replication=r))["step_s"] for r in range(replications)])
+        except (InputError, StuckError):
+            continue
+        saved = float(np.mean(1.0 - (steps / base) ** (math.log(MORE) / math.log(factor))))
+        gains[name] = max(saved, gains.get(name, -math.inf))
+    return [str(m["binding"]) for m in metrics], gains

@@ -1,0 +1,124 @@
+"""Alternatives with a count of their own: what is said of them is what asking for them directly says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.errors import StuckError
+from fleetsim.plan.levers import CAP, STALENESS, levers_of
+from fleetsim.plan.size import SizeResult, size
+from fleetsim.plan.trials import with_instances
+from tests.plan.fakes import fluid, metrics
+
+WORK = 512 * 1536
+
+
+def job(**changes: Any) -> Scenario:
+    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+    return with_changes(default_scenario(), constant | {k.replace("__", "."): v for k, v in changes.items()})
+
+
+def filled(s: Scenario, replication: int) -> Mapping[str, Any]:
+    """As fast as instances are full: x samples make 8,000 x / (x + 64) tok/s. Each version ahead hides 15 s."""
+    n, train = s.fleet.instances, s.trainer.fixed_s
+    each = (s.fleet.max_in_flight_samples or 4096) / n
+    produce = WORK / (n * 8000.0 * each / (each + 64.0))
+    step = max(train, produce, 60.0 - 15.0 * s.admission.max_staleness)
+    gpus = n + s.trainer.gpus
+    return metrics(step, max(0.0, 1.0 - train / step), cost_per_step=step / 3600.0 * 3.0 * gpus)
+
+
+def direct(s: Scenario) -> SizeResult:
+    return size(s, measure=filled)
+
+
+@settings(max_examples=12, deadline=None)
+@given(cap=st.integers(40, 90), staleness=st.integers(0, 4), trainer=st.integers(1, 32))
+def test_what_is_said_of_an_alternative_is_what_asking_for_it_says(cap: int, staleness: int, trainer: int) -> None:
+    s = job(fleet__max_in_flight_samples=8 * cap, admission__max_staleness=float(staleness), trainer__gpus=trainer)
+    found = direct(s)
+    here = with_instances(s, found.instances)
+    pulled = {lever.name: lever.scenario for lever in levers_of(here, here, "")}
+    for a in found.alternatives.tried:
+        if a.anew is None:
+            continue
+        asked = direct(pulled[a.name])
+        assert a.anew.holds == (not asked.missed)
+        if a.anew.holds:
+            assert a.anew.instances == asked.instances
+        assert a.anew.cost_per_step * a.anew.step_s <= 1.15 * asked.recommended.mean("cost_per_step") * (
+            asked.recommended.mean("step_s")
+        )
+    if found.way_out is not None:
+        wider = with_changes(s, {"admission.max_staleness": found.way_out.max_staleness})
+        assert found.way_out.instances == direct(wider).instances
+
+
+def test_a_cap_that_buys_nothing_here_and_makes_the_fleet_several_times_too_large() -> None:
+    """352 samples in flight make 39,322 tok/s with 47 instances, 528 with 13: 8,000 * 528 / (528 / 13 + 64)."""
+    idle = 0.0004
+    found = direct(
+        job(fleet__max_in_flight_samples=352, admission__max_staleness=3.0, targets__trainer_idle_fraction=idle)
+    )
+    cap = found.alternatives.named(CAP)
+    assert cap is not None
+    assert not cap.shortens
+    assert cap.anew is not None
+    assert (found.instances, cap.anew.instances) == (47, 13)
+    assert "would buy nothing measurable with 47 instances" in found.explanation
+    assert "an in-flight cap of 528 instead of 352 samples, 13 instances do what 47 do now (step " in found.explanation
+
+
+def test_a_way_out_that_is_dearer_than_now_gives_way_to_a_cheaper_one() -> None:
+    """One step more would do with 90 instances, two steps with 10."""
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        n, extra = s.fleet.instances, s.admission.max_staleness - 1.0
+        floor = {0.0: 30.0, 1.0: 20.0 + 90.0 / n}.get(extra, 0.0)
+        return fluid(floor_s=floor)(s, replication)
+
+    found = size(job(), measure=measure)
+    assert found.way_out is not None
+    assert (found.way_out.max_staleness, found.way_out.instances) == (3.0, 10)
+    assert found.way_out.saves_usd > 0.0
+
+
+def test_a_way_out_never_misses_what_was_given() -> None:
+    """A budget of two steps reaches the assumed idle target, and breaks the staleness that was asked for."""
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        stale = 2.0 * s.admission.max_staleness
+        return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness), staleness=lambda _: stale)(s, replication)
+
+    asked = {"targets.staleness_p99_steps"}
+    assert size(job(targets__staleness_p99_steps=4.0), given=asked, measure=measure).way_out is not None
+    assert size(job(targets__staleness_p99_steps=2.0), given=asked, measure=measure).way_out is None
+
+
+def test_counts_that_get_stuck_are_no_count_of_an_alternative() -> None:
+    """With more staleness nothing but seven instances runs, which do not hold the target."""
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        if s.admission.max_staleness > 1.0 and s.fleet.instances != 7:
+            raise StuckError("nothing moves", [])
+        return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness))(s, replication)
+
+    found = size(job(), measure=measure)
+    lever = found.alternatives.named(STALENESS)
+    assert lever is not None
+    assert lever.anew is not None
+    assert (lever.anew.instances, lever.anew.holds) == (7, False)
+    assert found.way_out is None
+
+
+@pytest.mark.parametrize("floor_s", [0.0, 30.0])
+def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
+    calls: list[tuple[int, int]] = []
+    found = size(job(), measure=fluid(floor_s=floor_s, calls=calls))
+    assert len(calls) - found.simulations <= 30

@@ -1,0 +1,87 @@
+"""Engines that preempt all the time: the speed is that of what runs, and what more KV cache gives is what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.history.history import History
+from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.replay.implied import Implied, implied
+from fleetsim.replay.observe import observe
+from fleetsim.replay.policies import in_flight
+from fleetsim.replay.what_if import what_if
+from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+from tests.replay.independent import Job, run
+
+
+def thrashing(**changes: object) -> Scenario:
+    small = {"run.steps": 60, "run.warmup_steps": 10, "engine.kv_blocks": 2500, "trainer.fixed_s": 10.0}
+    return with_changes(load_scenario("async-one-step"), {**small, **changes})
+
+
+def gain_of(model: Implied, times: int = 2) -> float:
+    """What KV caches of so many times the size take off a step, as the replay predicts it."""
+    assert model.engine is not None
+    effect = what_if(model, {"engine.kv_blocks": times * model.engine[1].kv_blocks}, replications=2).effect("step_s")
+    return 1.0 - effect.ratio.mean
+
+
+def of(history: History) -> Implied:
+    return implied(observe(history), history)
+
+
+def test_what_more_kv_cache_gives_is_predicted_from_a_window_that_thrashes(tmp_path: Path) -> None:
+    scenario = thrashing()
+    records = simulate(scenario, scrape_every_s=15.0)
+    double = simulate(with_changes(scenario, {"engine.kv_blocks": 5000}))
+    now = metrics_of(records)["step_s"]
+    truth = 1.0 - metrics_of(double)["step_s"] / now
+    assert truth > 0.2
+    with (tmp_path / "run.om").open("w", encoding="utf-8") as file:
+        write_openmetrics(records, file, end_s=1.79e9)
+    model = of(read_openmetrics(tmp_path / "run.om", 15.0))
+    assert gain_of(model) == pytest.approx(truth, abs=0.04)
+    assert model.speed is not None
+    running = np.array([4.0, 16.0, 40.0])
+    own = engine_of(scenario)[0]
+    for r in running:
+        kv = r * 1200.0
+        found = model.speed.step_time.seconds(int(r), kv_tokens=kv)
+        assert found == pytest.approx(own.seconds(int(r), kv_tokens=kv), rel=0.25)
+
+
+def test_so_it_is_for_a_fleet_that_fleetsim_did_not_simulate() -> None:
+    job = Job(train_s=10.0, kv_tokens=15_000.0, batch=512, sync="none", caching=False)
+    ran, double = run(job, 0.5), run(replace(job, kv_tokens=30_000.0), 0.5)
+    truth = 1.0 - double.step_s / ran.step_s
+    model = of(ran.history())
+    assert gain_of(model) == pytest.approx(truth, abs=0.08)
+    admission = model.scenario.admission
+    assert (admission.law, admission.max_staleness) == ("version_window", job.staleness)
+
+
+@pytest.mark.parametrize("blocks", [2500, 12_000])
+def test_in_flight_is_what_engines_run_and_what_waits_in_them(blocks: int) -> None:
+    """The law is found by what is in flight: counted in a simulation as a window's gauges show it."""
+    records = simulate(thrashing(**{"engine.kv_blocks": blocks}), scrape_every_s=3.7)
+    mean, peak = in_flight(records)
+    seen = by_gauges(records)
+    assert mean == pytest.approx(float(seen.mean()), rel=0.05)
+    assert peak == pytest.approx(float(np.percentile(seen, 99)), rel=0.05)
+
+
+def by_gauges(records: Records) -> np.ndarray:
+    rows = records.scrapes
+    rows = rows[rows["time_s"] >= records.steps["start_s"][10]]
+    times, at = np.unique(rows["time_s"], return_inverse=True)
+    return np.bincount(at, weights=rows["running"] + rows["waiting"], minlength=len(times))

@@ -1,0 +1,154 @@
+"""Random scenarios against the kernel that checks every index: no table is left, no fence overwritten, nothing hangs.
+
+    FLEETSIM_KERNEL=checked python -m tests.sim.fuzz_kernel --count 20000 --seed 1
+
+The scenarios of `random_scenarios.py`, with engines, groups, turns, caps and buffers down to the smallest that the
+rules allow, and past them: what cannot run must be refused in words. A scenario that fails is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import time
+from collections import Counter
+from typing import Any
+from unittest import mock
+
+import yaml
+from hypothesis import HealthCheck, Phase, given, note, seed, settings
+from hypothesis import strategies as st
+
+from fleetsim.config import Scenario, with_changes
+from fleetsim.engine.compiled import is_checked
+from fleetsim.errors import InputError, StuckError
+from fleetsim.sim.fleet import Fleet
+from fleetsim.sim.run import simulate
+from tests.sim.random_scenarios import scenarios
+
+# Seconds that a scenario may take, and calls of the kernel after which it has shown enough: some never get a batch.
+MOST_S, MOST_MOVES = 120, 3_000
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> dict[str, Any]:
+    """Schedulers with little room: one sequence, a batch that cuts prompts, a cache that one request fills."""
+    block, seqs = draw(st.sampled_from([1, 7, 16, 32])), draw(st.integers(1, 12))
+    longest = 32 + 150 + 400 + 5 * 40
+    return {
+        "engine.name": draw(st.sampled_from(["vllm", "sglang", "tensorrt-llm"])),
+        "engine.block_size": block,
+        "engine.max_num_seqs": seqs,
+        "engine.max_num_batched_tokens": draw(st.sampled_from([seqs, seqs + 1, 40, 256])),
+        "engine.kv_blocks": -(-longest // block) + draw(st.sampled_from([0, 0, 3, 400])),
+        "engine.capacity_scheduler_policy": draw(st.sampled_from(["guaranteed_no_evict", "max_utilization"])),
+    }
+
+
+@st.composite
+def wild_scenarios(draw: st.DrawFn) -> Scenario:
+    """Scenarios at the edges of what the rules allow. Raises InputError for some beyond them."""
+    given = draw(scenarios())
+    group = draw(st.sampled_from([1, 2, 3, 4, 7]))
+    batch = group * draw(st.sampled_from([1, 2, 3, 4]))
+    changes: dict[str, Any] = {
+        "workload.group_size": group,
+        "workload.turns.count": draw(st.sampled_from([1, 2, 5])),
+        "workload.turns.tool_tokens": {"kind": "lognormal", "mean": 15, "cv": 1.0, "max": 40},
+        "workload.output_tokens.max": draw(st.sampled_from([5, 60, 400])),
+        "workload.reward.workers": draw(st.sampled_from([None, 1, 2, 7])),
+        "trainer.batch_samples": batch,
+        "trainer.minibatches": draw(st.sampled_from([1, 1, batch // group])),
+        "buffer.capacity_samples": draw(st.sampled_from([None, group, batch, batch + 1, 1])),
+        "buffer.group_oversampling": draw(st.sampled_from([1.0, 1.3, 3.0])),
+        "fleet.instances": draw(st.integers(1, 9)),
+        "fleet.max_in_flight_samples": draw(st.sampled_from([None, 1, group, batch])),
+        "fleet.max_in_flight_samples_per_instance": draw(st.sampled_from([None, 1, group])),
+        "fleet.failures.mtbf_s": draw(st.sampled_from([None, 5.0, 15.0])),
+        "admission.pool_samples": group * draw(st.integers(1, 6)),
+        "run.steps": draw(st.integers(1, 5)),
+        **draw(engines()),
+    }
+    if group == 1:
+        changes["workload.filter.zero_variance_share"] = 0.0
+    return with_changes(given, changes)
+
+
+class EnoughError(Exception):
+    """The run was long enough."""
+
+
+def run(scenario: Scenario) -> None:
+    """So much of a run; its fences are looked at in the end, however it ends."""
+    fleets: list[Fleet] = []
+    begin, move, left = Fleet.__init__, Fleet._move, [MOST_MOVES]
+
+    def remembered(self: Fleet, *args: Any) -> None:
+        begin(self, *args)
+        fleets.append(self)
+
+    def counted(self: Fleet, *args: Any) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise EnoughError
+        return move(self, *args)
+
+    with mock.patch.object(Fleet, "__init__", remembered), mock.patch.object(Fleet, "_move", counted):
+        try:
+            simulate(scenario)
+        finally:
+            for fleet in fleets:
+                fleet.world.bind()  # a run that ended in the middle of a draw
+                fleet.world.inspect()
+
+
+def fuzz(count: int, first: int) -> Counter[str]:
+    """Runs `count` scenarios, the same for the same seed, and says how they ended."""
+    ends: Counter[str] = Counter()
+
+    @seed(first)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        deadline=None,
+        database=None,
+        derandomize=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def one(data: st.DataObject) -> None:
+        faulthandler.dump_traceback_later(MOST_S, exit=True)
+        try:
+            scenario = data.draw(wild_scenarios())
+        except InputError:
+            ends["refused"] += 1
+            return
+        note(yaml.safe_dump(scenario.model_dump(mode="json", exclude_defaults=True)))
+        try:
+            run(scenario)
+        except (InputError, StuckError, EnoughError) as error:
+            ends[type(error).__name__] += 1
+        else:
+            ends["ran"] += 1
+
+    one()
+    faulthandler.cancel_dump_traceback_later()
+    return ends
+
+
+def main() -> None:
+    """From the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    faulthandler.enable()
+    if not is_checked():
+        parser.error("set FLEETSIM_KERNEL=checked: the other build does not notice what this looks for")
+    began = time.monotonic()
+    ends = fuzz(asked.count, asked.seed)
+    print(f"{ends.total()} scenarios, {dict(ends)}, {time.monotonic() - began:.0f} s: no index left its table")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What no machine could hold is refused before it is begun; a run of no seconds is refused in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetsim.analysis.metrics import metrics_of
+from fleetsim.config import default_scenario, with_changes
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import LinearStepTime
+from fleetsim.errors import InputError
+from fleetsim.sim.run import simulate
+
+SMALL = with_changes(
+    default_scenario(),
+    {
+        "workload.prompt_tokens": 32,
+        "workload.output_tokens": 64,
+        "workload.group_size": 4,
+        "trainer.batch_samples": 16,
+        "fleet.instances": 2,
+        "run.steps": 4,
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"fleet.instances": 1_000_000}, "fleet.instances"),
+        ({"workload.reward.workers": 1_000_000_000}, "workload.reward.workers"),
+        ({"trainer.batch_samples": 1_000_000_000}, "run: "),
+        ({"run.steps": 10_000_000}, "run: "),
+        (
+            {"engine.kind": "constant", "engine.instance_tok_s": 1e3, "engine.max_num_batched_tokens": 10**9},
+            "engine.max",
+        ),
+    ],
+)
+def test_it_is_refused_and_says_what_to_lower(changes: dict[str, object], path: str) -> None:
+    with pytest.raises(InputError, match=path) as refused:
+        simulate(with_changes(SMALL, changes))
+    assert "lower" in str(refused.value)
+
+
+def test_a_run_of_no_seconds_has_no_rates() -> None:
+    nothing = with_changes(SMALL, {"trainer.fixed_s": 0.0, "sync.pause_s": 0.0, "sync.trainer_block_s": 0.0})
+    engine = (LinearStepTime(0.0), EngineLimits(16, 2048, 10_000))
+    with pytest.raises(InputError, match="takes no time"):
+        metrics_of(simulate(nothing, engine=engine))
