@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.api.compared import CompareResult, compare
-from fleetsim.api.job import Job, load
-from fleetsim.api.metrics import Metrics
 from fleetsim.api.replay import ReplayResult, replay
 from fleetsim.api.shipped import profile, profiles, scenarios
-from fleetsim.api.simulated import SimulateResult
-from fleetsim.api.sized import SizeResult
-from fleetsim.api.splits import SplitResult
 from fleetsim.api.swept import SweepResult, sweep
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
+from fleetsim.job.job_face import Job, load
+from fleetsim.job.metrics import Metrics
+from fleetsim.simulate.ask import SimulateResult
+from fleetsim.size.ask import SizeResult
+from fleetsim.split.ask import SplitResult
 
 __all__ = [
     "CompareResult",

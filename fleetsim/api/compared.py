@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.in_python import in_python
-from fleetsim.api.job import Tell
-from fleetsim.api.result import Result
 from fleetsim.api.sides import Comparable, Windows, is_history, same_history, side_of, windows_of
-from fleetsim.api.unchanging import unchanging
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.in_python import in_python
+from fleetsim.job.job_face import Tell
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class CompareResult(Result):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
-        from fleetsim.api.frames import frame, with_intervals
+        from fleetsim.job.frames import frame, with_intervals
 
         rows = []
         for c in self.comparison.changes:

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.in_python import in_python
-from fleetsim.api.job import Start, Tell, load
-from fleetsim.api.metrics import Metrics
-from fleetsim.api.options import change_texts
-from fleetsim.api.result import Result
-from fleetsim.api.unchanging import unchanging
 from fleetsim.config.override import env_overrides, parse_override, parse_overrides
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.in_python import in_python
+from fleetsim.job.job_face import Start, Tell, load
+from fleetsim.job.metrics import Metrics
+from fleetsim.job.options import change_texts
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,7 @@ class ReplayResult(Result):
         """A row a finding: check, state, title and what it costs. Needs pandas."""
         from dataclasses import asdict
 
-        from fleetsim.api.frames import frame
+        from fleetsim.job.frames import frame
 
         return frame([asdict(finding) for finding in self.verdict.findings])
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fleetsim.api.job import Job, Start, Tell, load
 from fleetsim.api.replay import ReplayResult, read_history
-from fleetsim.api.simulated import SimulateResult
-from fleetsim.api.sized import SizeResult
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import History
+from fleetsim.job.job_face import Job, Start, Tell, load
+from fleetsim.simulate.ask import SimulateResult
+from fleetsim.size.ask import SizeResult
 
 if TYPE_CHECKING:
     from fleetsim.plan.compare_runs import ToRun

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from fleetsim.api.in_python import in_python
-from fleetsim.api.job import Job, Start, Tell, load
-from fleetsim.api.options import Options, change_texts
-from fleetsim.api.result import Result
-from fleetsim.api.unchanging import unchanging
 from fleetsim.config.override import parse_override
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.in_python import in_python
+from fleetsim.job.job_face import Job, Start, Tell, load
+from fleetsim.job.options import Options, change_texts
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ class SweepResult(Result):
     def to_pandas(self) -> pd.DataFrame:
         """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
         and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
-        from fleetsim.api.frames import frame
+        from fleetsim.job.frames import frame
         from fleetsim.sweep.table import columns_of
 
         columns = columns_of(self.swept)

@@ -74,12 +74,12 @@ def alerts(
 
     Each alert says how often it will cry wolf and how soon it sees its fault. docs/alerts.md has the method.
     """
-    from fleetsim.cli.files import apart, new_file, write_text
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.config.yaml_text import to_yaml
     from fleetsim.errors import InputError, Problem
+    from fleetsim.files import apart, new_file, write_text
 
     problems = [
         Problem(flag, value, f"must be from {least:g} to {most:g}", f"for example {flag} {example}")

@@ -117,8 +117,8 @@ def compare(
     """
     from fleetsim.cli.compare_call import Call, question_of
     from fleetsim.cli.compare_gate import stop_if_tripped
-    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.starting import loaded, working
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from fleetsim.analysis.catalogue import PAID_FOR, described
-from fleetsim.cli.fail_if import EXIT_CODE, Condition, parse_conditions, tripped
 from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.gate import EXIT_CODE, Condition, parse_conditions, tripped
 
 if TYPE_CHECKING:
     from fleetsim.plan.compare import Change, Comparison

@@ -63,11 +63,11 @@ def dashboard(
 
     Import it in Grafana, or put it into its provisioning folder. It asks for data source, jobs and instances.
     """
-    from fleetsim.cli.files import new_file, write_text
     from fleetsim.cli.output import warn
     from fleetsim.cli.progress import progress
     from fleetsim.cli.standing_files import names_of, plan_of
     from fleetsim.errors import InputError, Problem
+    from fleetsim.files import new_file, write_text
 
     if hours is not None and not 1.0 <= hours <= 24 * 366.0:
         raise InputError([Problem("--hours", hours, "must be from 1 to 8784", "for example --hours 168")])

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.files import new_file, reason
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import new_file, reason
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fleetsim.cli import fail_if
 from fleetsim.cli.say import say
 from fleetsim.errors import InfeasibleError
+from fleetsim.job import gate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -138,7 +138,7 @@ def _viewed(
     return view, (*notes, *backlog, *early_events(result.scenario, warmups), *range_warnings(profile))
 
 
-def end(result: SizeResult, conditions: Sequence[fail_if.Condition], strict: bool) -> None:
+def end(result: SizeResult, conditions: Sequence[gate.Condition], strict: bool) -> None:
     """The exit code of a plan: 11 before 12 before 10, each with its reason on stderr.
 
     Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
@@ -160,10 +160,10 @@ def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:
         raise typer.Exit(OUTSIDE_RANGE)
 
 
-def stop_if_tripped(conditions: Sequence[fail_if.Condition], values: Mapping[str, float]) -> None:
+def stop_if_tripped(conditions: Sequence[gate.Condition], values: Mapping[str, float]) -> None:
     """Exit 10 with a line for every condition that is true."""
-    lines = fail_if.tripped(conditions, values)
+    lines = gate.tripped(conditions, values)
     for line in lines:
         say(line, err=True)
     if lines:
-        raise typer.Exit(fail_if.EXIT_CODE)
+        raise typer.Exit(gate.EXIT_CODE)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.files import new_file, reason, write_bytes
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import new_file, reason, write_bytes
 
 if TYPE_CHECKING:
     from fleetsim.engine.limits import EngineLimits

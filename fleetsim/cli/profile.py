@@ -71,8 +71,8 @@ def show_(
 
     [bold]fleetsim profile show h200-7b.profile.json --html profile.html[/bold]
     """
-    from fleetsim.cli.files import new_file, write_text
     from fleetsim.config.profile_files import load_profile
+    from fleetsim.files import new_file, write_text
 
     place = None if html is None else new_file("--html", html)
     profile = load_profile(name)
@@ -155,9 +155,9 @@ def estimate(
     from dataclasses import replace
 
     from fleetsim.calibrate.derive import estimate_profile
-    from fleetsim.cli.files import new_file, write_text
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
+    from fleetsim.files import new_file, write_text
 
     place = None if output is None else new_file("--output", output, force)
     try:

@@ -125,9 +125,8 @@ def replay(
     """
     from dataclasses import replace
 
-    from fleetsim.cli.fail_if import parse_conditions
-    from fleetsim.cli.files import apart, new_page, write_page
     from fleetsim.cli.output import show, show_json, warn
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
     from fleetsim.cli.replay_changes import (
@@ -142,6 +141,8 @@ def replay(
     from fleetsim.cli.replay_gate import METRICS, gate_values, stop_if_tripped
     from fleetsim.cli.replay_known import known_of
     from fleetsim.cli.replay_source import Source, mapping_of, new_dump, read
+    from fleetsim.files import apart
+    from fleetsim.job.gate import parse_conditions
 
     conditions = parse_conditions(fail_if or (), METRICS)
     access = AccessFlags(

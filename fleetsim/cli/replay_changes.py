@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fleetsim.cli.fail_if import EXIT_CODE
-from fleetsim.cli.files import new_file, write_text
 from fleetsim.cli.say import say
 from fleetsim.cli.sweep_values import parse_sweep
 from fleetsim.config.override import parse_override
 from fleetsim.errors import InputError, Problem
+from fleetsim.files import new_file, write_text
+from fleetsim.job.gate import EXIT_CODE
 
 if TYPE_CHECKING:
     from fleetsim.replay.answers import Answers, Questions

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fleetsim.cli.fail_if import EXIT_CODE, Condition, tripped
 from fleetsim.cli.say import say
+from fleetsim.job.gate import EXIT_CODE, Condition, tripped
 
 if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest

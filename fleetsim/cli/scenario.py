@@ -42,7 +42,7 @@ def init(
 
     [bold]fleetsim scenario init verl-fully-async -o job.yaml[/bold]
     """
-    from fleetsim.cli.files import new_file, write_text
+    from fleetsim.files import new_file, write_text
 
     place = None if output is None else new_file("--output", output, force)
     text = _text_of(name)

@@ -49,8 +49,8 @@ def from_(
     """
     import json
 
-    from fleetsim.cli.files import new_file, write_text
     from fleetsim.engine.training import trainer_s_per_token
+    from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import framework_name, scenario_from
     from fleetsim.frameworks.document import report_document, report_lines
 

@@ -113,11 +113,10 @@ def simulate(
 
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
-    from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import apart, new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.openmetrics import check_history, check_hours, long_enough, write_history
     from fleetsim.cli.output import run_page_of, show_run, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.perfetto import check_trace, write_trace
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
@@ -125,6 +124,8 @@ def simulate(
     from fleetsim.cli.step_so_far import StepSoFar
     from fleetsim.cli.together import together
     from fleetsim.errors import InputError, Problem
+    from fleetsim.files import apart
+    from fleetsim.job.gate import METRICS, parse_conditions
     from fleetsim.plan.job import job_from_flags
     from fleetsim.report.parquet import check_folder, write_parquet
 

@@ -109,15 +109,16 @@ def size(
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
-    from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import apart, new_file, new_page, write_page, write_text
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import end, show_size
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.starting import loaded
     from fleetsim.cli.together import together
     from fleetsim.errors import Interrupted
+    from fleetsim.files import apart, new_file, write_text
+    from fleetsim.job.gate import METRICS, parse_conditions
     from fleetsim.plan.job import job_from_flags
 
     flags = {name.rstrip("_"): value for name, value in context.params.items()}

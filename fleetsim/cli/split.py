@@ -129,14 +129,15 @@ def split(
 
     Whatever is not given is assumed, as in parentheses below, and the answer lists it.
     """
-    from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import apart, new_file, new_page, write_page, write_text
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.output import show_split, stop_if_tripped, stop_if_unmeasured
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.starting import loaded
     from fleetsim.cli.together import together
+    from fleetsim.files import apart, new_file, write_text
+    from fleetsim.job.gate import METRICS, parse_conditions
 
     flags = {name.rstrip("_"): value for name, value in context.params.items()}
     with together() as wrong:

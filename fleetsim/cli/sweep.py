@@ -105,11 +105,11 @@ def sweep(
 
     The same command goes on where a killed one stopped, if there is an --out.
     """
-    from fleetsim.cli.fail_if import METRICS, parse_conditions
-    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.output import show, show_json, stop_if_tripped, warn
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.together import together
     from fleetsim.errors import InfeasibleError, OutsideError
+    from fleetsim.job.gate import METRICS, parse_conditions
 
     flags: dict[str, Any] = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     with together() as wrong:

@@ -6,8 +6,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.files import new_file, reason
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import new_file, reason
 
 if TYPE_CHECKING:
     from fleetsim.sweep.design import Design

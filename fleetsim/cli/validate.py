@@ -35,8 +35,8 @@ def validate(
 
     [bold]fleetsim validate --write docs[/bold]
     """
-    from fleetsim.cli.files import new_page, write_page
     from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.starting import loaded
     from fleetsim.cli.validation_files import checked_folder, drifted, write_docs

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.files import reason
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import reason
 
 if TYPE_CHECKING:
     from fleetsim.validate.verdict import CaseResult

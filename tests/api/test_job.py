@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.api.options import NAMES
+from fleetsim.job.options import NAMES
 from fleetsim.plan.job import PATHS
 from fleetsim.plan.length_flags import LENGTH_FLAGS
 

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.api.in_python import in_python, words
-from fleetsim.api.options import EXAMPLES, NAMES
 from fleetsim.errors import Problem
+from fleetsim.job.in_python import in_python, words
+from fleetsim.job.options import EXAMPLES, NAMES
 
 JOB = fs.load("async-one-step", steps=4, replications=2)
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fleetsim.cli.files import apart
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError, OutsideError
+from fleetsim.files import apart
 from fleetsim.report.page import check_installed
 
 SEVERAL = {

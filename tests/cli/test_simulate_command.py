@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim.analysis.metrics import metrics_of
-from fleetsim.cli.fail_if import METRICS
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
+from fleetsim.job.gate import METRICS
 from fleetsim.plan.trials import flat
 from fleetsim.sim.run import simulate
 

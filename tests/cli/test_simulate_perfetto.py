@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 from typer.testing import CliRunner, Result
 
+from fleetsim import files
 from fleetsim.analysis import replicate
-from fleetsim.cli import files
 from fleetsim.cli.main import app
 from fleetsim.errors import OutsideError
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 import fleetsim.plan.size
 import fleetsim.plan.tried
-from fleetsim.cli.fail_if import METRICS
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, load_scenario
+from fleetsim.job.gate import METRICS
 from fleetsim.report.json import CANDIDATE_METRICS
 from tests.plan.fakes import fluid
 

@@ -80,7 +80,7 @@ def test_a_worker_dies_and_the_table_is_the_local_one_to_the_byte(
     assert output.read_bytes() == wanted_bytes(tmp_path)
     begun = [cell for _, chunk in noted(log, "begin") for cell in chunk]
     assert set(begun) == set(range(CELLS))
-    assert any(pid != victim and set(lost) & set(chunk) for pid, chunk in noted(log, "begin"))  # somebody took them over
+    assert any(pid != victim and set(lost) & set(chunk) for pid, chunk in noted(log, "begin"))  # others took them
     assert not list(tmp_path.glob("*.jsonl"))
 
 

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.in_python import in_python
-from fleetsim.api.metrics import Metrics
-from fleetsim.api.result import Result
-from fleetsim.api.unchanging import unchanging
-from fleetsim.api.written import unwritten, write
 from fleetsim.errors import InputError, Problem
+from fleetsim.files import replace_file, unwritten
+from fleetsim.job.in_python import in_python
+from fleetsim.job.metrics import Metrics
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Group
 
     from fleetsim.analysis.replicate import Replicated
-    from fleetsim.api.job import Job, Tell
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.job_face import Job, Tell
     from fleetsim.plan.engine_source import EngineSource
     from fleetsim.report.run_view import RunView
     from fleetsim.sim.records import Records
@@ -68,7 +68,7 @@ class SimulateResult(Result):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a replication, a column a metric. Needs pandas."""
-        from fleetsim.api.frames import frame
+        from fleetsim.job.frames import frame
         from fleetsim.plan.trials import flat
 
         rows = [
@@ -82,7 +82,7 @@ class SimulateResult(Result):
 
         Columns as in fleetsim/sim/records.py: seconds and tokens. Raises InputError for another name. Needs pandas.
         """
-        from fleetsim.api.frames import records_frame
+        from fleetsim.job.frames import records_frame
 
         return records_frame(self.runs, name)
 
@@ -122,7 +122,7 @@ class SimulateResult(Result):
             trace = trace_of(record(self.scenario, first, asked), asked)
         except InputError as error:
             raise InputError([replace(p, path="steps") for p in error.problems]) from None
-        return write(path, trace.data(compressed=os.fspath(path).endswith(".gz")))
+        return replace_file(path, trace.data(compressed=os.fspath(path).endswith(".gz")))
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
         """Writes the records of all runs, a file a table, as `simulate --parquet`: steps.parquet, samples.parquet, ...
@@ -173,7 +173,7 @@ def simulated(
 ) -> SimulateResult:
     """`Job.simulate`. steps: those that were asked for beside the hours, which is one too many."""
     from fleetsim.analysis.replicate import replicate
-    from fleetsim.api.job import filled
+    from fleetsim.job.job_face import filled
     from fleetsim.plan.engine_source import engine_source
     from fleetsim.plan.trials import flat
     from fleetsim.plan.warnings import backlog_warnings, range_warnings

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleetsim.api.metrics import Metrics
-from fleetsim.api.result import Result
-from fleetsim.api.unchanging import unchanging
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.metrics import Metrics
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Group
 
-    from fleetsim.api.job import Job, Tell
+    from fleetsim.job.job_face import Job, Tell
     from fleetsim.plan.split import SplitResult as Advice
 
 
@@ -47,7 +47,7 @@ class SplitResult(Result):
     @property
     def job(self) -> Job:
         """The advised way as a job, in which every value counts as given."""
-        from fleetsim.api.job import load
+        from fleetsim.job.job_face import load
         from fleetsim.plan.growth import as_asked
 
         return load(as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario))
@@ -73,7 +73,7 @@ class SplitResult(Result):
         Columns: way, kind, instances, rollout_gpus, trainer_gpus, replications, binding, ties_with_first, and every
         metric's mean with `.ci_low` and `.ci_high`. Needs pandas.
         """
-        from fleetsim.api.frames import frame, with_intervals
+        from fleetsim.job.frames import frame, with_intervals
 
         rows = [
             {

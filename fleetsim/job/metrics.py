@@ -54,7 +54,7 @@ class Metrics(Mapping[str, Estimate]):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a metric: mean, ci_low, ci_high, title and better ("less", "more" or nothing). Needs pandas."""
-        from fleetsim.api.frames import frame
+        from fleetsim.job.frames import frame
 
         known = {name: BY_NAME.get(name) for name in self._estimates}
         rows = [

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fleetsim.api.in_python import in_python
-from fleetsim.api.options import Options, change_texts, checked
-from fleetsim.api.unchanging import unchanging
 from fleetsim.config.load import dump_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.in_python import in_python
+from fleetsim.job.options import Options, change_texts, checked
+from fleetsim.job.unchanging import unchanging
 from fleetsim.plan.job import PATHS, job_from_flags
 from fleetsim.plan.job import Start as File
 from fleetsim.plan.length_flags import LENGTH_FLAGS
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleetsim.api.replay import ReplayResult
-    from fleetsim.api.simulated import SimulateResult
-    from fleetsim.api.sized import SizeResult
-    from fleetsim.api.splits import SplitResult
     from fleetsim.api.swept import SweepResult
     from fleetsim.history.history import History
+    from fleetsim.simulate.ask import SimulateResult
+    from fleetsim.size.ask import SizeResult
+    from fleetsim.split.ask import SplitResult
 
 Tell = Callable[[str], None]
 # Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
@@ -75,7 +75,7 @@ class Job:
         return f"<Job {s.name!r}: {s.fleet.instances} instances, {s.trainer.gpus} trainer GPUs>"
 
     def _repr_html_(self) -> str:
-        from fleetsim.api.in_python import words
+        from fleetsim.job.in_python import words
         from fleetsim.report.job_view import job_report
         from fleetsim.report.shown import as_html
 
@@ -109,9 +109,9 @@ class Job:
 
         Raises OutsideError where it cannot be written.
         """
-        from fleetsim.api.written import write
+        from fleetsim.files import replace_file
 
-        return write(path, dump_scenario(self.scenario))
+        return replace_file(path, dump_scenario(self.scenario))
 
     @in_python()
     def simulate(
@@ -129,7 +129,7 @@ class Job:
 
         Raises InputError for a scenario that cannot be simulated, StuckError where its limits block each other.
         """
-        from fleetsim.api.simulated import simulated
+        from fleetsim.simulate.ask import simulated
 
         return simulated(self.with_(None, **options), hours, options.get("steps"), scrape_interval_s, tell)
 
@@ -140,7 +140,7 @@ class Job:
         The scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
         result's `feasible` is False. Raises as `simulate`.
         """
-        from fleetsim.api.sized import sized
+        from fleetsim.size.ask import sized
 
         return sized(self.with_(None, **options), tell)
 
@@ -161,7 +161,7 @@ class Job:
         trainer_unit: they come in multiples of this. Raises InputError for GPUs that cannot be split, else as
         `simulate`.
         """
-        from fleetsim.api.splits import split
+        from fleetsim.split.ask import split
 
         return split(self.with_(None, **options), gpus, by, trainer_min_gpus, trainer_unit, tell)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.metrics import Metrics
-from fleetsim.api.result import Result
-from fleetsim.api.unchanging import unchanging
+from fleetsim.job.metrics import Metrics
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Group
 
-    from fleetsim.api.job import Job, Tell
+    from fleetsim.job.job_face import Job, Tell
     from fleetsim.plan.size import SizeResult as Plan
 
 
@@ -86,7 +86,7 @@ class SizeResult(Result):
         Columns: recommended, replications, binding, and every metric's mean with `.ci_low` and `.ci_high`. Needs
         pandas.
         """
-        from fleetsim.api.frames import frame, with_intervals
+        from fleetsim.job.frames import frame, with_intervals
 
         rows = [
             {

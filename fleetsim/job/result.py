@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.api.in_python import in_python
+from fleetsim.job.in_python import in_python
 
 if TYPE_CHECKING:
     import os
@@ -47,11 +47,11 @@ class Result(ABC):
         simulated for it. An existing file is replaced. Raises OutsideError without jinja2 and plotly, or where the file
         cannot be written.
         """
-        from fleetsim.api.written import write
+        from fleetsim.files import replace_file
 
         with in_python():
             page = self._page()
-        return write(path, page)
+        return replace_file(path, page)
 
     def to_json(self) -> str:
         """The document of the command's --json: sorted keys, full precision, no time of day."""

@@ -1,4 +1,7 @@
-"""Files that a command writes: checked before the work, complete or not there at all."""
+"""Files that are written: a command's are checked before the work, and each is complete or not there at all.
+
+A command never replaces a file; what Python asks for replaces one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from fleetsim.cli.say import say
 from fleetsim.errors import InputError, OutsideError, Problem
 
 
@@ -50,33 +52,12 @@ def apart(outputs: Mapping[str, str | None]) -> None:
         raise InputError(problems)
 
 
-def new_page(flag: str, output: str | None) -> Path | None:
-    """The page that a flag asks for, if it does: a usable path, and all that pages need is installed.
-
-    Raises InputError, OutsideError.
-    """
-    if output is None:
-        return None
-    from fleetsim.report.page import check_installed
-
-    place = new_file(flag, output)
-    check_installed()
-    return place
-
-
-def write_page(place: Path, text: str) -> None:
-    """A page, and a line on stderr that says where it is. Raises OutsideError."""
-
-    write_text(place, text)
-    say(f"wrote {place}; it opens in any browser, offline", err=True)
-
-
 def write_text(place: Path, text: str) -> None:
     """A text file, written beside its place and moved there. Raises OutsideError."""
     try:
         data = text.encode("utf-8")
     except ValueError as error:
-        raise OutsideError(f"{str(place)!r}: cannot be written: {error}") from None
+        raise unwritten(place, error) from None
     write_bytes(place, data)
 
 
@@ -87,10 +68,28 @@ def write_bytes(place: Path, data: bytes) -> None:
         beside.write_bytes(data)
         beside.replace(place)
     except (OSError, ValueError) as error:
-        raise OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}") from None
+        raise unwritten(place, error) from None
     finally:
         with contextlib.suppress(OSError, ValueError):
             beside.unlink(missing_ok=True)
+
+
+def replace_file(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Writes the file that Python names, text as UTF-8; an existing one is replaced. Raises OutsideError."""
+    place = Path(path)
+    try:
+        if isinstance(content, bytes):
+            place.write_bytes(content)
+        else:
+            place.write_text(content, encoding="utf-8")
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise unwritten(place, error) from None
+    return place
+
+
+def unwritten(place: str | Path, error: Exception) -> OutsideError:
+    """The error that says why a place could not be written to."""
+    return OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}")
 
 
 def reason(error: Exception) -> str:

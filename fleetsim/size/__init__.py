@@ -1,0 +1,1 @@
+"""How many instances keep the trainer busy?"""
