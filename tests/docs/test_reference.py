@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import get_args
 
 from fleetsim import errors
-from fleetsim.cli import dashboard, fail_if, main, output, profile
+from fleetsim.cli import dashboard, main, output, profile
 from fleetsim.cli.doctor_checks.outside import _OF_TESTS
 from fleetsim.cli.environment import VARIABLES
+from fleetsim.job import gate
 from fleetsim.replay.finding import QUESTIONS, Check
 
 PACKAGE = Path(errors.__file__).parent
@@ -20,7 +21,7 @@ def test_every_exit_code_is_listed() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = {kind.exit_code for kind in kinds if hasattr(kind, "exit_code")}
     raised |= {
-        fail_if.EXIT_CODE,
+        gate.EXIT_CODE,
         main.INTERRUPTED,
         output.OUTSIDE_RANGE,
         dashboard.MISSING_METRICS,
