@@ -60,17 +60,20 @@ class CompareResult(Result):
             rows.append({"metric": c.metric, "verdict": c.verdict, "p_adjusted": c.p_adjusted, **cells})
         return frame(rows).set_index("metric")
 
-    def _view(self) -> Group:
+    def view(self) -> Group:
+        """What the command prints."""
         from fleetsim.report.compare_view import compare_report
 
         return compare_report(self.comparison)
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """What the command writes under --html."""
         from fleetsim.report.compare_page import compare_page
 
         return compare_page(self.comparison)
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
         from fleetsim.report.compare_json import compare_document
 
         return compare_document(self.comparison)

@@ -117,17 +117,20 @@ class ReplayResult(Result):
 
         return frame([asdict(finding) for finding in self.verdict.findings])
 
-    def _view(self) -> Group:
+    def view(self) -> Group:
+        """What the command prints."""
         from fleetsim.report.replay_view import replay_report
 
         return replay_report(self.replayed, self.answers)
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """What the command writes under --html."""
         from fleetsim.report.replay_page import replay_page
 
         return replay_page(self.history, self.replayed, self.answers)
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
         from fleetsim.report.replay_json import replay_document
 
         return replay_document(self.replayed, self.answers)

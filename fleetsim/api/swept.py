@@ -61,17 +61,20 @@ class SweepResult(Result):
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return frame(rows).set_index("cell")
 
-    def _view(self) -> Group:
+    def view(self) -> Group:
+        """What the command prints."""
         from fleetsim.report.sweep_view import sweep_report
 
         return sweep_report(self.swept, ["SCENARIO"])
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """What the command writes under --html."""
         from fleetsim.report.sweep_page import sweep_page
 
         return sweep_page(self.swept, ["SCENARIO"], self.warnings)
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
         from fleetsim.report.sweep_json import sweep_document
 
         return sweep_document(self.swept, self.warnings)

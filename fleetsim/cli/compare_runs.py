@@ -11,7 +11,7 @@ from fleetsim.plan.compare_input import Given
 from fleetsim.plan.job import Job, job_from_flags
 
 if TYPE_CHECKING:
-    from fleetsim.cli.progress import Progress
+    from fleetsim.job.watch import Watch
     from fleetsim.plan.compare import Comparison
     from fleetsim.plan.job import Job
     from fleetsim.plan.results import Result
@@ -61,7 +61,7 @@ def labels_of(call: Call, a: Given, b: Given) -> tuple[str, str]:
 
 
 def compare_runs(
-    call: Call, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Progress
+    call: Call, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Watch
 ) -> Comparison:
     """Two scenarios, two results, or one of each. Raises what `simulate` raises."""
     from fleetsim.plan import compare_runs as plan

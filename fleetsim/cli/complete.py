@@ -14,6 +14,8 @@ from typing import Any
 import typer
 from typer.models import ParameterInfo
 
+from fleetsim.cli.flags import annotate, parameters_of
+
 Values = Callable[[str], list[str]]
 _MOST_DEFAULT = 40  # characters of a default that is shown as an example
 
@@ -24,7 +26,9 @@ def attach(app: typer.Typer, prefix: str = "") -> None:
         if command.callback is None:
             continue
         path = f"{prefix}{command.name or command.callback.__name__}"
-        command.callback.__annotations__ = dict(_completed(command.callback, path))
+        parameters = parameters_of(command.callback)
+        hints = dict(_completed(command.callback, path))
+        annotate(command.callback, [p.replace(annotation=hints.get(p.name, p.annotation)) for p in parameters])
     for group in app.registered_groups:
         if group.typer_instance is not None:
             attach(group.typer_instance, f"{prefix}{group.name} ")

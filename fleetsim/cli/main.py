@@ -31,6 +31,7 @@ from fleetsim.cli import (
     validate,
     watch,
 )
+from fleetsim.cli.flags import command
 from fleetsim.cli.help import listed
 from fleetsim.cli.say import say
 from fleetsim.cli.starting import INTERRUPTED, starting, working
@@ -133,7 +134,7 @@ app = typer.Typer(
 )
 app.command("size")(size.size)
 app.command("split")(split.split)
-app.command("simulate")(simulate.simulate)
+app.command("simulate")(command(simulate.simulate))
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)
 app.command("replay")(replay.replay)

@@ -14,7 +14,6 @@ from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import new_file, reason
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
     from fleetsim.sim.records import Records
 
 LEAST_INTERVAL_S, INTERVAL_S, HOUR_S = 1.0, 15.0, 3600.0
@@ -28,16 +27,6 @@ class History:
     every_s: float
     end_s: float
     until_s: float | None
-
-
-def check_hours(hours: float | None, steps: int | None) -> None:
-    """Raises InputError for a length of the run that is no length, or is said twice."""
-    if hours is None:
-        return
-    if steps is not None:
-        raise InputError([Problem("--hours", hours, f"--steps {steps} is given as well", "give one of the two")])
-    if not (0 < hours <= 24 * 366):
-        raise InputError([Problem("--hours", hours, "must be above 0, and a year at most", "for example 6")])
 
 
 def check_history(output: str | None, interval_s: float | None, end: str | None, hours: float | None) -> History | None:
@@ -67,17 +56,6 @@ def _end(text: str | None, now_s: float) -> float:
     from fleetsim.history.window import parse_time
 
     return math.floor(now_s / HOUR_S) * HOUR_S if text is None else parse_time(text, now_s, "--openmetrics-end")
-
-
-def long_enough(scenario: Scenario, hours: float | None) -> Scenario:
-    """The scenario with as many steps as fill the hours."""
-    from fleetsim.config import with_changes
-
-    if hours is None:
-        return scenario
-    from fleetsim.sim.hours import steps_for
-
-    return with_changes(scenario, {"run.steps": steps_for(scenario, hours * HOUR_S)})
 
 
 def write_history(history: History, run: Records) -> str:

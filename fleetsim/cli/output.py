@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fleetsim.cli.say import say
 from fleetsim.errors import InfeasibleError
-from fleetsim.job import gate
+from fleetsim.job.gate import EXIT_CODE, tripped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fleetsim.analysis.replicate import Replicated
+    from fleetsim.job.gate import Condition, Gate
+    from fleetsim.job.result import Answer, Planned
     from fleetsim.plan.engine_source import EngineSource
     from fleetsim.plan.size import SizeResult
     from fleetsim.plan.split import SplitResult
-    from fleetsim.report.run_view import RunView
 
 OUTSIDE_RANGE = 12
 
@@ -79,66 +79,30 @@ def show_split(result: SplitResult, as_json: bool) -> None:
     warn(result.warnings)
 
 
-def show_run(
-    result: Replicated,
-    profile: EngineSource,
-    notes: Sequence[str],
-    given: Collection[str],
-    as_json: bool,
-    steady: bool = True,
-) -> dict[str, float]:
-    """A simulated scenario, in either form, and its warnings. Returns the means of its metrics by dotted name.
-
-    given: dotted paths that somebody gave; the rest are defaults. steady: False for a run that was cut off in its
-    warm-up: its steps are shown, and no metric of them.
-    """
-    view, warnings = _viewed(result, profile, notes, given)
+def show_result(result: Answer, as_json: bool) -> None:
+    """An answer, in either form, and its warnings."""
     if as_json:
-        from fleetsim.plan.trials import flat
-        from fleetsim.report.json import simulate_document
-
-        values = [flat(run) for run in result.values] if steady else []
-        metrics = result.metrics if steady else {}
-        show_json(simulate_document(result.scenario, metrics, len(result.runs), profile, warnings, values))
+        show_json(result.document())
     else:
-        from fleetsim.report.run_view import run_report, warm_up_report
-
-        show(run_report(view) if steady else warm_up_report(view))
-    warn(warnings)
-    return {name: e.mean for name, e in view.metrics.items()}
+        show(result.view())
+    warn(result.warnings)
 
 
-def run_page_of(result: Replicated, profile: EngineSource, notes: Sequence[str], given: Collection[str]) -> str:
-    """The page of a simulated scenario, whose first run was recorded with its activity."""
-    from fleetsim.report.run_page import run_page
-
-    view, warnings = _viewed(result, profile, notes, given)
-    return run_page(view, result.runs[0], warnings)
+def finish(result: Planned, gate: Gate, strict: bool) -> None:
+    """The exit code of an answer that was shown: 12 before 10, each with its reason on stderr."""
+    stop_if_unmeasured(result.profile, strict)
+    stop_at(gate.tripped(result.numbers()))
 
 
-def _viewed(
-    result: Replicated, profile: EngineSource, notes: Sequence[str], given: Collection[str]
-) -> tuple[RunView, tuple[str, ...]]:
-    """What is shown of a simulated scenario, and what is warned of."""
-    from fleetsim.plan.run_assumptions import run_assumptions
-    from fleetsim.plan.trials import flat
-    from fleetsim.plan.warnings import backlog_warnings, range_warnings
-    from fleetsim.report.counted import early_events, warmups_of
-    from fleetsim.report.run_view import RunView, trained_staleness
-
-    metrics = flat(result.metrics)
-    binding = str(metrics.pop("binding"))
-    first = result.runs[0]
-    staleness = trained_staleness(first)
-    warmups, assumed = warmups_of(result.runs), run_assumptions(result.scenario, given)
-    view = RunView(
-        result.scenario, metrics, binding, len(result.runs), first.steps, staleness, profile, warmups, assumed
-    )
-    backlog = backlog_warnings(result.scenario, metrics)
-    return view, (*notes, *backlog, *early_events(result.scenario, warmups), *range_warnings(profile))
+def stop_at(lines: Sequence[str]) -> None:
+    """Exit 10 with the lines of a gate that tripped, if there are any."""
+    for line in lines:
+        say(line, err=True)
+    if lines:
+        raise typer.Exit(EXIT_CODE)
 
 
-def end(result: SizeResult, conditions: Sequence[gate.Condition], strict: bool) -> None:
+def end(result: SizeResult, conditions: Sequence[Condition], strict: bool) -> None:
     """The exit code of a plan: 11 before 12 before 10, each with its reason on stderr.
 
     Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
@@ -160,10 +124,6 @@ def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:
         raise typer.Exit(OUTSIDE_RANGE)
 
 
-def stop_if_tripped(conditions: Sequence[gate.Condition], values: Mapping[str, float]) -> None:
+def stop_if_tripped(conditions: Sequence[Condition], values: Mapping[str, float]) -> None:
     """Exit 10 with a line for every condition that is true."""
-    lines = gate.tripped(conditions, values)
-    for line in lines:
-        say(line, err=True)
-    if lines:
-        raise typer.Exit(gate.EXIT_CODE)
+    stop_at(tripped(conditions, values))

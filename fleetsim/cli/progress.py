@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from fleetsim import units
 from fleetsim.cli.say import say
+from fleetsim.cli.starting import loaded
+from fleetsim.job.watch import Watch
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -26,23 +28,6 @@ COMPILING = "compiling the simulation kernel (first run on this machine, a few s
 _REDRAW_S, _LINE_S = 0.1, 30.0
 # Seconds after which whoever waits for a file or a pipe is told that work goes on.
 _LONG_S = 15.0
-
-
-class Progress:
-    """What work tells while it goes on; this one keeps it to itself. Called with a text: what is being done."""
-
-    def __call__(self, text: str) -> None:
-        """What is being done now."""
-
-    def due(self) -> bool:
-        """Whether `at` would be shown: for whoever has to count before it can say how far it is."""
-        return False
-
-    def at(self, done: float, of: float, best: Callable[[], str] | None = None) -> None:
-        """So much of so much is done; best: what is known by now, asked for only when it is shown.
-
-        May be told from any thread, and as often as one likes.
-        """
 
 
 class TimeLeft:
@@ -67,14 +52,18 @@ class TimeLeft:
         return (now_s - since_s) / (done - since) * (of - done) if done > since else None
 
 
-class _Counted(Progress):
+class _Counted(Watch):
     """Shows `at` every so many seconds, and at the end."""
 
+    counts = True
     every_s: float
 
     def __init__(self) -> None:
         self._left = TimeLeft()
         self._next_s = 0.0
+
+    def loaded(self) -> None:
+        loaded()
 
     def due(self) -> bool:
         return time.monotonic() >= self._next_s
@@ -163,7 +152,7 @@ class _Terminal(_Counted):
 
 
 @contextmanager
-def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterator[Progress]:
+def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterator[Watch]:
     """Shows `first`, then whatever it is told, until the block ends.
 
     aloud: elsewhere than on a terminal, a line on stderr for every new text, and for how far it is now and then.

@@ -7,7 +7,7 @@ from math import fsum, inf
 from typing import TYPE_CHECKING
 
 from fleetsim.analysis.catalogue import BY_NAME
-from fleetsim.cli.progress import Progress
+from fleetsim.job.watch import Watch
 
 if TYPE_CHECKING:
     from fleetsim.sweep.cell import Row
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class BestSoFar:
     """Follows a sweep and shows it by one objective."""
 
-    def __init__(self, grid: Grid, objective: Objective, tell: Progress) -> None:
+    def __init__(self, grid: Grid, objective: Objective, tell: Watch) -> None:
         self._grid, self._objective, self._tell = grid, objective, tell
         self._best, self._cell = inf, -1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fleetsim import faces
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import tree_of, unknown_path
 from fleetsim.config.yaml_text import from_yaml
@@ -24,13 +25,14 @@ def parse_override(text: str) -> tuple[str, Any]:
     path, equals, value_text = text.partition("=")
     path = path.strip()
     if not equals or not path:
-        raise InputError([Problem("--set", text, "must read key.path=value", "for example --set fleet.instances=12")])
+        remedy = faces.text("for example {}", faces.setting("fleet.instances", 12))
+        raise InputError([Problem(faces.SET, text, "must read key.path=value", remedy)])
     problem = unknown_path(tree_of(Scenario), path)
     if problem is not None:
         raise InputError([problem])
     if not value_text.strip():
         return path, None
-    return path, from_yaml(value_text, f"--set {path}")
+    return path, from_yaml(value_text, faces.Text(f"--set {path}", path))
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[tuple[str, Any]]:

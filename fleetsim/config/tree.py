@@ -19,6 +19,7 @@ from typing import Any, Union
 from pydantic import BaseModel
 
 from fleetsim.errors import Problem
+from fleetsim.faces import Text
 
 _WORD = re.compile(r"[\w-]+")
 
@@ -125,6 +126,11 @@ def paths_ending_in(root: Node, key: str, prefix: str = "") -> list[str]:
     return found
 
 
+def _whole(path: str) -> Text:
+    """How a list is set."""
+    return Text(f"write --set '{path}=[...]'", f'write {{"{path}": [...]}}')
+
+
 def unknown_path(root: Node, path: str) -> Problem | None:
     """What is wrong with a dotted path that nothing of a scenario has; None for one that names something."""
     node = root
@@ -134,7 +140,7 @@ def unknown_path(root: Node, path: str) -> Problem | None:
             node = node.children[part]
             continue
         if node.items is not None:
-            return Problem(path, part, "a list is set as a whole", f"write --set '{'.'.join(parts[:i])}=[...]'")
+            return Problem(path, part, "a list is set as a whole", _whole(".".join(parts[:i])))
         elsewhere = paths_ending_in(root, part)
         hint = did_you_mean(part, node.children)
         if elsewhere and "did you mean" not in hint:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.visible import visible
 
 MAX_BYTES = 4 * 2**20
@@ -86,7 +87,7 @@ def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
     line = f":{mark.line + 1}" if mark is not None else ""
     return Problem(
-        f"{where}{line}", str(what), "is not valid YAML", "check indentation, colons and quotes on this line"
+        text("{}{}", where, line), str(what), "is not valid YAML", "check indentation, colons and quotes on this line"
     )
 
 
@@ -111,7 +112,7 @@ class _Builder:
 
     def _stop(self, event: Any, value: object, rule: str, remedy: str) -> None:
         line = "" if event is None else f":{event.start_mark.line + 1}"
-        raise InputError([*self.problems, Problem(f"{self.where}{line}", value, rule, remedy)])
+        raise InputError([*self.problems, Problem(text("{}{}", self.where, line), value, rule, remedy)])
 
     def _value(self, event: Any, depth: int) -> Any:
         self.nodes += 1
@@ -147,7 +148,7 @@ class _Builder:
             if key in mapping and len(self.problems) < _MAX_DUPLICATES:
                 self.problems.append(
                     Problem(
-                        f"{self.where}:{key_event.start_mark.line + 1}",
+                        text("{}:{}", self.where, key_event.start_mark.line + 1),
                         key,
                         "this key is given twice in the same mapping",
                         "keep one of them",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fleetsim.analysis.catalogue import METRICS
 from fleetsim.errors import InputError, Problem
 
-__all__ = ["EXIT_CODE", "METRICS", "Condition", "parse_conditions", "tripped"]
+__all__ = ["EXIT_CODE", "METRICS", "Condition", "Gate", "parse_conditions", "parse_gate", "tripped"]
 
 EXIT_CODE = 10
 
@@ -76,3 +76,25 @@ def tripped(conditions: Iterable[Condition], values: Mapping[str, float]) -> lis
         for c in conditions
         if c.trips(values[c.metric])
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """All conditions of a command line on the numbers of one answer. source: what the numbers come from, for words."""
+
+    conditions: tuple[Condition, ...]
+    source: str = "answer"
+
+    def tripped(self, values: Mapping[str, float | None]) -> list[str]:
+        """A line for every condition that is true, or that the answer has no number for: unknown is not passed."""
+        known = {name: value for name, value in values.items() if value is not None}
+        unknown = [c for c in self.conditions if c.metric not in known]
+        return tripped([c for c in self.conditions if c.metric in known], known) + [
+            f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is not known from this {self.source}"
+            for c in unknown
+        ]
+
+
+def parse_gate(texts: Iterable[str], known: Sequence[str], source: str = "answer") -> Gate:
+    """The gate of all `--fail-if`, before any work is done. Raises InputError as `parse_conditions`."""
+    return Gate(parse_conditions(texts, known), source)

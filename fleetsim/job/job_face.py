@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fleetsim.config.load import dump_scenario, with_changes
+from fleetsim.config.load import dump_scenario
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.in_python import in_python
+from fleetsim.job.fields import AnyJob
+from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import told
 from fleetsim.plan.job import PATHS, job_from_flags
 from fleetsim.plan.job import Start as File
 from fleetsim.plan.length_flags import LENGTH_FLAGS
@@ -35,7 +37,7 @@ _SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Job:
+class Job(AnyJob):
     """A scenario and how it came to be. Made by `load`.
 
     scenario: validated, defaults written out. given: dotted paths that somebody wrote; the rest is assumed, and results
@@ -113,7 +115,7 @@ class Job:
 
         return replace_file(path, dump_scenario(self.scenario))
 
-    @in_python()
+    @keywords()
     def simulate(
         self,
         *,
@@ -129,11 +131,13 @@ class Job:
 
         Raises InputError for a scenario that cannot be simulated, StuckError where its limits block each other.
         """
-        from fleetsim.simulate.ask import simulated
+        from fleetsim.simulate.ask import Simulate, simulate
 
-        return simulated(self.with_(None, **options), hours, options.get("steps"), scrape_interval_s, tell)
+        steps = options.get("steps")
+        job = self.with_(None, **options)
+        return simulate(Simulate(job=job, steps=steps, hours=hours, scrape_interval_s=scrape_interval_s), told(tell))
 
-    @in_python()
+    @keywords()
     def size(self, *, tell: Tell | None = None, **options: Unpack[Options]) -> SizeResult:
         """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
 
@@ -144,7 +148,7 @@ class Job:
 
         return sized(self.with_(None, **options), tell)
 
-    @in_python()
+    @keywords()
     def split(
         self,
         gpus: int,
@@ -234,21 +238,17 @@ def _is_below(path: str | None, said: Collection[str]) -> bool:
     return path is not None and any(path == later or path.startswith(f"{later}.") for later in said)
 
 
-@in_python()
-def filled(job: Job, hours: float | None, steps: int | None) -> Scenario:
-    """The scenario with as many steps as fill the hours. Raises InputError for hours that are none, or said twice."""
-    if hours is None:
-        return job.scenario
-    if steps is not None:
-        raise InputError([Problem("hours", hours, f"steps={steps} is given as well", "give one of the two")])
-    if not 0 < hours <= 24 * 366:
-        raise InputError([Problem("hours", hours, "must be above 0, and a year at most", "for example 6")])
-    from fleetsim.sim.hours import steps_for
-
-    return with_changes(job.scenario, {"run.steps": steps_for(job.scenario, hours * 3600.0)})
-
-
-@in_python()
+@keywords()
 def _job(start: File, texts: Mapping[str, str], options: Mapping[str, Any]) -> Job:
-    found = job_from_flags(start, list(texts.values()), options)
-    return Job(found.scenario, found.given, found.notes, start, dict(texts), dict(options))
+    return made(start, list(texts.values()), options)
+
+
+def made(start: File, sets: Sequence[str], options: Mapping[str, Any]) -> Job:
+    """The job of what was said: `key.path=value` texts, and options by name, those that are None left out.
+
+    Raises InputError with all that is wrong.
+    """
+    found = job_from_flags(start, sets, options)
+    texts = {text.partition("=")[0].strip(): text for text in sets}
+    said = {name: value for name, value in options.items() if value is not None and _place(name) is not None}
+    return Job(found.scenario, found.given, found.notes, start, texts, said)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fleetsim.job.in_python import in_python
+from fleetsim.job.keywords import keywords
 
 if TYPE_CHECKING:
     import os
     from pathlib import Path
 
     from rich.console import RenderableType
+
+    from fleetsim.plan.engine_source import EngineSource
 
 
 class Result(ABC):
@@ -21,26 +23,26 @@ class Result(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _view(self) -> RenderableType:
+    def view(self) -> RenderableType:
         """What the command prints."""
 
     @abstractmethod
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
 
     @abstractmethod
-    def _page(self) -> str:
+    def page(self) -> str:
         """What the command writes under --html."""
 
     def __str__(self) -> str:
         from fleetsim.report.shown import as_text
 
-        return as_text(self._view())
+        return as_text(self.view())
 
     def _repr_html_(self) -> str:
         from fleetsim.report.shown import as_html
 
-        return as_html(self._view())
+        return as_html(self.view())
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Writes the page of the command's --html: one file that opens offline. What it shows beyond the result is
@@ -49,17 +51,42 @@ class Result(ABC):
         """
         from fleetsim.files import replace_file
 
-        with in_python():
-            page = self._page()
+        with keywords():
+            page = self.page()
         return replace_file(path, page)
 
     def to_json(self) -> str:
         """The document of the command's --json: sorted keys, full precision, no time of day."""
         from fleetsim.report.json import dumps
 
-        return dumps(self._document())
+        return dumps(self.document())
 
     def to_dict(self) -> dict[str, Any]:
         """The same document as Python values."""
         document: dict[str, Any] = json.loads(self.to_json())
         return document
+
+
+class Answer(Protocol):
+    """A Result with warnings, as a command shows it."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the command prints on stderr."""
+
+    def view(self) -> RenderableType:
+        """What the command prints."""
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+
+
+class Planned(Answer, Protocol):
+    """An answer of simulations: it rests on an engine's speed, and conditions can be put on its numbers."""
+
+    @property
+    def profile(self) -> EngineSource:
+        """What the engine's speed rests on."""
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask of it, by name."""

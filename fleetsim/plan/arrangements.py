@@ -24,6 +24,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.models import model_shape
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
 from fleetsim.plan.scaling import scaled
 from fleetsim.plan.trials import unit_of
 from fleetsim.sim.engines import profile_of
@@ -107,7 +108,7 @@ def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
         raise _refused(
             gpus,
             f"must be a multiple of the {each} GPUs of {engine}, so that colocated engines use them all",
-            f"use {f'{below} or {below + each}' if below else each}, or another --tp",
+            text("use {}, or another {}", f"{below} or {below + each}" if below else each, flag("tp")),
         )
     counts = [k * ranks for k in range(1, (gpus - least) // each + 1) if (gpus - k * each) % unit == 0]
     if not counts:
@@ -117,13 +118,15 @@ def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
         raise _refused(
             gpus,
             f"cannot be split: {engine} takes {each}, and at least {trainer} must be left",
-            f"use {needed} or more" if needed > gpus else "change --trainer-unit, --trainer-min-gpus or --tp",
+            f"use {needed} or more"
+            if needed > gpus
+            else text("change {}, {} or {}", flag("trainer_unit"), flag("trainer_min_gpus"), flag("tp")),
         )
     return counts
 
 
 def _refused(gpus: int, rule: str, remedy: str) -> InputError:
-    return InputError([Problem("--gpus", gpus, rule, remedy)])
+    return InputError([Problem(flag("gpus"), gpus, rule, remedy)])
 
 
 def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:

@@ -20,6 +20,7 @@ from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import SET, flag, setting, text
 from fleetsim.plan.assumptions import is_given, is_touched
 from fleetsim.plan.growth import growth_notes
 from fleetsim.plan.length_flags import LENGTH_FLAGS, law_from_flags
@@ -97,10 +98,10 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         problems += error.problems
     outside += sets
     readable = []
-    for text in outside:
+    for written in outside:
         try:
-            parse_override(text)
-            readable.append(text)
+            parse_override(written)
+            readable.append(written)
         except InputError as error:
             problems += error.problems
     outside = readable
@@ -153,7 +154,7 @@ def _is_at(path: str, place: str) -> bool:
 
 def _flag_at(path: str, flags: Mapping[str, Any]) -> str:
     """The flag that gave the value at a path, as the user wrote it; the path itself where none did."""
-    return next((f"--{n.replace('_', '-')}" for n in flags if n in PATHS and _is_at(path, PATHS[n])), path)
+    return next((flag(name) for name in flags if name in PATHS and _is_at(path, PATHS[name])), path)
 
 
 def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
@@ -234,12 +235,8 @@ def _contradictions(flags: Mapping[str, Any]) -> list[Problem]:
     if "profile" in flags:
         for name in ("instance_tok_s", "gpu", "model"):
             if name in flags:
-                flag = f"--{name.replace('_', '-')}"
-                found.append(
-                    Problem(
-                        flag, flags[name], "a profile has its own engine speed, GPU and model", "drop one of the two"
-                    )
-                )
+                rule = "a profile has its own engine speed, GPU and model"
+                found.append(Problem(flag(name), flags[name], rule, "drop one of the two"))
     return found
 
 
@@ -247,17 +244,17 @@ def _given_twice(sets: Sequence[str], flags: Mapping[str, Any]) -> list[Problem]
     """A path that a flag and --set both give: neither may lose in silence."""
     found = []
     by_path = {PATHS[name]: name for name in flags if name in PATHS}
-    for text in sets:
+    for written in sets:
         try:
-            path, _ = parse_override(text)
+            path, _ = parse_override(written)
         except InputError:
             continue  # told by the load
         name = by_path.get(path)
         if name is None and path.startswith("workload.output_tokens"):
             name = next((n for n in LENGTH_FLAGS if n in flags), None)
         if name is not None:
-            flag = f"--{name.replace('_', '-')}"
-            found.append(Problem("--set", text, f"{flag} says the same thing", f"keep --set or {flag}"))
+            rule, remedy = text("{} says the same thing", flag(name)), text("keep {} or {}", SET, flag(name))
+            found.append(Problem(SET, written, rule, remedy))
     return found
 
 
@@ -295,10 +292,10 @@ def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) 
     elif budget is not None and law_name not in ("version_window", "target_step"):
         problems.append(
             Problem(
-                "--max-staleness",
+                flag("max_staleness"),
                 budget,
                 f"admission.law {law_name} has no such budget",
-                "add --set admission.law=version_window, or drop the flag",
+                text("add {}, or drop the flag", setting("admission.law", "version_window")),
             )
         )
     return problems, changes

@@ -13,6 +13,7 @@ from typing import Any
 from fleetsim.config.base import MAX_TOKENS
 from fleetsim.config.lengths import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, setting, text
 
 # Parameter name -> key of the law.
 LENGTH_FLAGS: Mapping[str, str] = {"len": "mean", "len_cv": "cv", "max_len": "max"}
@@ -26,11 +27,13 @@ def law_from_flags(
 ) -> tuple[list[Problem], dict[str, Any] | None]:
     """The law that the flags make of `law`: its problems, or its mapping. Flags that are None leave `law` as it is."""
     problems = [
-        Problem(flag, value, f"must be between {low:g} and {high:,.0f}", f"for example {flag} {example}")
-        for flag, value, low, high, example in (
-            ("--len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
-            ("--len-cv", cv or None, LEAST_CV, MOST_CV, "1.0, or 0 for lengths that are all equal"),
-            ("--max-len", cap, 1.0, MAX_TOKENS, "8192"),
+        Problem(
+            flag(name), value, f"must be between {low:g} and {high:,.0f}", text("for example {}", flag(name, example))
+        )
+        for name, value, low, high, example in (
+            ("len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
+            ("len_cv", cv or None, LEAST_CV, MOST_CV, "1.0, or 0 for lengths that are all equal"),
+            ("max_len", cap, 1.0, MAX_TOKENS, "8192"),
         )
         if value is not None and not low <= value <= high
     ]
@@ -39,11 +42,11 @@ def law_from_flags(
     if not isinstance(law, (ConstantTokens, Lognormal, Gamma)):
         if mean is None and cv is None:
             return [], {**law.model_dump(exclude_none=True), "max": cap}
-        flag, value = ("--len", mean) if mean is not None else ("--len-cv", cv)
-        remedy = "drop the flag, or describe the lengths by --set workload.output_tokens='{mean: 1536, cv: 1.0}'"
-        return [
-            Problem(flag, value, f"the scenario's lengths are {law.kind}, they have no such parameter", remedy)
-        ], None
+        name, value = ("len", mean) if mean is not None else ("len_cv", cv)
+        rule = f"the scenario's lengths are {law.kind}, they have no such parameter"
+        described = setting("workload.output_tokens", "'{mean: 1536, cv: 1.0}'")
+        remedy = text("drop the flag, or describe the lengths by {}", described)
+        return [Problem(flag(name), value, rule, remedy)], None
     if cv == 0 or (isinstance(law, ConstantTokens) and cv is None):
         return _constant(law, mean, cap)
     spread = cv if cv is not None else _cv_of(law)
@@ -58,10 +61,10 @@ def law_from_flags(
     if cap is not None and mean >= cap:
         return [
             Problem(
-                "--len",
+                flag("len"),
                 mean,
                 f"the mean must be below the longest response ({cap:g})",
-                "raise --max-len, or lower --len",
+                text("raise {}, or lower {}", flag("max_len"), flag("len")),
             )
         ], None
     return _solved(kind, mean, spread, cap)
@@ -70,9 +73,10 @@ def law_from_flags(
 def _constant(law: LengthSpec, mean: float | None, cap: float | None) -> tuple[list[Problem], dict[str, Any] | None]:
     value = mean if mean is not None else _mean_of(law)
     if value != int(value):
-        return [Problem("--len", value, "constant lengths must be whole tokens", f"use {round(value)}")], None
+        return [Problem(flag("len"), value, "constant lengths must be whole tokens", f"use {round(value)}")], None
     if cap is not None and value > cap:
-        return [Problem("--max-len", cap, f"every response has {value:g} tokens", "raise --max-len")], None
+        rule, remedy = f"every response has {value:g} tokens", text("raise {}", flag("max_len"))
+        return [Problem(flag("max_len"), cap, rule, remedy)], None
     return [], {"kind": "constant", "value": int(value)}
 
 
@@ -118,16 +122,17 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
         low /= 2.0
         if low < 1e-3:
             rule = f"responses of at least one token with cv {cv:g} are longer on average"
-            return [Problem("--len", mean, rule, "raise --len, or give --len-cv 0")], None
+            remedy = text("raise {}, or give {}", flag("len"), flag("len_cv", 0))
+            return [Problem(flag("len"), mean, rule, remedy)], None
     while capped_mean(high) < mean:
         low, high = high, high * 2.0
         if high > 1e6 * cap or high > 1e9:
             return [
                 Problem(
-                    "--len",
+                    flag("len"),
                     mean,
                     f"cannot be the mean of responses cut at {cap:g} tokens with cv {cv:g}",
-                    "raise --max-len, or lower --len or --len-cv",
+                    text("raise {}, or lower {} or {}", flag("max_len"), flag("len"), flag("len_cv")),
                 )
             ], None
     for _ in range(200):
@@ -138,5 +143,6 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
     try:
         build(mean=high, cv=cv, max=cap)
     except (InputError, ValueError):
-        return [Problem("--len", mean, "makes no law with this cap and cv", "check --len-cv and --max-len")], None
+        remedy = text("check {} and {}", flag("len_cv"), flag("max_len"))
+        return [Problem(flag("len"), mean, "makes no law with this cap and cv", remedy)], None
     return [], _mapping(kind, high, cv, cap)

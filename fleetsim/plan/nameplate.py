@@ -19,6 +19,7 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, setting, text
 from fleetsim.sim.admission import sync_window
 from fleetsim.workload.lengths import mean_length, quantile_length
 
@@ -56,7 +57,7 @@ def trainer_step_s(scenario: Scenario) -> float:
                 "trainer.fixed_s",
                 t.fixed_s,
                 "a fleet is sized against the trainer's seconds per step, and there are none",
-                "give --trainer-step-s, or the step time to aim at: --set targets.step_s=20",
+                text("give {}, or the step time to aim at: {}", flag("trainer_step_s"), setting("targets.step_s", 20)),
             )
         ]
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 import fleetsim
 from fleetsim.errors import OutsideError
+from fleetsim.faces import Text, text
 from fleetsim.visible import visible
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -95,7 +96,8 @@ def _installed(module: str) -> Any:
 
 def _missing(names: Sequence[str]) -> OutsideError:
     what = "it" if len(names) == 1 else "them"
-    return OutsideError(f"--html needs {' and '.join(names)}; install {what}: pip install 'fleetsim[report]'")
+    needs = f"needs {' and '.join(names)}; install {what}: pip install 'fleetsim[report]'"
+    return OutsideError(text("{} {}", Text("--html", "to_html"), needs))
 
 
 def unbroken(text: str) -> str:

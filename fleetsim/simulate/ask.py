@@ -1,21 +1,23 @@
-"""What a simulated job came to: metrics, records, pages."""
+"""`simulate`: what can be asked of a job as it is, and what it came to: metrics, records, pages."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.faces import flag, text
 from fleetsim.files import replace_file, unwritten
-from fleetsim.job.in_python import in_python
-from fleetsim.job.metrics import Metrics
+from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields, ready
+from fleetsim.job.question import Argument, Lends, Option
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,13 +25,84 @@ if TYPE_CHECKING:
 
     from fleetsim.analysis.replicate import Replicated
     from fleetsim.config.scenario import Scenario
-    from fleetsim.job.job_face import Job, Tell
+    from fleetsim.job.job_face import Job
+    from fleetsim.job.metrics import Metrics
     from fleetsim.plan.engine_source import EngineSource
     from fleetsim.report.run_view import RunView
     from fleetsim.sim.records import Records
 
 HOUR_S = 3600.0
 LEAST_SCRAPE_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedJob(JobFields):
+    """The job that `simulate` runs."""
+
+    scenario: Annotated[str | None, Argument("A scenario file, or the name of a shipped one.", "SCENARIO")] = None
+    preset: Annotated[str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB)] = None
+    set_: Annotated[list[str] | None, Option("Any key of the scenario. Repeatable.", JOB, metavar="KEY=VALUE")] = None
+    profile: Annotated[
+        str | None, Option("A measured engine instead of the scenario's: profile name or file.", JOB)
+    ] = None
+    seed: Annotated[int | None, Option("Same seed, same bytes (0).", SIMULATED)] = None
+    replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
+
+    called = "SCENARIO"
+
+    def start(self) -> str:
+        """As of any job; there must be a scenario here."""
+        start = super().start()
+        if start is None:
+            rule, remedy = "nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)"
+            raise InputError([Problem("SCENARIO", None, rule, remedy)])
+        return start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulate:
+    """Where does each second of an optimizer step go?
+
+    steps: of the run, as said beside the hours. hours: as many steps as fill them instead. scrape_interval_s: keep what
+    a Prometheus would have seen of the first run, so often. activity: keep what each instance did in the first run,
+    which the page draws. check_steps: hears how many steps there will be, before they are simulated, and may refuse.
+    """
+
+    job: Annotated[AnyJob, Lends(SimulatedJob)]
+    steps: Annotated[int | None, Option("Optimizer steps to simulate (30).", SIMULATED, after="profile")] = None
+    hours: Annotated[float | None, Option("Or as many as fill so many hours.", SIMULATED, after="steps")] = None
+    scrape_interval_s: float | None = None
+    activity: bool = False
+    check_steps: Callable[[int], None] | None = None
+
+    def ready(self) -> Simulate:
+        """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
+        return replace(self, job=ready(self.job, steps=self.steps))
+
+    def check(self) -> None:
+        """Raises InputError for a length of the run that is no length or is said twice, and for a scrape interval."""
+        seconds = self.scrape_interval_s
+        if seconds is not None and not LEAST_SCRAPE_S <= seconds <= HOUR_S:
+            name, remedy = flag("scrape_interval_s"), "Prometheus's own is 15"
+            raise InputError([Problem(name, seconds, "must be 1 to 3600 seconds", remedy)])
+        if self.hours is None:
+            return
+        if self.steps is not None:
+            rule = text("{} is given as well", flag("steps", self.steps))
+            raise InputError([Problem(flag("hours"), self.hours, rule, "give one of the two")])
+        if not 0 < self.hours <= 24 * 366:
+            limits = "must be above 0, and a year at most"
+            raise InputError([Problem(flag("hours"), self.hours, limits, "for example 6")])
+
+    def scenario(self) -> Scenario:
+        """What is simulated: the job's scenario, with as many steps as fill the hours."""
+        asked = ready(self.job, steps=self.steps).scenario
+        if self.hours is None:
+            return asked
+        from fleetsim.config.load import with_changes
+        from fleetsim.sim.hours import steps_for
+
+        return with_changes(asked, {"run.steps": steps_for(asked, self.hours * HOUR_S)})
 
 
 @unchanging
@@ -39,6 +112,7 @@ class SimulateResult(Result):
 
     job: as it was run. metrics: name -> Estimate over the replications. binding: what held the job up most often.
     runs: the records of each replication. profile: what the engine's speed rests on. warnings: as on stderr.
+    steady: False where Ctrl-C came in the warm-up, so that no metric says anything yet.
     """
 
     job: Job
@@ -48,6 +122,7 @@ class SimulateResult(Result):
     profile: EngineSource
     warnings: tuple[str, ...]
     _replicated: Replicated = field(repr=False)
+    steady: bool = True
 
     def __repr__(self) -> str:
         m = self.mean
@@ -60,6 +135,10 @@ class SimulateResult(Result):
     def mean(self) -> dict[str, float]:
         """Metric name -> mean over the replications."""
         return self.metrics.mean
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask: the means."""
+        return self.mean
 
     @property
     def runs(self) -> tuple[Records, ...]:
@@ -132,9 +211,7 @@ class SimulateResult(Result):
         """
         from fleetsim.report.parquet import check_folder, write_parquet
 
-        with in_python():
-            place = check_folder(os.fspath(folder), "to_parquet")
-            return tuple(write_parquet(place, self.runs))
+        return tuple(write_parquet(check_folder(os.fspath(folder), "to_parquet"), self.runs))
 
     def _shown(self, first: Records) -> RunView:
         """What the view and the page show. first: the records of the first replication."""
@@ -147,51 +224,106 @@ class SimulateResult(Result):
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
         )  # fmt: skip
 
-    def _view(self) -> Group:
-        from fleetsim.report.run_view import run_report
+    def view(self) -> Group:
+        """What the command prints; of a run that was cut off in its warm-up no metric."""
+        from fleetsim.report.run_view import run_report, warm_up_report
 
-        return run_report(self._shown(self.runs[0]))
+        shown = self._shown(self.runs[0])
+        return run_report(shown) if self.steady else warm_up_report(shown)
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """The page of --html; the first run is simulated again unless its activity was kept."""
         from fleetsim.report.run_page import run_page
-        from fleetsim.sim.run import simulate
+        from fleetsim.sim.run import simulate as run_of
 
-        first = simulate(self.scenario, replication=self.runs[0].replication, activity=True)
+        first = self.runs[0]
+        if not len(first.activity):
+            first = run_of(self.scenario, replication=first.replication, activity=True)
         return run_page(self._shown(first), first, self.warnings)
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """The document of --json."""
         from fleetsim.plan.trials import flat
         from fleetsim.report.json import simulate_document
 
-        nested: Mapping[str, Any] = self._replicated.metrics
-        values = [flat(run) for run in self._replicated.values]
+        nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
+        values = [flat(run) for run in self._replicated.values] if self.steady else []
         return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings, values)
 
+    def noting(self, note: str) -> SimulateResult:
+        """The same result with one warning more, after what is odd about the job itself."""
+        n = len(self.job.notes)
+        return replace(self, warnings=(*self.warnings[:n], note, *self.warnings[n:]))
 
-def simulated(
-    job: Job, hours: float | None, steps: int | None, scrape_interval_s: float | None, tell: Tell | None
-) -> SimulateResult:
-    """`Job.simulate`. steps: those that were asked for beside the hours, which is one too many."""
+
+def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
+    """Runs the job's replications.
+
+    Raises InputError for what cannot be simulated, StuckError where its limits block each other, and on Ctrl-C
+    Interrupted with the SimulateResult of what was finished by then, None before the first step.
+    """
     from fleetsim.analysis.replicate import replicate
-    from fleetsim.job.job_face import filled
+
+    asked = asked.ready()
+    asked.check()
+    watch.loaded()
+    job, scenario = ready(asked.job), asked.scenario()
+    if asked.check_steps is not None:
+        asked.check_steps(scenario.run.steps)
+    try:
+        result = replicate(
+            scenario,
+            progress=watch.replications,
+            scrape_every_s=asked.scrape_interval_s,
+            activity=asked.activity,
+            on_step=_telling(watch, scenario) if watch.counts else None,
+        )
+    except Interrupted as cut:
+        known = None if cut.known is None else _answer(job, cut.known, steady=not _is_warming(cut.known))
+        raise Interrupted(known, cut.missing) from None
+    return _answer(job, result)
+
+
+def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult:
+    from fleetsim.job.metrics import Metrics
     from fleetsim.plan.engine_source import engine_source
     from fleetsim.plan.trials import flat
     from fleetsim.plan.warnings import backlog_warnings, range_warnings
     from fleetsim.report.counted import early_events, warmups_of
 
-    if scrape_interval_s is not None and not LEAST_SCRAPE_S <= scrape_interval_s <= HOUR_S:
-        rule, remedy = "must be 1 to 3600 seconds", "Prometheus's own is 15"
-        raise InputError([Problem("scrape_interval_s", scrape_interval_s, rule, remedy)])
-    scenario = filled(job, hours, steps)
-
-    def progress(done: int, of: int) -> None:
-        if tell is not None:
-            tell(f"simulating: {done} of {of} replications")
-
-    result = replicate(scenario, progress=progress, scrape_every_s=scrape_interval_s)
+    scenario = result.scenario
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
     metrics = flat(result.metrics)
     binding = str(metrics.pop("binding"))
     early, backlog = early_events(scenario, warmups_of(result.runs)), backlog_warnings(scenario, metrics)
     warnings = (*job.notes, *backlog, *early, *range_warnings(source))
-    return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result)
+    return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result, steady)
+
+
+def _is_warming(cut: Replicated) -> bool:
+    """Whether a run that was cut short has nothing but its warm-up."""
+    from fleetsim.analysis.warmup import least_warmup_steps
+
+    steps = max(len(run.steps) for run in cut.runs)
+    return steps < cut.scenario.run.steps and steps <= least_warmup_steps(cut.scenario)
+
+
+def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[int, float]]], None]:
+    """Tells the steps that are done over all replications, and the step time so far; called from their threads."""
+    of = scenario.run.steps * scenario.run.replications
+
+    def told(reached: Mapping[int, tuple[int, float]]) -> None:
+        if watch.due():
+            watch("simulating, steps")
+            watch.at(sum(steps for steps, _ in reached.values()), of, lambda: _step_so_far(reached))
+
+    return told
+
+
+def _step_so_far(reached: Mapping[int, tuple[int, float]]) -> str:
+    """The mean step so far, warm-up included, with its interval over the replications."""
+    from fleetsim.analysis.intervals import estimate
+    from fleetsim.report.blocks import with_interval
+
+    means = [now_s / steps for steps, now_s in list(reached.values()) if steps]
+    return f"step {with_interval(estimate(means), 'seconds').plain} so far" if means else ""

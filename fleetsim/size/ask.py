@@ -100,12 +100,14 @@ class SizeResult(Result):
         ]
         return frame(rows).set_index("instances")
 
-    def _view(self) -> Group:
+    def view(self) -> Group:
+        """What the command prints."""
         from fleetsim.report.terminal import size_report
 
         return size_report(self.plan)
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """What the command writes under --html."""
         from fleetsim.plan.around import around
         from fleetsim.plan.trials import remembered, simulated, with_instances
         from fleetsim.report.size_page import size_page
@@ -116,7 +118,8 @@ class SizeResult(Result):
         near = around(plan.scenario, plan.instances, remembered(simulated), also=also)
         return size_page(plan, near, simulate(with_instances(plan.scenario, plan.instances), activity=True))
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
         from fleetsim.report.json import size_document
 
         return size_document(self.plan)

@@ -91,19 +91,22 @@ class SplitResult(Result):
         ]
         return frame(rows)
 
-    def _view(self) -> Group:
+    def view(self) -> Group:
+        """What the command prints."""
         from fleetsim.report.split_view import split_report
 
         return split_report(self.advice)
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """What the command writes under --html."""
         from fleetsim.report.split_page import split_page
         from fleetsim.sim.run import simulate
 
         ways = [o.arrangement for o in (self.advice.best_split, self.advice.best_colocated) if o is not None]
         return split_page(self.advice, {way.label: simulate(way.scenario, activity=True) for way in ways})
 
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
         from fleetsim.report.json import split_document
 
         return split_document(self.advice)

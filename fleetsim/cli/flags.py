@@ -1,0 +1,95 @@
+"""A question as a command: the fields of its dataclasses are the options, with their types, defaults and help."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any
+
+import typer
+
+from fleetsim.job.question import Argument, Lends, Option
+
+
+def command(run: Callable[..., None]) -> Callable[..., None]:
+    """A function for `app.command`, of a function whose parameters are questions.
+
+    It takes every field of each question as an option, fills the questions and calls `run`, whose docstring is the
+    command's help.
+    """
+    questions = {name: kind for name, kind in typing.get_type_hints(run).items() if name != "return"}
+
+    def call(**values: Any) -> None:
+        run(**{name: _filled(question, values) for name, question in questions.items()})
+
+    offered = [one for question in questions.values() for one in _offered(question)]
+    call.__doc__, call.__name__ = run.__doc__, run.__name__
+    annotate(call, [_parameter(name, *rest) for name, *rest in _in_order(offered)])
+    return call
+
+
+def annotate(call: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
+    """Gives a command its parameters; typer reads the signature, completion the annotations."""
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+def parameters_of(call: Callable[..., None]) -> list[inspect.Parameter]:
+    """The parameters of a command, made here or written by hand."""
+    return list(inspect.signature(call).parameters.values())
+
+
+_Offered = tuple[str, Any, Option | Argument, Field[Any]]
+
+
+def _offered(question: Any) -> Iterator[_Offered]:
+    """Name, type, mark and field of whatever a question offers on the command line."""
+    hints = typing.get_type_hints(question, include_extras=True)
+    for field in fields(question):
+        mark = _mark(hints[field.name])
+        if isinstance(mark, Lends):
+            yield from _offered(mark.fields)
+        elif mark is not None:
+            yield field.name, typing.get_args(hints[field.name])[0], mark, field
+
+
+def _mark(hint: Any) -> Option | Argument | Lends | None:
+    marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, (Option, Argument, Lends))]
+    return marks[0] if marks else None
+
+
+def _in_order(offered: list[_Offered]) -> list[_Offered]:
+    """As they come, but those that say `after` behind the field they name."""
+    placed = [one for one in offered if getattr(one[2], "after", None) is None]
+    for one in offered:
+        after = getattr(one[2], "after", None)
+        if after is not None:
+            placed.insert(1 + [name for name, *_ in placed].index(after), one)
+    return placed
+
+
+def _parameter(name: str, kind: Any, mark: Option | Argument, field: Field[Any]) -> inspect.Parameter:
+    told: Any
+    if isinstance(mark, Argument):
+        told = typer.Argument(metavar=mark.metavar, help=mark.help)
+    else:
+        flag = mark.flag or f"--{name.rstrip('_').replace('_', '-')}"
+        told = typer.Option(flag, metavar=mark.metavar, help=mark.help, rich_help_panel=mark.panel)
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told])
+
+
+def _filled(question: Any, values: dict[str, Any]) -> Any:
+    """The question with the values of its options; what it does not offer keeps its default."""
+    hints = typing.get_type_hints(question, include_extras=True)
+    given: dict[str, Any] = {}
+    for field in fields(question):
+        mark = _mark(hints[field.name])
+        if isinstance(mark, Lends):
+            given[field.name] = _filled(mark.fields, values)
+        elif mark is not None:
+            given[field.name] = values[field.name]
+    assert is_dataclass(question)
+    return question(**given)  # type: ignore[operator]

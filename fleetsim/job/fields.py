@@ -1,0 +1,115 @@
+"""What commands say of a job and of their output: fields that questions share, each with its one wording.
+
+A command that words an option otherwise annotates the field again in a class of its own, which keeps its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fleetsim.job.question import Option
+
+if TYPE_CHECKING:
+    from fleetsim.job.job_face import Job
+
+JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
+SIMULATED = "What is simulated"
+
+
+class AnyJob:
+    """What a question is about: a `Job`, or `JobFields` that one is made of. `ready` gives the job of either."""
+
+    __slots__ = ()
+
+
+def ready(job: AnyJob, **more: Any) -> Job:
+    """The job itself. more: flags of the question that change the job as well; a Job has heard of them before.
+
+    Raises InputError with all that is wrong with the fields.
+    """
+    from fleetsim.job.job_face import Job, made
+
+    if isinstance(job, Job):
+        return job
+    assert isinstance(job, JobFields)
+    return made(job.start(), job.set_ or (), job.flags() | more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFields(AnyJob):
+    """A job as a command line says it: what it starts from, and what is changed."""
+
+    scenario: Annotated[
+        str | None, Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO")
+    ] = None
+    preset: Annotated[str | None, Option("Start from a framework: verl-fully-async, areal...", JOB)] = None
+    set_: Annotated[list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE")] = None
+
+    # How the command calls its scenario.
+    called = "--scenario"
+
+    def start(self) -> str | None:
+        """The scenario file that the job starts from; None where nothing was given. Raises InputError."""
+        from fleetsim.config.shipped import find_preset
+        from fleetsim.errors import InputError, Problem
+
+        if self.preset is None:
+            return self.scenario
+        if self.scenario is not None:
+            rule = f"{self.called} {self.scenario} is given as well"
+            raise InputError([Problem("--preset", self.preset, rule, "give one; --set changes its values")])
+        return str(find_preset(self.preset))
+
+    def flags(self) -> dict[str, Any]:
+        """All fields by the names of their flags, as `job_from_flags` takes them."""
+        return {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob(JobFields):
+    """A job that `size` and `split` plan for."""
+
+    batch: Annotated[int | None, Option("Samples per optimizer step (512).", JOB)] = None
+    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,536).", JOB)] = None
+    max_len: Annotated[float | None, Option("Longest response, tokens: max_tokens (8,192).", JOB)] = None
+    len_cv: Annotated[float | None, Option("Spread of the lengths: deviation / mean (1).", JOB)] = None
+    group_size: Annotated[int | None, Option("Samples per prompt, G (8).", JOB)] = None
+    prompt_len: Annotated[int | None, Option("Tokens per prompt (512).", JOB)] = None
+    scenario: Annotated[
+        str | None,
+        Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO", after="prompt_len"),
+    ] = None
+    preset: Annotated[
+        str | None, Option("Start from a framework: verl-fully-async, areal...", JOB, after="scenario")
+    ] = None
+    set_: Annotated[
+        list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE", after="preset")
+    ] = None
+    gpu: Annotated[str | None, Option("Rollout GPU: H100, H200, A100... (H100).", ENGINE)] = None
+    model: Annotated[str | None, Option("Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", ENGINE)] = None
+    tp: Annotated[int | None, Option("GPUs per instance (1).", ENGINE)] = None
+    profile: Annotated[str | None, Option("A measured engine: profile name or file.", ENGINE)] = None
+    instance_tok_s: Annotated[
+        float | None, Option("Output tok/s of one instance, as measured; prompts free.", ENGINE)
+    ] = None
+    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (20).", TRAINER)] = None
+    trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (8).", TRAINER)] = None
+    max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (1).", TRAINER)] = None
+    sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
+    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (3).", "Targets and prices")] = None
+    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (3).", "Targets and prices")] = None
+    replications: Annotated[int | None, Option("Simulated runs behind each interval (5).", RUN)] = None
+    seed: Annotated[int | None, Option("Same seed, same bytes (0).", RUN)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What a command does with its answer. Python has methods of the result for it."""
+
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
+    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
+    fail_if: Annotated[
+        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
+    ] = None
+    strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False
