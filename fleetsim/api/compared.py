@@ -12,6 +12,7 @@ from fleetsim.job.in_python import in_python
 from fleetsim.job.job_face import Tell
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ class CompareResult(Result):
 
         return compare_report(self.comparison)
 
-    def page(self) -> str:
+    def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.report.compare_page import compare_page
 

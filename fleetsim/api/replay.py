@@ -16,6 +16,7 @@ from fleetsim.job.metrics import Metrics
 from fleetsim.job.options import change_texts
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,7 @@ class ReplayResult(Result):
 
         return replay_report(self.replayed, self.answers)
 
-    def page(self) -> str:
+    def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.report.replay_page import replay_page
 

@@ -13,6 +13,7 @@ from fleetsim.job.job_face import Job, Start, Tell, load
 from fleetsim.job.options import Options, change_texts
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ class SweepResult(Result):
 
         return sweep_report(self.swept, ["SCENARIO"])
 
-    def page(self) -> str:
+    def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.report.sweep_page import sweep_page
 

@@ -132,8 +132,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("size")(size.size)
-app.command("split")(split.split)
+app.command("size")(command(size.size))
+app.command("split")(command(split.split))
 app.command("simulate")(command(simulate.simulate))
 app.command("compare")(compare.compare)
 app.command("sweep")(sweep.sweep)

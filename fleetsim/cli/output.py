@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fleetsim.cli.say import say
-from fleetsim.errors import InfeasibleError
 from fleetsim.job.gate import EXIT_CODE, tripped
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from fleetsim.job.gate import Condition, Gate
     from fleetsim.job.result import Answer, Planned
     from fleetsim.plan.engine_source import EngineSource
-    from fleetsim.plan.size import SizeResult
-    from fleetsim.plan.split import SplitResult
 
 OUTSIDE_RANGE = 12
 
@@ -53,32 +50,6 @@ def warn(warnings: Sequence[str]) -> None:
     console(stderr=True).print(warning_lines(warnings))
 
 
-def show_size(result: SizeResult, as_json: bool) -> None:
-    """A plan, in either form, and its warnings."""
-    if as_json:
-        from fleetsim.report.json import size_document
-
-        show_json(size_document(result))
-    else:
-        from fleetsim.report.terminal import size_report
-
-        show(size_report(result))
-    warn(result.warnings)
-
-
-def show_split(result: SplitResult, as_json: bool) -> None:
-    """A split advice, in either form, and its warnings."""
-    if as_json:
-        from fleetsim.report.json import split_document
-
-        show_json(split_document(result))
-    else:
-        from fleetsim.report.split_view import split_report
-
-        show(split_report(result))
-    warn(result.warnings)
-
-
 def show_result(result: Answer, as_json: bool) -> None:
     """An answer, in either form, and its warnings."""
     if as_json:
@@ -100,20 +71,6 @@ def stop_at(lines: Sequence[str]) -> None:
         say(line, err=True)
     if lines:
         raise typer.Exit(EXIT_CODE)
-
-
-def end(result: SizeResult, conditions: Sequence[Condition], strict: bool) -> None:
-    """The exit code of a plan: 11 before 12 before 10, each with its reason on stderr.
-
-    Raises InfeasibleError for a target that the user gave and no fleet holds, typer.Exit for the others.
-    """
-    if not result.feasible:
-        from fleetsim.report.words import asked
-
-        raise InfeasibleError(f"no fleet holds {asked(result, held=False)}; the best that was found is printed above")
-    stop_if_unmeasured(result.profile, strict)
-    values = {name: e.mean for name, e in result.recommended.estimates.items()}
-    stop_if_tripped(conditions, {**values, "instances": float(result.instances)})
 
 
 def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:

@@ -144,9 +144,9 @@ class Job(AnyJob):
         The scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
         result's `feasible` is False. Raises as `simulate`.
         """
-        from fleetsim.size.ask import sized
+        from fleetsim.size.ask import Size, size
 
-        return sized(self.with_(None, **options), tell)
+        return size(Size(job=self.with_(None, **options)), told(tell))
 
     @keywords()
     def split(
@@ -165,9 +165,11 @@ class Job(AnyJob):
         trainer_unit: they come in multiples of this. Raises InputError for GPUs that cannot be split, else as
         `simulate`.
         """
-        from fleetsim.split.ask import split
+        from fleetsim.split.ask import Split, split
 
-        return split(self.with_(None, **options), gpus, by, trainer_min_gpus, trainer_unit, tell)
+        job, least, unit = self.with_(None, **options), trainer_min_gpus, trainer_unit
+        asked = Split(job=job, gpus=gpus, by=by, trainer_min_gpus=least, trainer_unit=unit)
+        return split(asked, told(tell))
 
     def sweep(self, grid: Mapping[str, Sequence[Any]], **options: Any) -> SweepResult:
         """`fleetsim.sweep(self, grid, **options)`: every combination of some values."""

@@ -8,6 +8,7 @@ A field's name is the keyword in Python and, without a final underscore, the nam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,10 @@ class Lends:
     """fields: the dataclass whose fields are options of this command as well."""
 
     fields: type
+
+
+class Question(Protocol):
+    """What a feature can be asked."""
+
+    def ready(self) -> Self:
+        """The same question with its job made. Raises InputError with all that is wrong with its fields."""

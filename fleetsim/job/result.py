@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fleetsim.job.keywords import keywords
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import os
@@ -31,8 +32,8 @@ class Result(ABC):
         """What the command prints under --json."""
 
     @abstractmethod
-    def page(self) -> str:
-        """What the command writes under --html."""
+    def page(self, watch: Watch = SILENT) -> str:
+        """What the command writes under --html. watch: hears what is simulated for it."""
 
     def __str__(self) -> str:
         from fleetsim.report.shown import as_text

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
@@ -75,7 +75,7 @@ class Simulate:
     activity: bool = False
     check_steps: Callable[[int], None] | None = None
 
-    def ready(self) -> Simulate:
+    def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
         return replace(self, job=ready(self.job, steps=self.steps))
 
@@ -231,7 +231,7 @@ class SimulateResult(Result):
         shown = self._shown(self.runs[0])
         return run_report(shown) if self.steady else warm_up_report(shown)
 
-    def page(self) -> str:
+    def page(self, watch: Watch = SILENT) -> str:
         """The page of --html; the first run is simulated again unless its activity was kept."""
         from fleetsim.report.run_page import run_page
         from fleetsim.sim.run import simulate as run_of

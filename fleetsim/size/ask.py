@@ -1,20 +1,56 @@
-"""What `Job.size` found: a count, fleets about it, and why."""
+"""`size`: what can be asked of a job's fleet, and what was found: a count, fleets about it, and why."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from fleetsim.job.metrics import Metrics
+from fleetsim.errors import Interrupted
+from fleetsim.job.fields import AnyJob, PlannedJob, ready
+from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
+    from rich.console import Group, RenderableType
 
-    from fleetsim.job.job_face import Job, Tell
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.job_face import Job
+    from fleetsim.job.metrics import Metrics
+    from fleetsim.plan.engine_source import EngineSource
     from fleetsim.plan.size import SizeResult as Plan
+    from fleetsim.plan.trials import Measure, Trial
+
+TARGETS = "Targets and prices"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedJob(PlannedJob):
+    """The job that `size` plans for."""
+
+    target_idle: Annotated[
+        float | None, Option("Trainer idle at most, as a share (0.05).", TARGETS, after="sync_pause_s")
+    ] = None
+    headroom: Annotated[
+        float | None, Option("Derate of the arithmetic answer (0.8).", TARGETS, after="target_idle")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How many instances keep the trainer busy?
+
+    for_page: the result keeps its runs, so that its page need not repeat them.
+    """
+
+    job: Annotated[AnyJob, Lends(SizedJob)]
+    for_page: bool = False
+
+    def ready(self) -> Self:
+        """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
+        return replace(self, job=ready(self.job))
 
 
 @unchanging
@@ -28,6 +64,7 @@ class SizeResult(Result):
 
     asked: Job
     plan: Plan
+    _measure: Measure | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         what = "" if self.feasible else ", targets missed"
@@ -48,12 +85,23 @@ class SizeResult(Result):
     @property
     def metrics(self) -> Metrics:
         """Of the recommended fleet."""
+        from fleetsim.job.metrics import Metrics
+
         return Metrics(self.plan.recommended.estimates)
 
     @property
     def mean(self) -> dict[str, float]:
         """Metric name -> mean, of the recommended fleet."""
         return self.metrics.mean
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask: the means, and the count of instances."""
+        return {**self.mean, "instances": float(self.instances)}
+
+    @property
+    def profile(self) -> EngineSource:
+        """What the engine's speed rests on."""
+        return self.plan.profile
 
     @property
     def binding(self) -> str:
@@ -106,7 +154,7 @@ class SizeResult(Result):
 
         return size_report(self.plan)
 
-    def page(self) -> str:
+    def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.plan.around import around
         from fleetsim.plan.trials import remembered, simulated, with_instances
@@ -115,7 +163,9 @@ class SizeResult(Result):
 
         plan = self.plan
         also = [c.instances for c in plan.candidates]
-        near = around(plan.scenario, plan.instances, remembered(simulated), also=also)
+        measure = self._measure or remembered(simulated)
+        near = around(plan.scenario, plan.instances, measure, also=also, tell=watch)
+        watch("for the page: the recommended fleet step by step")
         return size_page(plan, near, simulate(with_instances(plan.scenario, plan.instances), activity=True))
 
     def document(self) -> dict[str, Any]:
@@ -125,8 +175,46 @@ class SizeResult(Result):
         return size_document(self.plan)
 
 
-def sized(job: Job, tell: Tell | None) -> SizeResult:
-    """`Job.size`."""
-    from fleetsim.plan.size import size
+@dataclass(frozen=True, slots=True)
+class SizeSoFar:
+    """The fleets that were tried when Ctrl-C came; none is recommended yet."""
 
-    return SizeResult(job, size(job.scenario, given=job.given, notes=job.notes, tell=tell))
+    scenario: Scenario
+    trials: tuple[Trial, ...]
+    missing: str
+    warnings: tuple[str, ...] = ()
+
+    def view(self) -> RenderableType:
+        """The fleets, a row each."""
+        from fleetsim.report.blocks import section
+        from fleetsim.report.terminal import trials_table
+
+        return section("fleets that were tried (mean ± half of the 95 % interval)", trials_table(self.trials))
+
+    def document(self) -> dict[str, Any]:
+        """The same, as --json prints it."""
+        from fleetsim.report.json import tried_document
+
+        return tried_document(self.scenario, self.trials, self.missing)
+
+
+def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
+    """The smallest rollout fleet that keeps the trainer busy.
+
+    Raises InputError for a job that cannot be sized, StuckError where its limits block each other in every fleet, and
+    Interrupted on Ctrl-C, with the SizeSoFar.
+    """
+    from fleetsim.plan.size import size as plan_of
+    from fleetsim.plan.trials import remembered
+    from fleetsim.plan.tried import Tried
+
+    job = ready(asked.job)
+    watch.loaded()
+    tried = Tried()
+    measure = remembered(tried)
+    try:
+        plan = plan_of(job.scenario, given=job.given, tell=watch, notes=job.notes, measure=measure)
+    except KeyboardInterrupt:
+        missing = "these fleets were tried, none is recommended yet"
+        raise Interrupted(SizeSoFar(job.scenario, tried.trials(), missing), missing) from None
+    return SizeResult(job, plan, measure if asked.for_page else None)

@@ -1,22 +1,125 @@
-"""What `Job.split` found: every way to use the GPUs, ranked, and a verdict."""
+"""`split`: what can be asked of one set of GPUs, and what was found: every way to use them, ranked, and a verdict."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from fleetsim.config.tree import did_you_mean
-from fleetsim.errors import InputError, Problem
-from fleetsim.job.metrics import Metrics
+from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.faces import Text, flag, text
+from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob, ready
+from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
+    from rich.console import Group, RenderableType
 
-    from fleetsim.job.job_face import Job, Tell
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.job_face import Job
+    from fleetsim.job.metrics import Metrics
+    from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.plan.split import Outcome
     from fleetsim.plan.split import SplitResult as Advice
+    from fleetsim.plan.ways import By
+
+RULES = "Ranking and prices"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitJob(PlannedJob):
+    """The job that `split` shares GPUs out for."""
+
+    gpu: Annotated[str | None, Option("The GPU: H100, H200, A100... (H100).", ENGINE)] = None
+    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (20)...", TRAINER)] = None
+    trainer_gpus: Annotated[int | None, Option("...on so many GPUs (8); they scale from there.", TRAINER)] = None
+    trainer_point: Annotated[
+        list[str] | None,
+        Option(
+            "A measured step, instead of the law. Repeatable.", TRAINER, metavar="GPUS:SECONDS", after="trainer_gpus"
+        ),
+    ] = None
+    parallel_share: Annotated[
+        float | None, Option("Share of those seconds that more GPUs divide.", TRAINER, after="trainer_point")
+    ] = None
+    switch_s: Annotated[
+        float | None, Option("Colocated: seconds to switch, each way.", TRAINER, after="trainer_unit")
+    ] = None
+    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (3).", RULES)] = None
+    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (3).", RULES)] = None
+
+    def flags(self) -> dict[str, Any]:
+        """As of any job, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""
+        return {**super().flags(), "trainer_point": [p for p in map(_point, self.trainer_point or ()) if p] or None}
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is no measured step among those that were given."""
+        for written in self.trainer_point or ():
+            if _point(written) is None:
+                rule = "must read GPUS:SECONDS, a whole count and a positive time"
+                remedy = text("for example {}", flag("trainer_point", "16:23.5"))
+                yield Problem(flag("trainer_point"), written, rule, remedy)
+
+
+def _point(written: str) -> list[float] | None:
+    """A measured step GPUS:SECONDS; None if it is none."""
+    from fleetsim.config.base import MAX_COUNT, MAX_SECONDS
+
+    before, colon, after = written.partition(":")
+    try:
+        gpus, seconds = int(before), float(after)
+    except ValueError:
+        return None
+    return [gpus, seconds] if colon and 1 <= gpus <= MAX_COUNT and 0.0 < seconds <= MAX_SECONDS else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Share these GPUs between rollout and trainer, or split them, and how?"""
+
+    gpus: Annotated[int, Option("GPUs of both pools together.", JOB)]
+    job: Annotated[AnyJob, Lends(SplitJob)]
+    trainer_min_gpus: Annotated[
+        int | None, Option("Fewest trainer GPUs; else what Adam's states need.", TRAINER, after="parallel_share")
+    ] = None
+    trainer_unit: Annotated[
+        int | None, Option("Trainer GPUs come in multiples of this.", TRAINER, after="trainer_min_gpus")
+    ] = None
+    by: Annotated[str, Option("step_s, goodput or cost_per_step.", RULES, metavar="MEASURE", after="sync_pause_s")] = (
+        "step_s"
+    )
+
+    def ready(self) -> Self:
+        """The same question with the job itself. Raises InputError with all that is wrong."""
+        problems = list(self._wrong())
+        if isinstance(self.job, SplitJob):
+            problems += self.job.wrong()
+        try:
+            job = ready(self.job)
+        except InputError as error:
+            raise InputError([*problems, *error.problems]) from None
+        if problems:
+            raise InputError(problems)
+        return replace(self, job=job)
+
+    def _wrong(self) -> Iterator[Problem]:
+        from fleetsim.config.tree import did_you_mean
+        from fleetsim.plan.arrangements import MOST_GPUS
+        from fleetsim.plan.ways import MEASURES
+
+        if self.by not in MEASURES:
+            yield Problem(flag("by"), self.by, "is no measure to rank by", did_you_mean(str(self.by), MEASURES))
+        for name in ("gpus", "trainer_min_gpus", "trainer_unit"):
+            value: Any = getattr(self, name)
+            if value is None and name != "gpus":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_GPUS:
+                limits = f"between 1 and {MOST_GPUS:,}"
+                rule = Text(f"must be {limits}", f"must be a whole number {limits}")
+                yield Problem(flag(name), value, rule, text("for example {}", flag(name, 8)))
 
 
 @unchanging
@@ -55,12 +158,25 @@ class SplitResult(Result):
     @property
     def metrics(self) -> Metrics:
         """Of the advised way."""
+        from fleetsim.job.metrics import Metrics
+
         return Metrics(self.advice.chosen.estimates)
 
     @property
     def mean(self) -> dict[str, float]:
         """Metric name -> mean, of the advised way."""
         return self.metrics.mean
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask: the means, and the GPUs of both pools."""
+        way = self.advice.chosen.arrangement
+        counts = {"rollout_gpus": float(way.rollout_gpus), "trainer_gpus": float(way.trainer_gpus)}
+        return {**self.mean, **counts}
+
+    @property
+    def profile(self) -> EngineSource:
+        """What the engine's speed rests on."""
+        return self.advice.profile
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -97,11 +213,12 @@ class SplitResult(Result):
 
         return split_report(self.advice)
 
-    def page(self) -> str:
+    def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.report.split_page import split_page
         from fleetsim.sim.run import simulate
 
+        watch("for the page: the best ways step by step")
         ways = [o.arrangement for o in (self.advice.best_split, self.advice.best_colocated) if o is not None]
         return split_page(self.advice, {way.label: simulate(way.scenario, activity=True) for way in ways})
 
@@ -112,29 +229,48 @@ class SplitResult(Result):
         return split_document(self.advice)
 
 
-def split(
-    job: Job,
-    gpus: int,
-    by: Literal["step_s", "goodput", "cost_per_step"],
-    trainer_min_gpus: int | None,
-    trainer_unit: int | None,
-    tell: Tell | None,
-) -> SplitResult:
-    """`Job.split`."""
-    from fleetsim.plan.arrangements import MOST_GPUS, Rules
-    from fleetsim.plan.split import split as advise
-    from fleetsim.plan.ways import MEASURES
+@dataclass(frozen=True, slots=True)
+class SplitSoFar:
+    """The ways that were simulated when Ctrl-C came, best first."""
 
-    problems = []
-    if by not in MEASURES:
-        problems.append(Problem("by", by, "is no measure to rank by", did_you_mean(str(by), MEASURES)))
-    for name, value in (("gpus", gpus), ("trainer_min_gpus", trainer_min_gpus), ("trainer_unit", trainer_unit)):
-        if value is None and name != "gpus":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_GPUS:
-            rule = f"must be a whole number between 1 and {MOST_GPUS:,}"
-            problems.append(Problem(name, value, rule, f"for example {name}=8"))
-    if problems:
-        raise InputError(problems)
-    rules = Rules(trainer_min_gpus, trainer_unit or 1)
-    return SplitResult(job, advise(job.scenario, gpus, by=by, rules=rules, given=job.given, notes=job.notes, tell=tell))
+    scenario: Scenario
+    outcomes: tuple[Outcome, ...]
+    missing: str
+    warnings: tuple[str, ...] = ()
+
+    def view(self) -> RenderableType:
+        """The ways, a row each."""
+        from fleetsim.report.blocks import section
+        from fleetsim.report.split_view import ways_table
+
+        title = "ways that were simulated (rollout + trainer GPUs), best first so far"
+        return section(title, ways_table(self.outcomes))
+
+    def document(self) -> dict[str, Any]:
+        """The same, as --json prints it."""
+        from fleetsim.report.json import ways_document
+
+        return ways_document(self.scenario, self.outcomes, self.missing)
+
+
+def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
+    """Every way to use the GPUs, simulated and ranked.
+
+    Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
+    SplitSoFar, None before the first way.
+    """
+    from fleetsim.plan.arrangements import Rules
+    from fleetsim.plan.split import split as advise
+
+    asked = asked.ready()
+    job, by = ready(asked.job), cast("By", asked.by)
+    watch.loaded()
+    rules = Rules(asked.trainer_min_gpus, asked.trainer_unit or 1)
+    try:
+        advice = advise(job.scenario, asked.gpus, by=by, rules=rules, given=job.given, notes=job.notes, tell=watch)
+    except Interrupted as cut:
+        if cut.known is None:
+            raise
+        scenario, outcomes = cut.known
+        raise Interrupted(SplitSoFar(scenario, outcomes, cut.missing), cut.missing) from None
+    return SplitResult(job, advice)
