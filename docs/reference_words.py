@@ -5,9 +5,9 @@ from __future__ import annotations
 from reference_cli import cell, table
 
 from fleetsim.analysis.catalogue import CATALOGUE, OBSERVED, WINDOW_METRICS, Metric
-from fleetsim.cli.replay_gate import FORMULAS
 from fleetsim.errors import EXIT_CODES
 from fleetsim.plan.binding import BINDINGS
+from fleetsim.replay.figures import FORMULAS
 from fleetsim.replay.finding import QUESTIONS
 from fleetsim.report.words import PARTS
 

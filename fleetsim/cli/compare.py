@@ -116,8 +116,8 @@ def compare(
     --fail-if "step_s>30"           the mean of B
     """
     from fleetsim.cli.compare_call import Call, question_of
-    from fleetsim.cli.compare_gate import stop_if_tripped
     from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.output import stop_at
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.starting import loaded, working
@@ -150,7 +150,7 @@ def compare(
         from fleetsim.report.compare_page import compare_page
 
         write_page(page, compare_page(found))
-    stop_if_tripped(question.gate, found)
+    stop_at(question.gate.tripped(found))
 
 
 def _show(found: Comparison, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
-from fleetsim.cli.compare_gate import Gate, parse_gate
+from fleetsim.cli.compare_gate import ComparisonGate, comparison_gate
 from fleetsim.cli.compare_spans import Span, spans_of
 from fleetsim.cli.history_options import AccessFlags
 from fleetsim.errors import InputError, Problem
@@ -51,7 +51,7 @@ class Question:
     a: Given | None
     b: Given | None
     metrics: tuple[str, ...]
-    gate: Gate
+    gate: ComparisonGate
     spans: Mapping[str, Span | None] = field(default_factory=dict)
 
 
@@ -89,9 +89,9 @@ def question_of(call: Call) -> Question:
             spans = spans_of(call)
         except InputError as error:
             problems += error.problems
-    gate = Gate((), ())
+    gate = comparison_gate((), metrics)
     try:
-        gate = parse_gate(call.fail_if, metrics, bool(call.metrics))
+        gate = comparison_gate(call.fail_if, metrics, bool(call.metrics))
     except InputError as error:
         problems += error.problems
     if problems:

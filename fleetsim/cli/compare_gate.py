@@ -7,12 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import typer
-
 from fleetsim.analysis.catalogue import PAID_FOR, described
-from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.gate import EXIT_CODE, Condition, parse_conditions, tripped
+from fleetsim.job.gate import Condition, Gate, parse_conditions
 
 if TYPE_CHECKING:
     from fleetsim.plan.compare import Change, Comparison
@@ -25,15 +22,20 @@ _EXAMPLE = "ratio.step_s>1.05"
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """regressions: metrics that must not be worse, "" for any of `watched`. conditions: on numbers."""
+class ComparisonGate:
+    """regressions: metrics that must not be worse, "" for any of `watched`. numbers: conditions on numbers."""
 
     regressions: tuple[str, ...]
-    conditions: tuple[Condition, ...]
+    numbers: Gate
     watched: tuple[str, ...] = ()
 
+    def tripped(self, found: Comparison) -> list[str]:
+        """A line for every condition that is true, or that nobody can answer: unknown is not passed."""
+        regressed = [line for metric in self.regressions for line in _regressed(metric, self.watched, found)]
+        return regressed + self.numbers.tripped(gate_values(found))
 
-def parse_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = False) -> Gate:
+
+def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = False) -> ComparisonGate:
     """All `--fail-if`, before any work is done. metrics: those that are compared. named: somebody chose them, and a
     regression of any counts; else of those that a user pays for. Raises InputError, all problems."""
     from fleetsim.config.tree import did_you_mean
@@ -72,7 +74,7 @@ def parse_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = False
         problems += error.problems
     if problems:
         raise InputError(problems)
-    return Gate(tuple(regressions), conditions, watched)
+    return ComparisonGate(tuple(regressions), Gate(conditions, "comparison"), watched)
 
 
 def _in_order(name: str) -> str:
@@ -83,10 +85,10 @@ def _in_order(name: str) -> str:
     return ".".join([*first, *(w for w in words if w not in first and w not in last), *last])
 
 
-def gate_values(found: Comparison) -> dict[str, float]:
+def gate_values(found: Comparison) -> dict[str, float | None]:
     """The numbers that conditions are on: METRIC is B's mean, ratio.METRIC and difference.METRIC with .low and .high,
     the ends of the interval. What cannot be compared is not there."""
-    values: dict[str, float] = {}
+    values: dict[str, float | None] = {}
     for change in found.changes:
         if change.b is not None:
             values[change.metric] = change.b.mean
@@ -95,22 +97,6 @@ def gate_values(found: Comparison) -> dict[str, float]:
                 ends = (estimate.mean, estimate.ci_low, estimate.ci_high)
                 values |= {f"{part}.{change.metric}{end}": x for end, x in zip(_ENDS, ends, strict=True)}
     return values
-
-
-def stop_if_tripped(gate: Gate, found: Comparison) -> None:
-    """Exit 10 with a line for every condition that is true, or that nobody can answer: unknown is not passed."""
-    values = gate_values(found)
-    lines = [line for metric in gate.regressions for line in _regressed(metric, gate.watched, found)]
-    lines += tripped([c for c in gate.conditions if c.metric in values], values)
-    lines += [
-        f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is not known from this comparison"
-        for c in gate.conditions
-        if c.metric not in values
-    ]
-    for line in lines:
-        say(line, err=True)
-    if lines:
-        raise typer.Exit(EXIT_CODE)
 
 
 def _regressed(metric: str, watched: Sequence[str], found: Comparison) -> list[str]:

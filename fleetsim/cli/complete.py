@@ -132,9 +132,9 @@ def _gate_metrics(command: str) -> Iterable[str]:
     from fleetsim.analysis.catalogue import METRICS
 
     if command == "replay":
-        from fleetsim.cli import replay_gate
+        from fleetsim.replay import figures
 
-        return replay_gate.METRICS
+        return figures.METRICS
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus")}
     return (*METRICS, *more.get(command, ()))
 

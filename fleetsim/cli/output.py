@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fleetsim.cli.say import say
-from fleetsim.job.gate import EXIT_CODE, tripped
+from fleetsim.job.gate import EXIT_CODE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fleetsim.job.gate import Condition, Gate
+    from fleetsim.job.gate import Gate
     from fleetsim.job.result import Answer, Planned
     from fleetsim.plan.engine_source import EngineSource
 
@@ -79,8 +79,3 @@ def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:
     if problem is not None:
         say(f"error: --strict: {problem}", err=True)
         raise typer.Exit(OUTSIDE_RANGE)
-
-
-def stop_if_tripped(conditions: Sequence[Condition], values: Mapping[str, float]) -> None:
-    """Exit 10 with a line for every condition that is true."""
-    stop_at(tripped(conditions, values))

@@ -125,7 +125,7 @@ def replay(
     """
     from dataclasses import replace
 
-    from fleetsim.cli.output import show, show_json, warn
+    from fleetsim.cli.output import show, show_json, stop_at, warn
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_call import known_words, source_words, verify_words
@@ -138,13 +138,13 @@ def replay(
         stop_if_withheld,
         write_plan,
     )
-    from fleetsim.cli.replay_gate import METRICS, gate_values, stop_if_tripped
     from fleetsim.cli.replay_known import known_of
     from fleetsim.cli.replay_source import Source, mapping_of, new_dump, read
     from fleetsim.files import apart
-    from fleetsim.job.gate import parse_conditions
+    from fleetsim.job.gate import parse_gate
+    from fleetsim.replay.figures import METRICS, figures
 
-    conditions = parse_conditions(fail_if or (), METRICS)
+    gate = parse_gate(fail_if or (), METRICS, "window")
     access = AccessFlags(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
     )
@@ -189,4 +189,4 @@ def replay(
     write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))
     stop_if_unverified(answers)
     stop_if_withheld(changes, answers)
-    stop_if_tripped(conditions, gate_values(result.observed, result.verdict, result.backtest))
+    stop_at(gate.tripped(figures(result.observed, result.verdict, result.backtest)))

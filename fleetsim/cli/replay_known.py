@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fleetsim.cli.start import scenario_or_preset
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
+from fleetsim.job.fields import scenario_or_preset
 from fleetsim.plan.job import job_from_flags
 
 

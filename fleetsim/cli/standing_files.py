@@ -50,7 +50,7 @@ def plan_of(
 ) -> Planned:
     """The plan of a command line. Raises InputError when nothing is given, or two things at once."""
     from fleetsim.cli.standing_plan import Planned, planned_of
-    from fleetsim.cli.start import scenario_or_preset
+    from fleetsim.job.fields import scenario_or_preset
     from fleetsim.plan.job import job_from_flags
 
     start = scenario_or_preset(scenario, preset)

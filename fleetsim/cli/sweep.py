@@ -105,16 +105,16 @@ def sweep(
 
     The same command goes on where a killed one stopped, if there is an --out.
     """
-    from fleetsim.cli.output import show, show_json, stop_if_tripped, warn
+    from fleetsim.cli.output import show, show_json, stop_at, warn
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.together import together
     from fleetsim.errors import InfeasibleError, OutsideError
-    from fleetsim.job.gate import METRICS, parse_conditions
+    from fleetsim.job.gate import METRICS, parse_gate
 
     flags: dict[str, Any] = {"profile": profile, "steps": steps, "seed": seed, "replications": replications}
     with together() as wrong:
         with wrong.check():
-            conditions = parse_conditions(fail_if or (), METRICS)
+            gate = parse_gate(fail_if or (), METRICS)
         with wrong.check():
             job, cells, objectives = _asked(scenario, preset, grid or (), set_ or (), objective or (), flags)
         with wrong.check():
@@ -158,7 +158,7 @@ def sweep(
     if not result.pareto.best:
         raise InfeasibleError("no cell of the grid could be simulated; each says why above")
     best = result.row(result.pareto.best[0].cell)
-    stop_if_tripped(conditions, {name: e.mean for name, e in best.estimates().items()})
+    stop_at(gate.tripped({name: e.mean for name, e in best.estimates().items()}))
 
 
 def _swept(
@@ -220,9 +220,9 @@ def _asked(
     flags: dict[str, object],
 ) -> tuple[Job, Grid, tuple[Objective, ...]]:
     """The job, the grid and the objectives of a command line. Raises InputError with the problems of all flags."""
-    from fleetsim.cli.start import scenario_or_preset
     from fleetsim.cli.sweep_values import parse_sweep
     from fleetsim.errors import InputError, Problem
+    from fleetsim.job.fields import scenario_or_preset
     from fleetsim.plan.job import job_from_flags
     from fleetsim.sweep.grid import MOST_VALUES, Axis, grid_of
     from fleetsim.sweep.objective import objectives_of

@@ -36,6 +36,22 @@ def ready(job: AnyJob, **more: Any) -> Job:
     return made(job.start(), job.set_ or (), job.flags() | more)
 
 
+def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "SCENARIO") -> str | None:
+    """The scenario that a command goes on with: a file, or that of a preset; None where neither was given.
+
+    called: how the command calls its scenario. Raises InputError for both at once, or an unknown preset.
+    """
+    from fleetsim.config.shipped import find_preset
+    from fleetsim.errors import InputError, Problem
+
+    if preset is None:
+        return scenario
+    if scenario is not None:
+        rule = f"{called} {scenario} is given as well"
+        raise InputError([Problem("--preset", preset, rule, "give one; --set changes its values")])
+    return str(find_preset(preset))
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobFields(AnyJob):
     """A job as a command line says it: what it starts from, and what is changed."""
@@ -51,15 +67,7 @@ class JobFields(AnyJob):
 
     def start(self) -> str | None:
         """The scenario file that the job starts from; None where nothing was given. Raises InputError."""
-        from fleetsim.config.shipped import find_preset
-        from fleetsim.errors import InputError, Problem
-
-        if self.preset is None:
-            return self.scenario
-        if self.scenario is not None:
-            rule = f"{self.called} {self.scenario} is given as well"
-            raise InputError([Problem("--preset", self.preset, rule, "give one; --set changes its values")])
-        return str(find_preset(self.preset))
+        return scenario_or_preset(self.scenario, self.preset, self.called)
 
     def flags(self) -> dict[str, Any]:
         """All fields by the names of their flags, as `job_from_flags` takes them."""

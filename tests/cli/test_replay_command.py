@@ -15,13 +15,13 @@ from typer.testing import CliRunner, Result
 from fleetsim.cli.history_options import AccessFlags
 from fleetsim.cli.main import app
 from fleetsim.cli.replay_call import source_words, verify_words
-from fleetsim.cli.replay_gate import METRICS
 from fleetsim.cli.replay_source import Source
 from fleetsim.cli.sweep_values import parse_sweep
 from fleetsim.config.plan import load_plan
 from fleetsim.errors import InputError
 from fleetsim.history import dump_tables
 from fleetsim.replay import answers
+from fleetsim.replay.figures import METRICS
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.recommend import Recommendation, recommend
 

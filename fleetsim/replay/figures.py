@@ -1,14 +1,9 @@
-"""What `fleetsim replay --fail-if` can ask of a window, and how it ends."""
+"""The figures of a window that was read: what `fleetsim replay --fail-if` can ask."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-import typer
-
-from fleetsim.cli.say import say
-from fleetsim.job.gate import EXIT_CODE, Condition, tripped
 
 if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
@@ -40,7 +35,7 @@ FORMULAS: Mapping[str, str] = {
 METRICS = tuple(FORMULAS)
 
 
-def gate_values(observed: Observed, verdict: Verdict, backtest: Backtest | None) -> dict[str, float | None]:
+def figures(observed: Observed, verdict: Verdict, backtest: Backtest | None) -> dict[str, float | None]:
     """A number for each of METRICS (FORMULAS says what each is), None where the window does not have it."""
     f, t, q = observed.fleet, observed.trainer, observed.queue
     held = None if t.sync_s is None or t.step_s is None else t.sync_s.value / t.step_s.value
@@ -70,18 +65,3 @@ def gate_values(observed: Observed, verdict: Verdict, backtest: Backtest | None)
 
 def _value(quantity: Quantity | None) -> float | None:
     return None if quantity is None else quantity.value
-
-
-def stop_if_tripped(conditions: Sequence[Condition], values: Mapping[str, float | None]) -> None:
-    """Exit 10 with a line for every condition that is true, or that the window cannot answer: unknown is not passed."""
-    known = {name: x for name, x in values.items() if x is not None}
-    lines = tripped([c for c in conditions if c.metric in known], known)
-    lines += [
-        f"--fail-if {c.metric}{c.sign}{c.limit:g} tripped: {c.metric} is not known from this window"
-        for c in conditions
-        if c.metric not in known
-    ]
-    for line in lines:
-        say(line, err=True)
-    if lines:
-        raise typer.Exit(EXIT_CODE)
