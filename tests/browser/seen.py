@@ -14,7 +14,7 @@ from typing import Any
 
 WIDE = {"width": 1100, "height": 800}
 PHONE = {"width": 390, "height": 844}
-_DRAWN_MS = 20_000
+_PATIENCE_MS = 120_000
 
 # A mark is what stands for a value: a path, a rectangle, a symbol or a label inside a plot, of a size above 0.
 _LOOK = """() => {
@@ -106,6 +106,7 @@ class Browser:
         if phone:
             options |= {"is_mobile": True, "has_touch": True}
         context = self._browser.new_context(**options)
+        context.set_default_timeout(_PATIENCE_MS)
         try:
             tab = context.new_page()
             errors: list[str] = []
@@ -116,7 +117,7 @@ class Browser:
             own = page.resolve().as_uri()
             tab.goto(own)
             try:
-                tab.wait_for_selector("html[data-drawn]", state="attached", timeout=_DRAWN_MS)
+                tab.wait_for_selector("html[data-drawn]", state="attached", timeout=_PATIENCE_MS)
             except Error as error:
                 errors.append(f"the page never said that its charts are drawn: {error.message.splitlines()[0]}")
             found = tab.evaluate(_LOOK)

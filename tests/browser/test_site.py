@@ -77,6 +77,7 @@ def _looked_at(site: Path, chromium: str, pictures: Path) -> dict[str, tuple[lis
             context = browser.new_context(viewport=size, color_scheme=scheme)
             for name in PAGES:
                 tab, wrong = context.new_page(), []
+                tab.set_default_timeout(120_000)
                 tab.on("request", lambda r, w=wrong: None if r.url.startswith(("file:", "data:")) else w.append(r.url))
                 tab.on("console", lambda m, w=wrong: w.append(m.text) if m.type == "error" else None)
                 tab.on("pageerror", lambda e, w=wrong: w.append(str(e)))

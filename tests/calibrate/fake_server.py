@@ -8,6 +8,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,7 +60,10 @@ class Faults:
 
 @dataclass
 class FakeServer:
-    """State of a running fake. url: its root. asked: bodies of the completions that it got, headers beside them."""
+    """State of a running fake. url: its root. asked: bodies of the completions that it got, headers beside them.
+
+    lived_s: what iterations really took, by how many requests made a token in them.
+    """
 
     faults: Faults
     scheduler: Scheduler
@@ -73,6 +77,7 @@ class FakeServer:
     paused: bool = False
     resumes: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    lived_s: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=1 << 26)
@@ -271,16 +276,19 @@ class FakeServer:
 
     async def engine(self) -> None:
         """Iterations in real time: each result is told when its seconds have passed."""
-        due = time.perf_counter()
+        due = last = time.perf_counter()
         while True:
             if self.paused or not self.scheduler.busy():
                 self.wake.clear()
                 await self.wake.wait()
-                due = time.perf_counter()
+                due = last = time.perf_counter()
                 continue
             seconds, out = self.scheduler.step()
             due = max(due, time.perf_counter() - 0.005) + seconds  # late by a little: the mean rate still holds
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            now = time.perf_counter()
+            self.lived_s[len(out)].append(now - last)
+            last = now
             for job in out:
                 job.told(job.made)
 
@@ -308,12 +316,12 @@ def serve(scheduler: Scheduler | None = None, **faults: Any) -> Iterator[FakeSer
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield fake
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
 
 
 def _tell(queue: asyncio.Queue[tuple[int, int]], choice: int, total: int) -> None:

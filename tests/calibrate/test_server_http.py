@@ -1,4 +1,8 @@
-"""Measuring over real HTTP: a fake server in real time, well-behaved and otherwise."""
+"""Measuring over real HTTP: a fake server in real time, well-behaved and otherwise.
+
+Nothing here depends on how fast the machine is: a measurement ends with its loads, which are few, long before its
+budget; what is compared with what was measured is what the server lived through, not what it was meant to do.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import measure_server
 from fleetsim.engine import EngineLimits
 from fleetsim.errors import FleetsimError, InputError, OutsideError
-from tests.calibrate.fake_scheduler import LIMITS, TRUTH, Scheduler
+from tests.calibrate.fake_scheduler import LIMITS, Scheduler
 from tests.calibrate.fake_server import FakeServer, serve
 
 
@@ -29,9 +33,9 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measure(fake: FakeServer | str, path: Path, **options: Any) -> Raw:
-    """Records of a quick measurement of two seconds."""
+    """Records of a quick measurement of the first three prompts, a second of it or two."""
     writer = RawWriter(path / "a.raw.jsonl")
-    given = {"quick": True, "budget_s": 2.0, "timeout_s": 10.0, **options}
+    given = {"quick": True, "budget_s": 120.0, "timeout_s": 60.0, "done": all_but("prefill", 3), **options}
     try:
         measure_server(fake if isinstance(fake, str) else fake.url, writer, **given)
     finally:
@@ -40,23 +44,36 @@ def measure(fake: FakeServer | str, path: Path, **options: Any) -> Raw:
     return raw_of(records, damaged)
 
 
+def decode_ratio(raw: Raw, fake: FakeServer) -> float:
+    """What decode iterations were measured to take, over what they took in the server; the median of all."""
+    o = observations_of(raw)
+    decode = np.array([raw.phase_of[s] == "decode" for s in o.segment])
+    held = decode & (np.bincount(o.of, minlength=len(o)) == 1)
+    batches = o.decodes[np.searchsorted(o.of, np.flatnonzero(held))]
+    assert len(batches)
+    return float(np.median(o.seconds[held] / [np.median(fake.lived_s[int(b)]) for b in batches]))
+
+
 def left(path: Path) -> Raw:
     records, _ = records_of(path / "a.raw.jsonl")
     return raw_of(records)
 
 
 class Ended(frozenset[str]):
-    """Keys of loads that an earlier session ended: all there are, but those of one phase."""
+    """Keys of loads that an earlier session ended: all there are, but the first so many of one phase."""
 
-    but = "none"
+    but, most = "none", 0
 
     def __contains__(self, key: object) -> bool:
-        return not str(key).startswith(self.but)
+        if not str(key).startswith(self.but) or self.most == 0:
+            return True
+        self.most -= 1
+        return False
 
 
-def all_but(phase: str) -> Ended:
+def all_but(phase: str, most: int = 1000) -> Ended:
     ended = Ended()
-    ended.but = phase
+    ended.but, ended.most = phase, most
     return ended
 
 
@@ -64,7 +81,7 @@ def test_a_whole_measurement(tmp_path: Path) -> None:
     """In real time on a machine that does other things too: only roughly the truth, but all of the parts."""
     told: list[str] = []
     with serve() as fake:
-        raw = measure(fake, tmp_path, budget_s=60.0, measure_sync=True, tell=told.append)
+        raw = measure(fake, tmp_path, budget_s=30.0, measure_sync=True, tell=told.append, done=frozenset())
     facts = facts_of(raw)
     assert (facts.engine, facts.version, facts.model) == ("vllm", "0.99.0", "fake-7b")
     assert (facts.max_num_seqs, facts.max_num_batched_tokens) == (LIMITS.max_num_seqs, LIMITS.max_num_batched_tokens)
@@ -73,14 +90,7 @@ def test_a_whole_measurement(tmp_path: Path) -> None:
     assert facts.graph_sizes == (1, 2, 4, 8, 16)
     assert not facts.unknown
     assert {s.phase for s in raw.segments} >= {"prefill", "decode", "mixed", "rl_requests"}
-    o = observations_of(raw)
-    each = [
-        TRUTH.seconds(int(b), int(p), kv, a)
-        for b, p, kv, a in zip(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs, strict=True)
-    ]
-    ratio = o.seconds / np.bincount(o.of, each, len(o))
-    decode = np.array([raw.phase_of[s] == "decode" for s in o.segment])
-    assert 0.5 < np.median(ratio[decode]) < 2.0
+    assert 0.5 < decode_ratio(raw, fake) < 2.0
     batch = next(s for s in raw.segments if s.kept_out)
     assert batch.requests is not None
     assert batch.requests["n"] == batch.requests["want"]
@@ -101,7 +111,7 @@ def test_a_whole_measurement(tmp_path: Path) -> None:
 
 def test_siblings_in_one_request(tmp_path: Path) -> None:
     with serve() as fake:
-        raw = measure(fake, tmp_path, budget_s=60.0, done=all_but("rl_"))
+        raw = measure(fake, tmp_path, budget_s=20.0, done=all_but("rl_"))
     assert {s.phase for s in raw.segments} == {"rl_requests", "rl_n"}
     batch = next(s for s in raw.segments if s.phase == "rl_n")
     assert batch.requests is not None
@@ -125,17 +135,10 @@ def test_servers_that_speak_otherwise(tmp_path: Path, lacks: dict[str, Any], way
     if "usage" in lacks:
         lacks = {**lacks, "text_only": True}
     with serve(**lacks) as fake:
-        raw = measure(fake, tmp_path, budget_s=4.0)
+        raw = measure(fake, tmp_path, done=all_but("decode", 3))
     assert raw.starts[0]["client"].items() >= way.items()
-    o = observations_of(raw)
-    decode = np.array([raw.phase_of[s] == "decode" for s in o.segment])
-    truth = np.array([TRUTH.seconds(int(b), 0, kv) for b, kv in zip(o.decodes, o.kv_tokens, strict=True)])[: len(o)]
-    held = np.bincount(o.of, minlength=len(o)) == 1
-    assert np.any(decode & held)
     # chunks of four tokens taken for one token each would be four times as slow
-    position = np.searchsorted(o.of, np.flatnonzero(decode & held))
-    truth = np.array([TRUTH.seconds(int(o.decodes[i]), 0, float(o.kv_tokens[i])) for i in position])
-    assert 0.4 < np.median(o.seconds[decode & held] / truth) < 2.5
+    assert 0.4 < decode_ratio(raw, fake) < 2.5
 
 
 def test_sglang_by_its_own_names(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_sglang_by_its_own_names(tmp_path: Path) -> None:
 def test_limits_nobody_tells_are_tried_or_assumed(tmp_path: Path) -> None:
     small = EngineLimits(max_num_seqs=20, max_num_batched_tokens=512, kv_blocks=20_000, block_size=16)
     with serve(Scheduler(limits=small), dev=False, family="old") as fake:
-        raw = measure(fake, tmp_path, budget_s=15.0, done=all_but("none"))
+        raw = measure(fake, tmp_path, done=all_but("none"))
     facts = facts_of(raw)
     assert facts.max_num_seqs == 20
     assert any("max_num_seqs=20" in text for text in facts.unknown)
@@ -254,13 +257,13 @@ def test_the_right_key_and_a_patient_client(tmp_path: Path, monkeypatch: pytest.
 )
 def test_a_server_that_dies_in_the_middle_loses_nothing(tmp_path: Path, faults: dict[str, Any], says: str) -> None:
     with serve(**faults) as fake, pytest.raises(OutsideError, match=says):
-        measure(fake, tmp_path, timeout_s=1.0, budget_s=60.0)  # the fault ends it, however slow the machine
+        measure(fake, tmp_path, **({"timeout_s": 1.0} if "hang_after" in faults else {}))
     assert left(tmp_path).damaged == 0
 
 
 def test_what_was_measured_before_a_death_is_kept(tmp_path: Path) -> None:
     with serve(die_after=100) as fake, pytest.raises(OutsideError):
-        measure(fake, tmp_path, budget_s=20.0)
+        measure(fake, tmp_path, done=frozenset())
     kept = left(tmp_path)
     assert any(not s.cut for s in kept.segments)
     assert len(observations_of(kept)) > 0
@@ -278,7 +281,7 @@ def test_a_connection_that_was_kept_for_too_long_is_made_anew(tmp_path: Path) ->
 
 def test_a_server_that_refuses_siblings_keeps_the_rest(tmp_path: Path) -> None:
     with serve(refuses_n=True) as fake:
-        raw = measure(fake, tmp_path, budget_s=60.0, done=all_but("rl_"))
+        raw = measure(fake, tmp_path, budget_s=20.0, done=all_but("rl_"))
     assert "rl_requests" in {s.phase for s in raw.segments if not s.cut}
     assert any(r.get("t") == "error" and "n must be 1" in r["err"] for r in raw.records)
 
@@ -299,12 +302,12 @@ def test_a_server_without_pause_is_noted(tmp_path: Path) -> None:
 
 def test_a_server_that_stays_paused_is_said_how_to_resume(tmp_path: Path) -> None:
     with serve(stuck_paused=True) as fake, pytest.raises(OutsideError, match=r"curl -X POST .*/resume"):
-        measure(fake, tmp_path, measure_sync=True, budget_s=15.0, done=all_but("none"))
+        measure(fake, tmp_path, measure_sync=True, done=all_but("none"))
 
 
 def test_ctrl_c_while_paused_resumes_and_keeps_what_was_measured(tmp_path: Path) -> None:
     with serve(interrupt=True) as fake, pytest.raises(KeyboardInterrupt):
-        measure(fake, tmp_path, measure_sync=True, budget_s=60.0, done=all_but("prefill"))
+        measure(fake, tmp_path, measure_sync=True)
     assert fake.resumes >= 1
     assert not fake.paused
     assert len(observations_of(left(tmp_path))) > 0
@@ -332,7 +335,7 @@ def test_something_else_listens(tmp_path: Path) -> None:
         thread.start()
         with pytest.raises(OutsideError, match=r"broke|is it an HTTP server"):
             measure(f"http://127.0.0.1:{server.getsockname()[1]}", tmp_path)
-        thread.join(5)
+        thread.join(60)
     with pytest.raises(FleetsimError, match=r"no connection"):
         measure("http://no-such-host.invalid:8000", tmp_path)
 
@@ -362,4 +365,4 @@ def test_a_certificate_nobody_signed(tmp_path: Path) -> None:
         thread.start()
         with pytest.raises(OutsideError, match=r"TLS failed.*SSL_CERT_FILE"):
             measure(f"https://127.0.0.1:{server.getsockname()[1]}", tmp_path)
-        thread.join(5)
+        thread.join(60)

@@ -110,7 +110,7 @@ def test_every_bad_row_is_named(tmp_path: Path) -> None:
     assert [p.path.rsplit(": ", 2)[1] for p in caught.value.problems] == ["row 2", "row 4", "row 5"]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.text(max_size=200) | st.lists(st.text("batch,context_ms/\n0123456789.eE+-\"';", max_size=40)).map("\n".join))
 @example("batch,context,tok_s\n1e400,1,1")
 @example("batch,context,tok_s\n1,1,1e-400")
@@ -128,7 +128,7 @@ def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
         assert np.all(source.observations.seconds > 0)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 1024), st.integers(1, 32768), st.floats(1e-4, 10.0)), min_size=1, max_size=30))
 def test_what_is_written_is_read(tmp_path: Path, rows: list[tuple[int, int, float]]) -> None:
     text = "\n".join(["batch,context,step_s", *(f"{b},{c},{s!r}" for b, c, s in rows)])

@@ -30,7 +30,7 @@ class Ended:
 
 
 def in_terminal(
-    arguments: list[str], stdout: Path, interrupt_when: Callable[[str], bool] | None = None, most_s: float = 120.0
+    arguments: list[str], stdout: Path, interrupt_when: Callable[[str], bool] | None = None, most_s: float = 300.0
 ) -> Ended:
     """Runs `fleetsim ARGUMENTS` with a terminal as its stderr and controlling terminal, until it ends.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Timer
+from threading import Barrier, Event
 
 import pytest
 from typer.testing import CliRunner
@@ -40,7 +41,7 @@ def interrupted(tmp_path: Path, pattern: str, *arguments: str) -> Ended:
     assert "interrupted: " in ended.drawn
     assert "Traceback" not in ended.drawn
     # Far less than the work that was left, on the busiest machine.
-    assert ended.after_s < 30
+    assert ended.after_s < 60
     return ended
 
 
@@ -94,16 +95,18 @@ def test_size_shows_the_fleets_that_were_tried(tmp_path: Path) -> None:
 
 def test_other_threads_stop_after_their_step() -> None:
     """Ctrl-C reaches the main thread alone; what runs elsewhere looks at STOP."""
-    steps: list[int] = []
+    stop = Event()
+    began = Barrier(min(2, os.cpu_count() or 1), action=stop.set)  # all threads are at work: now comes Ctrl-C
 
     def long(_: int) -> int:
-        run = simulate(job(steps=1_000_000), on_step=lambda done, now_s: steps.append(done))
+        def on_step(done: int, now_s: float) -> None:
+            if done == 1:
+                began.wait()
+
+        run = simulate(job(steps=1_000_000), on_step=on_step)
         assert stopping()
         return len(run.steps)
 
-    stop = Event()
-    timer = Timer(0.5, stop.set)
-    timer.start()
     assert all(0 < n < 1_000_000 for n in side_by_side(long, [0, 1], stop))
     assert STOP.get() is None
 
@@ -127,7 +130,7 @@ def test_an_interrupted_replicate_knows_what_is_finished(monkeypatch: pytest.Mon
 
 def test_split_shows_the_ways_that_were_simulated(tmp_path: Path) -> None:
     ended = interrupted(
-        tmp_path, r"GPUs: [3-9] of \d+", "split", "--gpus", "32", "--batch", "1024", "--len", "2000", "--set",
+        tmp_path, r"GPUs: ([3-9]|\d\d+) of \d+", "split", "--gpus", "32", "--batch", "1024", "--len", "2000", "--set",
         "run.steps=40",
     )  # fmt: skip
     assert re.search(r"[1-9]\d* of \d+ ways were simulated, none is advised yet", ended.drawn)
@@ -149,7 +152,7 @@ def test_compare_shows_the_pairs_that_were_simulated(scenario: str, tmp_path: Pa
 
 
 def test_validate_shows_the_cases_that_were_simulated(tmp_path: Path) -> None:
-    ended = interrupted(tmp_path, r"\s[1-9] of \d+", "validate")
+    ended = interrupted(tmp_path, r"\s[1-9]\d* of \d+", "validate")
     told = re.search(r"Interrupted: (\d+) of \d+ cases were simulated", ended.stdout)
     assert told is not None
     assert f"{told[1]} published case" in ended.stdout

@@ -207,7 +207,7 @@ JUNK = st.recursive(
 HEADS = ({}, {"kind": "fleetsim-plan"}, {"command": "size", "recommendation": {"instances": 2}})
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=100, deadline=None)
 @given(head=st.sampled_from(HEADS), junk=st.dictionaries(st.text(max_size=8) | st.just("scenario"), JUNK, max_size=4))
 def test_any_other_json_is_refused(head: dict[str, Any], junk: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "junk.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,11 @@ def test_a_gigabyte_is_refused_without_reading_it(tmp_path: Path) -> None:
     big = tmp_path / "big.yaml"
     big.touch()
     os.truncate(big, 2**30)
-    start = time.perf_counter()
+    tracemalloc.start()
     assert "too big" in refusal(big)
-    assert time.perf_counter() - start < 1.0
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10e6
 
 
 @pytest.mark.parametrize(
@@ -70,9 +73,9 @@ def test_a_gigabyte_is_refused_without_reading_it(tmp_path: Path) -> None:
 )
 def test_files_of_another_kind_are_refused_briefly(tmp_path: Path, content: str) -> None:
     (tmp_path / "s.yaml").write_text(content)
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(refusal(tmp_path / "s.yaml").splitlines()) <= 101
-    assert time.perf_counter() - start < 20.0  # 1 s where it was written; minutes without the limits
+    assert time.process_time() - start < 20.0  # 1 s where it was written; minutes without the limits
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def fake() -> Iterator[FakePrometheus]:
 
 
 def client(fake: FakePrometheus, waits: list[float] | None = None, **options: object) -> Prometheus:
-    access = Access(**{"timeout_s": 5.0, **options})  # type: ignore[arg-type]
+    access = Access(**{"timeout_s": 60.0, **options})  # type: ignore[arg-type]
     return Prometheus(
         fake.url + fake.prefix, access, sleep=(waits if waits is not None else []).append, jitter=lambda: 0.5
     )

@@ -62,7 +62,7 @@ def trainer(job: str = "trainer", **more: str) -> list[Series]:
 
 def read(fake: FakePrometheus, start: float = START, end: float = END, **options: object) -> History:
     step = options.pop("step_s", None)
-    client = Prometheus(fake.url, Access(timeout_s=5.0), sleep=lambda s: None)
+    client = Prometheus(fake.url, Access(timeout_s=60.0), sleep=lambda s: None)
     return read_prometheus(client, start, end, step, **{"now_s": END + 9999, **options})  # type: ignore[arg-type]
 
 

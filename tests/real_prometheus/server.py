@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-UP_S = 30.0
+UP_S = 120.0
 # Two tests may draw the same free port between them; the loser draws again.
 PORTS = 5
 
@@ -147,7 +147,7 @@ class Server:
         """kill -9: no flush, no goodbye; its connections are reset."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def stop(self) -> None:
@@ -155,7 +155,7 @@ class Server:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(10)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None
@@ -163,12 +163,12 @@ class Server:
     def ask(self, path: str, **parameters: object) -> Any:
         """`data` of an API answer, past all of fleetsim: for what a test wants to know itself."""
         query = urllib.parse.urlencode(parameters, doseq=True)
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=120) as answer:
             document = json.load(answer)
         assert document["status"] == "success", document
         return document["data"]
 
-    def wait_for(self, expression: str, seconds: float = 20.0) -> Any:
+    def wait_for(self, expression: str, seconds: float = 120.0) -> Any:
         """The result of an instant query, as soon as there is one."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from tests.real_prometheus.test_rules_fire import EVERY_S, NEW, SCRAPE_S, SETTLE
 
 FASTER = 60.0  # simulated seconds a second: one scrape
 BEFORE_S, AFTER_S = 26.0, 16.0  # seconds of ours with and without the instance
+BEGUN_S = 7.0  # after which every target has been scraped: a server that has just come up waits for five
 FULL_S = 14.0  # after which all windows are full
-LATE_S = 4.0  # scrapes and evaluations of a busy machine may be late by so much
+LATE_S = 4.0  # scrapes and evaluations may be late by so much
+TRIES = 4  # on a machine that is so busy that scrapes are missed
 
 
 @pytest.fixture(scope="module")
@@ -61,20 +64,29 @@ def shorter(text: str) -> str:
     return f"{round(1000 * seconds / FASTER)}ms"
 
 
-@contextmanager
-def exported(records: Records, first: int, clock: Callable[[], float]) -> Iterator[list[str]]:
-    """Live targets: the instances, then the trainer. first: the scrape that they answer at second 0 of the clock."""
+Target = list[str | None]
+
+
+def pages_of(records: Records, first: int) -> list[Target]:
+    """What the targets of a fleet answer, scrape by scrape: the instances, then the trainer. first: of the scrapes."""
     pages = Pages(records)
-    instances = records.scenario.fleet.instances
     last = min(pages.scrapes, first + math.ceil(2 * (BEFORE_S + AFTER_S)))
+    return [
+        [pages.page(target, k) for k in range(first, last)]
+        for target in (*range(records.scenario.fleet.instances), None)
+    ]
+
+
+@contextmanager
+def exported(known: list[Target], clock: Callable[[], float]) -> Iterator[list[str]]:
+    """Live targets, at second 0 of the clock with their first page."""
     with ExitStack() as stack:
 
-        def serve(target: int | None) -> str:
-            known = [pages.page(target, k) for k in range(first, last)]
-            exporter = Exporter(lambda: known[min(max(0, int(clock() * FASTER / SCRAPE_S)), len(known) - 1)])
+        def serve(target: Target) -> str:
+            exporter = Exporter(lambda: target[min(max(0, int(clock() * FASTER / SCRAPE_S)), len(target) - 1)])
             return stack.enter_context(exporter).target
 
-        yield [serve(target) for target in (*range(instances), None)]
+        yield [serve(target) for target in known]
 
 
 def test_one_lost_instance_fires_its_alert_and_nothing_fires_for_a_healthy_fleet(
@@ -94,6 +106,24 @@ def test_one_lost_instance_fires_its_alert_and_nothing_fires_for_a_healthy_fleet
         ),
     }
     onset_s = (float(runs["lost"].steps["start_s"][first]) - SETTLED_S) / FASTER
+    known = {plan: pages_of(records, round(SETTLED_S / SCRAPE_S)) for plan, records in runs.items()}
+    attempts = (lived(known, standing, onset_s, tmp_path / str(attempt)) for attempt in range(TRIES))
+    fired = next((fired for fired in attempts if fired is not None), None)
+    assert fired is not None, "this machine is too busy for a scrape a second"
+    assert {plan for plan, _ in fired} == {"lost"}, fired
+    assert {alert for _, alert in fired} == {"RolloutInstanceLost"}, fired
+    rule = standing.rule("instances")
+    assert rule.delay_p95_s is not None
+    after = fired["lost", "RolloutInstanceLost"] - onset_s
+    assert 0 <= after <= (rule.delay_p95_s + SCRAPE_S + EVERY_S) / FASTER + LATE_S
+
+
+def lived(
+    known: dict[str, list[Target]], standing: Standing, onset_s: float, home: Path
+) -> dict[tuple[str, str], float] | None:
+    """What fired, and how many seconds after the beginning. None where a target that lives was not scraped in time: a
+    rule that fires then is right, and says nothing about the rule."""
+    home.mkdir()
     begun: list[float] = []
 
     def clock() -> float:
@@ -102,23 +132,30 @@ def test_one_lost_instance_fires_its_alert_and_nothing_fires_for_a_healthy_fleet
     targets: dict[str, list[str]] = {}
     files = []
     with ExitStack() as stack:
-        for plan, records in runs.items():
-            hosts = stack.enter_context(exported(records, round(SETTLED_S / SCRAPE_S), clock))
+        for plan, pages in known.items():
+            hosts = stack.enter_context(exported(pages, clock))
             targets[plan], targets[f"{plan}-trainer"] = hosts[:-1], hosts[-1:]
             names = MetricNames(selector=f'job="{plan}"', trainer_selector=f'job="{plan}-trainer"')
-            files.append(tmp_path / f"{plan}.json")  # JSON is YAML
+            files.append(home / f"{plan}.json")  # JSON is YAML
             files[-1].write_text(json.dumps(faster(rules_document(standing, Writing(names, plan)))))
-        server = stack.enter_context(Server(tmp_path / "server", targets=targets, rules=files))
+        server = stack.enter_context(Server(home / "server", targets=targets, rules=files))
         begun.append(time.time())
         time.sleep(onset_s + AFTER_S)
-        fired = firing(server, begun[0] + FULL_S, begun[0] + onset_s + AFTER_S)
+        if not scraped_in_time(server, begun[0], onset_s):
+            return None
         assert len(server.ask("query", query="up == 1")["result"]) == 7  # one of eight is gone
-    assert {plan for plan, _ in fired} == {"lost"}, fired
-    assert {alert for _, alert in fired} == {"RolloutInstanceLost"}, fired
-    rule = standing.rule("instances")
-    assert rule.delay_p95_s is not None
-    after = fired["lost", "RolloutInstanceLost"] - begun[0] - onset_s
-    assert 0 <= after <= (rule.delay_p95_s + SCRAPE_S + EVERY_S) / FASTER + LATE_S
+        fired = firing(server, begun[0] + FULL_S, begun[0] + onset_s + AFTER_S)
+    return {key: at - begun[0] for key, at in fired.items()}
+
+
+def scraped_in_time(server: Server, begun: float, onset_s: float) -> bool:
+    """Whether every target was scraped every second, and answered; the one that is lost, until then."""
+    end_s = onset_s + AFTER_S
+    answer = server.ask("query", query=f"up[{math.ceil(end_s)}s]", time=begun + end_s)["result"]
+    ups = [[(float(t) - begun, up == "1") for t, up in series["values"]] for series in answer]
+    late = max(b - a for up in ups for a, b in pairwise([BEGUN_S - 1.0, *(t for t, _ in up), end_s]))
+    failed = [at for up in ups if (at := [t for t, answered in up if not answered])]
+    return late < 2.5 and len(failed) == 1 and failed[0][0] > onset_s - 1.0
 
 
 def firing(server: Server, start: float, end: float) -> dict[tuple[str, str], float]:

@@ -106,7 +106,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=150, deadline=None)
 @given(data=st.data())
 def test_one_wrong_value_is_an_error_with_its_path(made: tuple[Observed, Any, Recommendation, Plan], data: Any) -> None:
     mapping = json.loads(plan_text(made[-1]))

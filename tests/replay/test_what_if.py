@@ -31,9 +31,9 @@ def test_a_change_of_nothing_changes_nothing(model: Implied) -> None:
 
 
 def test_twice_the_fleet_is_faster_per_step_and_slower_each(model: Implied) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     result = what_if(model, {"fleet.instances": 8})
-    assert time.monotonic() - started < 10.0
+    assert time.process_time() - started < 10.0
     step, each, cost = (result.effect(m) for m in ("step_s", "instance_tok_s", "cost_per_step"))
     assert step.changed
     assert step.ratio.ci_high < 0.97

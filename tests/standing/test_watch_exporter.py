@@ -42,7 +42,7 @@ def scraped(status: Status) -> dict[str, float]:
     """Sample -> value, labels written into the name."""
     with (
         Exporter(lambda: status, "127.0.0.1", 0) as exporter,
-        urllib.request.urlopen(f"http://{exporter.address}/metrics", timeout=5) as answer,
+        urllib.request.urlopen(f"http://{exporter.address}/metrics", timeout=60) as answer,
     ):
         text = answer.read().decode()
     return {
@@ -118,16 +118,16 @@ def test_it_is_read_only() -> None:
     with Exporter(lambda: STATUS, "127.0.0.1", 0) as exporter:
         host, port = exporter.address.split(":")
         for method in ("POST", "PUT", "DELETE", "PATCH"):
-            connection = http.client.HTTPConnection(host, int(port), timeout=5)
+            connection = http.client.HTTPConnection(host, int(port), timeout=60)
             connection.request(method, "/metrics", body=b"x")
             answer = connection.getresponse()
             assert answer.status == 405
             assert answer.headers["Allow"] == "GET"
             connection.close()
-        with urllib.request.urlopen(f"http://{exporter.address}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{exporter.address}/healthz", timeout=60) as answer:
             assert answer.read() == b"ok\n"
         with pytest.raises(urllib.error.HTTPError):
-            urllib.request.urlopen(f"http://{exporter.address}/-/quit", timeout=5)
+            urllib.request.urlopen(f"http://{exporter.address}/-/quit", timeout=60)
 
 
 def test_a_port_in_use_is_the_outside_world() -> None:
@@ -183,7 +183,7 @@ def test_slow_huge_and_malformed_requests_and_many_connections_leave_it_serving(
         host, port = exporter.address.split(":")
 
         def dial() -> socket.socket:
-            return socket.create_connection((host, int(port)), timeout=5)
+            return socket.create_connection((host, int(port)), timeout=60)
 
         silent = [dial() for _ in range(100)]
         for sent in MALFORMED:
@@ -192,7 +192,7 @@ def test_slow_huge_and_malformed_requests_and_many_connections_leave_it_serving(
                 line.shutdown(socket.SHUT_WR)
                 while line.recv(1 << 16):
                     pass
-            with urllib.request.urlopen(f"http://{exporter.address}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{exporter.address}/metrics", timeout=60) as answer:
                 assert b"fleetsim_recommended_instances 8.0" in answer.read(), sent[:60]
         for line in silent:
             line.close()

@@ -1,23 +1,65 @@
-"""A sweep whose workers write down what they begin and end: `python -m tests.sweep.logged LOG fleetsim arguments`.
+"""A sweep whose workers write down what they begin and end, and wait in the middle until they are told to go on:
+`python -m tests.sweep.logged LOG fleetsim arguments`.
 
 Workers are other processes, on a cluster too: they find the log in the environment that they inherit, and these
-functions by their name.
+functions by their name. A test that kills one of them does so while they wait, however busy the machine is.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fleetsim.sweep.cell import Chunk, run_cells
 from fleetsim.sweep.design import Design
 from fleetsim.sweep.local import _run as run_local
 
+ROOT = Path(__file__).parents[2]
 LOG = "FLEETSIM_TEST_SWEEP_LOG"
-PAUSE = "FLEETSIM_TEST_SWEEP_PAUSE_S"
+HOLD = "FLEETSIM_TEST_SWEEP_HOLD"
+PATIENCE_S = 300.0
+
+
+def environment(log: Path, hold: int | None) -> dict[str, str]:
+    """Of a sweep that writes to the log. hold: chunks that are handed over; later ones wait with their results. None:
+    no chunk waits."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), LOG: str(log), HOLD: "" if hold is None else str(hold)}
+
+
+def go_on(log: Path) -> None:
+    """Ends the waiting of all workers."""
+    _gate(log).touch()
+
+
+def begin_anew(log: Path) -> None:
+    """An empty log; chunks wait again."""
+    _gate(log).unlink(missing_ok=True)
+    log.write_text("")
+
+
+def wait_until(what: Callable[[], bool], sweeping: subprocess.Popen[Any]) -> None:
+    """Until it is so; fails where the sweep ends before."""
+    until = time.monotonic() + PATIENCE_S
+    while not what():
+        assert sweeping.poll() is None, "the sweep has ended"
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def _gate(log: Path) -> Path:
+    return log.with_name(f"{log.name}.go")
+
+
+def _hold() -> None:
+    log, hold = Path(os.environ[LOG]), os.environ.get(HOLD)
+    until = time.monotonic() + PATIENCE_S
+    while hold and len(noted(log, "begin")) > int(hold) and not _gate(log).exists() and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 def _note(what: str, cells: Sequence[int]) -> None:
@@ -27,16 +69,16 @@ def _note(what: str, cells: Sequence[int]) -> None:
 
 def logged_local(design: Design, cells: Sequence[int], driver: int) -> Chunk:
     _note("begin", cells)
-    time.sleep(float(os.environ.get(PAUSE, "0")))
     chunk = run_local(design, cells, driver)
+    _hold()
     _note("end", cells)
     return chunk
 
 
 def logged_cells(design: Design, cells: Sequence[int]) -> Chunk:
     _note("begin", cells)
-    time.sleep(float(os.environ.get(PAUSE, "0")))
     chunk = run_cells(design, cells)
+    _hold()
     _note("end", cells)
     return chunk
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from fleetsim.sweep.cluster import check_ray
 from fleetsim.sweep.run import sweep
 from tests.sweep.cluster_of_two import LOOPBACK
 from tests.sweep.jobs import SMALL, job
-from tests.sweep.logged import LOG, PAUSE, noted
-from tests.sweep.test_killed import CELLS, FLAGS, ROOT, command, journalled, wanted_bytes
+from tests.sweep.logged import PATIENCE_S, ROOT, begin_anew, environment, go_on, noted, wait_until
+from tests.sweep.test_killed import CELLS, FLAGS, command, journalled, wanted_bytes
 
 try:
     import ray
@@ -37,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     assert ray is not None, WITHOUT_RAY
     log = tmp_path_factory.mktemp("cluster") / "log"
     # Without tokens, which Ray would write into the home folder; set for a process of its own, before it imports ray.
-    changed = {"PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: "0.2", "RAY_AUTH_MODE": "disabled", **LOOPBACK}
+    changed = {**environment(log, 5), "RAY_AUTH_MODE": "disabled", **LOOPBACK}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
             patch.setenv(name, value)
@@ -51,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
             assert address is not None, made.communicate()[1]
             yield address, log
         finally:
-            made.communicate(timeout=60)
+            made.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -66,16 +65,15 @@ def test_a_worker_dies_and_the_table_is_the_local_one_to_the_byte(
     cluster: tuple[str, Path], scenario: str, tmp_path: Path
 ) -> None:
     address, log = cluster
+    begin_anew(log)
     output = tmp_path / "t.parquet"
     call = command(scenario, *FLAGS, "--ray", address, "--out", str(output))
     with subprocess.Popen(call, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as sweeping:
-        deadline = time.monotonic() + 100
-        while len(noted(log, "begin")) < 4 and sweeping.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert sweeping.poll() is None
-        victim, lost = noted(log, "begin")[-1]  # it pauses before it computes, so it dies in the middle
+        wait_until(lambda: len(noted(log, "begin")) > 5, sweeping)
+        victim, lost = noted(log, "begin")[-1]  # it waits before it hands over, so it dies in the middle
         os.kill(victim, signal.SIGKILL)
-        _, told = sweeping.communicate(timeout=100)
+        go_on(log)
+        _, told = sweeping.communicate()
     assert sweeping.returncode == 0, told
     assert output.read_bytes() == wanted_bytes(tmp_path)
     begun = [cell for _, chunk in noted(log, "begin") for cell in chunk]
@@ -89,19 +87,19 @@ def test_a_driver_that_is_killed_goes_on_from_its_journal(
     cluster: tuple[str, Path], scenario: str, tmp_path: Path
 ) -> None:
     address, log = cluster
-    log.write_text("")
+    begin_anew(log)
     output = tmp_path / "t.parquet"
     call = command(scenario, *FLAGS, "--ray", address, "--out", str(output))
     with subprocess.Popen(call, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
-        deadline = time.monotonic() + 100
-        while len(noted(log, "end")) < 5 and killed.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: len(noted(log, "begin")) > 5 and bool(journalled(output)), killed)
         killed.kill()
+        killed.wait()
+        go_on(log)
     kept = journalled(output)
     assert 0 < len(kept) < CELLS
     # Here on this machine what the cluster left: where cells run makes no difference.
     local = [sys.executable, "-m", "fleetsim", "sweep", scenario, *FLAGS, "--workers", "1", "--out", str(output)]
-    done = subprocess.run(local, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(local, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert output.read_bytes() == wanted_bytes(tmp_path)
 

@@ -18,9 +18,8 @@ from fleetsim.sweep.journal import journal_path
 from fleetsim.sweep.run import sweep
 from fleetsim.sweep.table import write_table
 from tests.sweep.jobs import grid, job
-from tests.sweep.logged import LOG, PAUSE, noted
+from tests.sweep.logged import PATIENCE_S, ROOT, environment, noted, wait_until
 
-ROOT = Path(__file__).parents[2]
 CELLS = 24
 GRID = grid(("fleet.instances", list(range(1, 13))), ("admission.max_staleness", [0, 1]))
 FLAGS = ["--grid", "fleet.instances=1:12", "--grid", "admission.max_staleness=0,1"]
@@ -31,10 +30,6 @@ def scenario(tmp_path: Path) -> str:
     file = tmp_path / "job.yaml"
     file.write_text(dump_scenario(job()))
     return str(file)
-
-
-def environment(log: Path, pause_s: float) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), LOG: str(log), PAUSE: str(pause_s)}
 
 
 def command(*arguments: str) -> list[str]:
@@ -48,28 +43,30 @@ def wanted_bytes(folder: Path) -> bytes:
 
 
 def journalled(output: Path) -> set[int]:
-    lines = journal_path(output).read_bytes().split(b"\n")[1:-1]
+    journal = journal_path(output)
+    lines = journal.read_bytes().split(b"\n")[1:-1] if journal.exists() else []
     return {int(line[1:].split(b",")[0]) for line in lines}
+
+
+def cells_of(chunks: list[tuple[int, tuple[int, ...]]]) -> set[int]:
+    return {cell for _, cells in chunks for cell in cells}
 
 
 def test_a_killed_sweep_runs_at_most_the_cells_in_flight_again(scenario: str, tmp_path: Path) -> None:
     output, log = tmp_path / "t.parquet", tmp_path / "log"
     call = command(scenario, *FLAGS, "--workers", "2", "--out", str(output))
-    with subprocess.Popen(call, env=environment(log, 0.05), cwd=ROOT, start_new_session=True) as killed:
-        deadline = time.monotonic() + 100
-        while len(noted(log, "end")) < 7 and killed.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+    with subprocess.Popen(call, env=environment(log, 7), cwd=ROOT, start_new_session=True) as killed:
+        wait_until(lambda: len(noted(log, "begin")) > 8 and cells_of(noted(log, "end")) <= journalled(output), killed)
         os.killpg(killed.pid, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL
     assert not output.exists()
     kept = journalled(output)
     begun = noted(log, "begin")
     assert 0 < len(kept) < CELLS
-    # In flight: what each worker had begun last, and what it had handed over just before.
-    last = [chunk for pid in {pid for pid, _ in begun} for chunk in [b for b in begun if b[0] == pid][-2:]]
-    in_flight = {cell for _, cells in last for cell in cells}
-    assert {cell for _, cells in begun for cell in cells} - kept <= in_flight
-    done = subprocess.run(call, env=environment(log, 0), cwd=ROOT, capture_output=True, text=True, timeout=100)
+    # In flight: what the two workers had computed and not handed over.
+    assert len(begun) == 9
+    assert cells_of(begun) - kept == cells_of(begun) - cells_of(noted(log, "end"))
+    done = subprocess.run(call, env=environment(log, None), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     again = noted(log, "begin")[len(begun) :]
     assert Counter(cell for _, cells in again for cell in cells) == Counter(set(range(CELLS)) - kept)
@@ -80,12 +77,10 @@ def test_a_killed_sweep_runs_at_most_the_cells_in_flight_again(scenario: str, tm
 def test_a_worker_that_is_killed_ends_the_sweep_with_what_to_do(scenario: str, tmp_path: Path) -> None:
     output, log = tmp_path / "t.parquet", tmp_path / "log"
     call = command(scenario, *FLAGS, "--workers", "2", "--out", str(output))
-    with subprocess.Popen(call, env=environment(log, 0.2), cwd=ROOT, stderr=subprocess.PIPE, text=True) as sweeping:
-        deadline = time.monotonic() + 100
-        while len(noted(log, "end")) < 3 and sweeping.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+    with subprocess.Popen(call, env=environment(log, 3), cwd=ROOT, stderr=subprocess.PIPE, text=True) as sweeping:
+        wait_until(lambda: len(noted(log, "begin")) > 3 and bool(journalled(output)), sweeping)
         os.kill(noted(log, "begin")[-1][0], signal.SIGKILL)
-        _, told = sweeping.communicate(timeout=100)
+        _, told = sweeping.communicate()
     assert sweeping.returncode == 3, told
     assert "a worker process died" in told
     assert "run the same command again" in told
@@ -95,17 +90,17 @@ def test_a_worker_that_is_killed_ends_the_sweep_with_what_to_do(scenario: str, t
 def test_workers_do_not_outlive_a_driver_that_is_killed(scenario: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     call = command(scenario, *FLAGS, "--workers", "2")
-    with subprocess.Popen(call, env=environment(log, 0.2), cwd=ROOT, stderr=subprocess.DEVNULL) as killed:
-        deadline = time.monotonic() + 100
-        workers: set[int] = set()
-        while len(workers) < 2 and killed.poll() is None and time.monotonic() < deadline:
-            workers = {pid for pid, _ in noted(log, "begin")} - {killed.pid}
-            time.sleep(0.02)
-        assert len(workers) == 2
+    with subprocess.Popen(call, env=environment(log, 3), cwd=ROOT, stderr=subprocess.DEVNULL) as killed:
+
+        def workers() -> set[int]:
+            return {pid for pid, _ in noted(log, "begin")} - {killed.pid}
+
+        wait_until(lambda: len(workers()) == 2 and len(noted(log, "begin")) > 4, killed)
         os.kill(killed.pid, signal.SIGKILL)
-    while any(map(_runs, workers)) and time.monotonic() < deadline:
+    until = time.monotonic() + PATIENCE_S / 3
+    while any(map(_runs, workers())) and time.monotonic() < until:
         time.sleep(0.1)
-    assert not any(map(_runs, workers))
+    assert not any(map(_runs, workers()))
 
 
 def _runs(pid: int) -> bool:

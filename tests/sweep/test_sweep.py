@@ -192,7 +192,7 @@ def test_chunks_of_another_version_are_refused() -> None:
 
 
 def test_a_cell_costs_the_same_among_many_as_among_few(tmp_path: Path) -> None:
-    """Journal, front and table included; generous, for the machine does other things too."""
+    """Journal, front and table included; the best of three, for the machine does other things too."""
 
     def seconds_per_cell(cells: int) -> float:
         prices = grid(("cost.instance_price_usd_per_gpu_h", [1 + k / 1000 for k in range(cells)]))
@@ -210,4 +210,4 @@ def test_a_cell_costs_the_same_among_many_as_among_few(tmp_path: Path) -> None:
 
     seconds_per_cell(10)
     few = min(seconds_per_cell(10) for _ in range(3))
-    assert seconds_per_cell(500) < 3 * few
+    assert any(seconds_per_cell(500) < 3 * few for _ in range(3))

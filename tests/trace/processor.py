@@ -38,7 +38,7 @@ class Pipes:
         for end in (self.process.stdin, self.process.stdout):
             if end is not None:
                 end.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 class Wasm:

@@ -35,7 +35,9 @@ def page(chromium: str) -> Iterator[Any]:
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
         )
-        yield browser.new_page(viewport={"width": 1500, "height": 900})
+        page = browser.new_page(viewport={"width": 1500, "height": 900})
+        page.set_default_timeout(120_000)
+        yield page
         browser.close()
 
 
@@ -104,10 +106,10 @@ def test_perfetto_opens_it(viewers: Path, page: Any, screenshots: Path, tmp_path
     page.on("pageerror", lambda error: failed.append(str(error)))
     with served(site) as address:
         page.goto(f"{address}/index.html#!/?url={address}/trace.json.gz")
-        page.wait_for_function("location.hash.startsWith('#!/viewer')", timeout=120_000)
+        page.wait_for_function("location.hash.startsWith('#!/viewer')")
         text = page.locator("body")
         for name in ("trainer", "weight sync", "queue", "sampled groups", "instance 5"):
-            page.get_by_text(name, exact=False).first.wait_for(timeout=60_000)
+            page.get_by_text(name, exact=False).first.wait_for()
         for name in ("trainer", "weight sync", "queue"):
             page.get_by_text(name, exact=False).first.click()
         page.wait_for_timeout(3000)

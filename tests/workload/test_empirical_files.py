@@ -124,7 +124,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 @given(content=st.binary(max_size=200), ending=st.sampled_from([".csv", ".jsonl", ".parquet"]))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_content_gives_values_or_an_input_error(tmp_path: Path, content: bytes, ending: str) -> None:
     path = tmp_path / f"fuzz{ending}"
     path.write_bytes(b"tokens\n" + content if ending == ".csv" else content)
