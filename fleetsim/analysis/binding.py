@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from fleetsim.analysis.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.analysis.load import Mix, in_flight, mix_of, shared_with
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.engine.kernel.tables import DONE
-from fleetsim.sim.admission import groups_per_version
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import mean_length
 
@@ -58,7 +59,9 @@ def gains_of(records: Records, window: Window) -> dict[str, float]:
     scenario, span = records.scenario, window.span_s
     path = critical_path(records, window.start_s, window.end_s)
     waits = float(window.steps["wait_s"].sum())
-    if scenario.sync.in_flight == "drain":  # the sync waits for the longest response, and the trainer for the sync
+    if IN_FLIGHT[
+        scenario.sync.in_flight
+    ].drains:  # the sync waits for the longest response, and the trainer for the sync
         waits += float(window.steps["sync_block_s"].sum())
     saved = {"trainer": LESS * path.train_s, "sync": LESS * path.sync_s}
     if path.lives and waits + saved["sync"] > saved["trainer"]:  # else nothing of them can promise more
@@ -78,13 +81,13 @@ def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str,
     tools = np.minimum(end - sent - paused, (turns.count - 1) * mean_length(turns.tool_latency_s))
     making = end - sent - paused - tools
     shorter, slower = _paces(records, window, sent, end)
-    law, fleet = scenario.admission.law, scenario.fleet
+    law, fleet = law_of(scenario), scenario.fleet
     # A cap of each instance grows with the fleet: more of them make more at the same load.
     in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
     each = fleet.max_in_flight_samples_per_instance is not None
     by_group = np.array([life.whole for life in path.lives])
-    own = (each or law == "unbounded") and not most
-    full = in_groups and law == "unbounded"  # what waits for a sample, and not for a group, waits for an engine
+    own = (each or law.engines_limit) and not most
+    full = in_groups and law.engines_limit  # what waits for a sample, and not for a group, waits for an engine
     shorter = np.where(freed & (own | (full & ~by_group)), LESS, shorter)
     saved = {"pauses": LESS * float(paused.sum())}
     loop = np.array([life.loop_s for life in path.lives])
@@ -92,12 +95,12 @@ def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str,
     scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
     # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
     more = np.maximum(0.0, LESS * (end - sent + scored + loop) - making * slower / MORE)
-    capped = law in ("fixed_pool", "adaptive") or most or each
+    capped = law.cap is not None or most or each
     if capped:
         # A place that any sample frees, and not only the last one of its group.
-        by_sample = law == "adaptive" or ((most or each) and not in_groups)
+        by_sample = (law.cap is not None and law.cap.frees == "samples") or ((most or each) and not in_groups)
         saved["in_flight_cap"] = float(more[freed & (by_group | by_sample)].sum())
-    ahead = _ahead(scenario)
+    ahead = law.groups_ahead(scenario.admission, sizes_of(scenario))
     if ahead is not None:
         fuller = making * slower / MORE
         by_window = np.where(
@@ -115,7 +118,7 @@ def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str,
 def _paused(records: Records, window: Window, sent: Floats, end: Floats) -> Floats:
     """Seconds of each life in which its instance stood still for a sync."""
     sync = records.scenario.sync
-    if sync.in_flight == "finish_on_old_weights":
+    if not IN_FLIGHT[sync.in_flight].pauses:
         return np.zeros(len(sent))
     if sync.scope == "rolling":
         busy, paused = window.total("busy_s"), window.total("paused_s")
@@ -171,7 +174,7 @@ def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) 
     first = groups["first"]
     sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
     ready = np.sort(path.ready_s - sooner[path.groups])
-    certain = buffer.batch_rule == "exact_target_step" or buffer.wait_for_oldest
+    certain = BATCH_RULES[buffer.batch_rule].reserved or buffer.wait_for_oldest
     work = (1.0 - float(np.minimum(tokens, cap).sum() / tokens.sum())) * making * shorter / LESS
     own = np.array(
         [
@@ -195,18 +198,6 @@ def longest_of_a_batch(records: Records) -> float:
     return float(np.median(each))
 
 
-def _ahead(scenario: Scenario) -> float | None:
-    """Groups that admission lets be ahead of the trainer, None where no number of it says so."""
-    a, per_step, per_version = scenario.admission, scenario.groups_per_step, groups_per_version(scenario)
-    return {
-        "version_window": (1.0 + a.max_staleness) * per_version,
-        "target_step": (1.0 + a.max_staleness) * per_version,
-        "per_sync_window": (1.0 + a.staleness_threshold) * per_version,
-        "cumulative_ratio": (1.0 + a.async_ratio) * per_step,
-        "batches_ahead": float(a.batches_ahead * per_step),
-    }.get(a.law)
-
-
 def _with_more_ahead(
     records: Records, window: Window, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
 ) -> Floats:
@@ -220,9 +211,9 @@ def _with_more_ahead(
     fewer = math.floor((MORE - 1.0) * ahead + 1e-9)  # whole groups start
     begun = sum(not life.freed for life in path.lives)
     spare = window.total("idle_s") / max(1.0, float(window.steps["instances"].mean())) / max(1, begun)
-    drains = records.scenario.sync.in_flight == "drain" and records.scenario.sync.scope == "global"
+    drains = IN_FLIGHT[records.scenario.sync.in_flight].drains and records.scenario.sync.scope == "global"
     buffer = records.scenario.buffer
-    weight = 0.5 if buffer.batch_rule == "exact_target_step" or buffer.wait_for_oldest else 1.0
+    weight = 0.5 if BATCH_RULES[buffer.batch_rule].reserved or buffer.wait_for_oldest else 1.0
     saved = more.copy()
     for k, life in enumerate(path.lives):
         if life.freed:

@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.records import SYNC_HELD, WAIT, Records
 
 # Two events of one moment differ by rounding alone.
@@ -78,7 +80,8 @@ def places_of_groups(scenario: Scenario) -> bool:
     """Whether what the client keeps in flight are groups: a place is free when a whole group has its rewards."""
     fleet = scenario.fleet
     caps = (fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance)
-    return scenario.admission.law == "fixed_pool" or (fleet.in_flight_unit == "groups" and caps != (None, None))
+    cap = law_of(scenario).cap
+    return (cap is not None and cap.frees == "groups") or (fleet.in_flight_unit == "groups" and caps != (None, None))
 
 
 class _Walk:
@@ -97,10 +100,10 @@ class _Walk:
         self.in_groups = places_of_groups(records.scenario)
         self.published, self.trigger = syncs["end_s"].tolist(), syncs["trigger_s"].tolist()
         self.paused = syncs["pause_start_s"].tolist()
-        sync, law = records.scenario.sync, records.scenario.admission.law
+        sync = records.scenario.sync
         # Whether the end of a publication lets samples be sent: the fleet stood still, or admission counts versions.
-        self.lets_in = sync.scope == "global" or law in ("version_window", "target_step", "per_sync_window")
-        self.drains = sync.in_flight == "drain" and sync.scope == "global"
+        self.lets_in = sync.scope == "global" or law_of(records.scenario).counts_versions
+        self.drains = IN_FLIGHT[sync.in_flight].drains and sync.scope == "global"
         self.shared = records.scenario.fleet.placement == "colocated"
         self.loop: Life | None = None
 

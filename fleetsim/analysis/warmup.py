@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.sim.admission import groups_per_version
 
 
 def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
@@ -31,13 +31,4 @@ def least_warmup_steps(scenario: Scenario) -> int:
     """The floor of `warmup_steps`, or `run.warmup_steps`: a run that is no longer has nothing but its beginning."""
     if scenario.run.warmup_steps is not None:
         return scenario.run.warmup_steps
-    admission, per_version = scenario.admission, groups_per_version(scenario) / scenario.groups_per_step
-    depth = {
-        "barrier": 0.0,
-        "batches_ahead": float(admission.batches_ahead),
-        "version_window": admission.max_staleness * per_version,
-        "target_step": admission.max_staleness * per_version,
-        "per_sync_window": (1.0 + admission.staleness_threshold) * per_version,
-        "cumulative_ratio": admission.async_ratio,
-    }.get(admission.law, 2.0)
-    return 2 + math.ceil(depth)
+    return 2 + math.ceil(law_of(scenario).depth_steps(scenario.admission, sizes_of(scenario)))

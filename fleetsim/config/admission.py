@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetsim.config.base import Count, CountOrZero, Fraction, Interval, Section
+from fleetsim.policies.batches import BatchRuleName
+from fleetsim.policies.law import LawName
 
 # Counted in weight versions.
 Age = Annotated[float, Field(ge=0, le=1e6)]
@@ -28,17 +30,7 @@ class AdaptiveConfig(Section):
 class AdmissionConfig(Section):
     """The law that lets groups start, and what an old sample means."""
 
-    law: Literal[
-        "barrier",
-        "batches_ahead",
-        "version_window",
-        "fixed_pool",
-        "unbounded",
-        "per_sync_window",
-        "cumulative_ratio",
-        "target_step",
-        "adaptive",
-    ] = Field(default="version_window", description="which group may start, and when")
+    law: LawName = Field(default="version_window", description="which group may start, and when")
     batches_ahead: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1, description="law batches_ahead: batches that generation may be ahead of training"
     )
@@ -79,7 +71,7 @@ class BufferConfig(Section):
 
     capacity_samples: Count | None = Field(default=None, description="samples that fit; null = no limit")
     on_full: Literal["block", "drop_oldest"] = Field(default="block", description="what happens when it is full")
-    batch_rule: Literal["fifo", "oldest_version_first", "first_finished", "exact_target_step"] = Field(
+    batch_rule: BatchRuleName = Field(
         default="oldest_version_first", description="which finished samples make the next batch"
     )
     wait_for_oldest: bool = Field(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from fleetsim.config.counted import law_of
 from fleetsim.errors import Problem
+from fleetsim.policies import admission, batches
+from fleetsim.policies.batches import BATCH_RULES
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -64,32 +67,36 @@ def _a_trigger_has_its_count(s: Scenario) -> Iterator[Problem]:
 
 
 def _tail_batching_works_on_rounds(s: Scenario) -> Iterator[Problem]:
-    if s.buffer.leftover == "defer" and (s.buffer.batch_rule, s.admission.law) != ("first_finished", "barrier"):
+    in_rounds = BATCH_RULES[s.buffer.batch_rule].rounds and law_of(s).waits_for_trainer
+    if s.buffer.leftover == "defer" and not in_rounds:
         yield Problem(
             "buffer.leftover",
             "defer",
             f"long rounds need whole rounds (batch_rule is {s.buffer.batch_rule}, law {s.admission.law})",
-            "use batch_rule: first_finished with admission.law: barrier",
+            f"use batch_rule: {batches.names_of(lambda rule: rule.rounds)} with admission.law: "
+            f"{admission.names_of(lambda law: law.waits_for_trainer)}",
         )
 
 
 def _targets_and_exact_steps_go_together(s: Scenario) -> Iterator[Problem]:
-    if s.buffer.batch_rule == "exact_target_step" and s.admission.law != "target_step":
+    if BATCH_RULES[s.buffer.batch_rule].reserved and not law_of(s).reserves_steps:
+        reserving = admission.names_of(lambda law: law.reserves_steps)
         yield Problem(
             "buffer.batch_rule",
-            "exact_target_step",
-            f"groups have a target step under admission.law target_step only (law is {s.admission.law})",
-            "use admission.law: target_step, or another batch_rule",
+            s.buffer.batch_rule,
+            f"groups have a target step under admission.law {reserving} only (law is {s.admission.law})",
+            f"use admission.law: {reserving}, or another batch_rule",
         )
 
 
 def _waiting_for_the_oldest_needs_an_order(s: Scenario) -> Iterator[Problem]:
-    if s.buffer.wait_for_oldest and s.buffer.batch_rule != "oldest_version_first":
+    if s.buffer.wait_for_oldest and BATCH_RULES[s.buffer.batch_rule].order != "version":
+        ordered = batches.names_of(lambda rule: rule.order == "version")
         yield Problem(
             "buffer.wait_for_oldest",
             True,
-            f"only batch_rule oldest_version_first has an oldest (batch_rule is {s.buffer.batch_rule})",
-            "use buffer.batch_rule: oldest_version_first, or wait_for_oldest: false",
+            f"only batch_rule {ordered} has an oldest (batch_rule is {s.buffer.batch_rule})",
+            f"use buffer.batch_rule: {ordered}, or wait_for_oldest: false",
         )
 
 
@@ -119,11 +126,12 @@ def _adaptive_marks_in_order(s: Scenario) -> Iterator[Problem]:
 
 
 def _pool_holds_a_group(s: Scenario) -> Iterator[Problem]:
-    if s.admission.law != "fixed_pool":
+    if not law_of(s).counts_open:
         return
     pool, group = s.admission.pool_samples, s.workload.group_size
     if pool is None:
-        yield Problem("admission.pool_samples", None, "law fixed_pool needs pool_samples", "give the samples in flight")
+        needs = f"law {s.admission.law} needs pool_samples"
+        yield Problem("admission.pool_samples", None, needs, "give the samples in flight")
     elif pool < group:
         yield Problem(
             "admission.pool_samples",
@@ -161,22 +169,23 @@ def _buffer_holds_a_group(s: Scenario) -> Iterator[Problem]:
 
 def _first_finished_needs_batches(s: Scenario) -> Iterator[Problem]:
     rule, law = s.buffer.batch_rule, s.admission.law
-    if rule == "first_finished" and law not in ("barrier", "batches_ahead"):
+    if BATCH_RULES[rule].rounds and law_of(s).rounds is None:
         yield Problem(
             "buffer.batch_rule",
             rule,
-            f"first_finished works on whole batches, but admission.law is {law}",
-            "use admission.law barrier or batches_ahead, or another batch_rule",
+            f"{rule} works on whole batches, but admission.law is {law}",
+            f"use admission.law {admission.names_of(lambda law: law.rounds is not None)}, or another batch_rule",
         )
 
 
 def _oversampling_needs_first_finished(s: Scenario) -> Iterator[Problem]:
-    if s.buffer.oversampling > 1 and s.buffer.batch_rule != "first_finished":
+    if s.buffer.oversampling > 1 and not BATCH_RULES[s.buffer.batch_rule].rounds:
+        in_rounds = batches.names_of(lambda rule: rule.rounds)
         yield Problem(
             "buffer.oversampling",
             s.buffer.oversampling,
-            f"only batch_rule first_finished oversamples (batch_rule is {s.buffer.batch_rule})",
-            "use buffer.batch_rule: first_finished, or oversampling: 1.0",
+            f"only batch_rule {in_rounds} oversamples (batch_rule is {s.buffer.batch_rule})",
+            f"use buffer.batch_rule: {in_rounds}, or oversampling: 1.0",
         )
 
 

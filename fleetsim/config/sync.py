@@ -8,6 +8,7 @@ from pydantic import Field
 
 from fleetsim.config.base import Count, Seconds, Section
 from fleetsim.config.link import LinkConfig
+from fleetsim.policies.in_flight import InFlightName
 
 Transport = Literal["collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay"]
 
@@ -33,9 +34,7 @@ class SyncConfig(Section):
     trainer_block_s: Seconds | None = Field(
         default=None, description="seconds that the trainer waits for the hand-over; null = by transport, else 1"
     )
-    in_flight: Literal["drain", "abort_discard", "abort_resume", "keep", "keep_recompute", "finish_on_old_weights"] = (
-        Field(default="keep", description="what happens to unfinished samples at a sync")
-    )
+    in_flight: InFlightName = Field(default="keep", description="what happens to unfinished samples at a sync")
     reset_prefix_cache: bool = Field(default=True, description="cached prompts are forgotten at a sync")
     scope: Literal["global", "rolling"] = Field(
         default="global", description="all instances load at once, or some at a time while the others go on"

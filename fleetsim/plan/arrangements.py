@@ -19,6 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_spec
@@ -27,6 +28,9 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.plan.scaling import scaled
 from fleetsim.plan.trials import unit_of
+from fleetsim.policies.admission import LAWS
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.engines import profile_of
 
 Kind = Literal["colocated_sync", "colocated_async", "split"]
@@ -151,7 +155,7 @@ def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
         "sync.in_flight": "drain",
         "sync.every_steps": 1,
     }
-    if scenario.buffer.batch_rule != "first_finished":
+    if not BATCH_RULES[scenario.buffer.batch_rule].rounds:
         changes |= {"buffer.batch_rule": "fifo", "buffer.wait_for_oldest": False}
     return Arrangement("colocated_sync", gpus, gpus, with_changes(scenario, changes))
 
@@ -159,7 +163,7 @@ def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
 def colocated_async(scenario: Scenario, gpus: int) -> Arrangement:
     """All GPUs in turn, unfinished samples carried over."""
     changes = {**_in_turn(scenario, gpus), **_ahead(scenario), "sync.in_flight": "abort_resume"}
-    if changes.get("admission.law", scenario.admission.law) == "batches_ahead":
+    if LAWS[changes.get("admission.law", scenario.admission.law)].rounds == "overlapping":
         # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
         ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)
         changes["admission.batches_ahead"] = ahead + 1
@@ -222,10 +226,10 @@ def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
 
 def _ahead(scenario: Scenario) -> dict[str, Any]:
     """The scenario's own admission where groups may start ahead of the trainer; a barrier becomes one version ahead."""
-    if scenario.admission.law != "barrier":
+    if not law_of(scenario).waits_for_trainer:
         return {}
-    in_flight = "keep" if scenario.sync.in_flight == "drain" else scenario.sync.in_flight
-    if scenario.buffer.batch_rule == "first_finished" and scenario.buffer.leftover != "defer":
+    in_flight = "keep" if IN_FLIGHT[scenario.sync.in_flight].drains else scenario.sync.in_flight
+    if BATCH_RULES[scenario.buffer.batch_rule].rounds and scenario.buffer.leftover != "defer":
         return {"admission.law": "batches_ahead", "admission.batches_ahead": 1, "sync.in_flight": in_flight}
     return {
         "admission.law": "version_window",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.models import model_shape
@@ -184,7 +185,7 @@ _DEFAULTS = (
         "admission.max_staleness",
         "--max-staleness",
         lambda s: f"staleness budget of {_plural(s.admission.max_staleness, 'step')} (version window)",
-        lambda s: s.admission.law == "version_window",
+        lambda s: law_of(s).plain_window,
     ),
     _Default("sync.publish_s", "--set sync.publish_s=0", _publish, lambda s: s.sync.transport is not None),
     _Default("sync.pause_s", "--sync-pause-s", _pause),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fleetsim.policies.admission import LAWS
+from fleetsim.policies.law import LawName, Looser
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -53,26 +56,17 @@ BINDINGS: dict[str, Binding] = {
 }
 
 
-# What holds the fleet back under each admission law.
-_BUDGETS = {
-    "version_window": "a larger --max-staleness",
-    "target_step": "a larger --max-staleness",
-    "batches_ahead": "more admission.batches_ahead",
-    "per_sync_window": "a larger admission.staleness_threshold",
-    "cumulative_ratio": "a larger admission.async_ratio",
-}
-# The caps that are part of an admission law.
-_CAPS = {"fixed_pool": "admission.pool_samples", "adaptive": "admission.adaptive.most_samples"}
-
-
-def binding_words(binding: str, law: str = "version_window", scope: str = "global", unit: str = "samples") -> Binding:
+def binding_words(
+    binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples"
+) -> Binding:
     """The words for a binding under an admission law, a sync scope and caps of that unit; one not known here stands for
     itself."""
     words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
-    if binding == "staleness_window" and law in _BUDGETS:
-        return replace(words, lift=f"{_BUDGETS[law]}, if the recipe tolerates it")
-    if binding == "in_flight_cap" and law in _CAPS:
-        return replace(words, lift=f"more {_CAPS[law]}")
+    looser, cap = LAWS[law].looser, LAWS[law].cap
+    if binding == "staleness_window" and isinstance(looser, Looser):
+        return replace(words, lift=f"{looser.lift}, if the recipe tolerates it")
+    if binding == "in_flight_cap" and cap is not None:
+        return replace(words, lift=f"more {cap.setting}")
     if binding == "in_flight_cap" and unit == "groups":
         return replace(
             words,

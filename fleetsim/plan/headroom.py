@@ -24,6 +24,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.plan.trials import Measure, Tell, with_instances
+from fleetsim.policies.in_flight import IN_FLIGHT
 
 LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "stragglers", "failures", "prefill"
 INTERACTION, SLACK = "interaction", "slack"
@@ -45,7 +46,8 @@ def causes(scenario: Scenario) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     if not isinstance(w.output_tokens, ConstantTokens):
         found[LONG_TAIL] = {"workload.output_tokens": max(1, round(mean_output_tokens(scenario)))}
-    if times.complete_s or s.in_flight in ("drain", "abort_discard", "abort_resume"):
+    policy = IN_FLIGHT[s.in_flight]
+    if times.complete_s or policy.drains or policy.aborts:
         found[SYNC] = {
             "sync.pause_s": 0.0,
             "sync.publish_s": 0.0,

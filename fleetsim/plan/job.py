@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
@@ -287,9 +288,10 @@ def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) 
         if law is not None:
             changes["workload.output_tokens"] = law
     budget, law_name = flags.get("max_staleness"), scenario.admission.law
-    if budget is not None and law_name == "batches_ahead" and budget >= 1 and budget == int(budget):
-        changes["admission.batches_ahead"] = int(budget)
-    elif budget is not None and law_name not in ("version_window", "target_step"):
+    reads = law_of(scenario)
+    if budget is not None and reads.budget == "batches" and budget >= 1 and budget == int(budget):
+        changes[f"{reads.parameter}"] = int(budget)
+    elif budget is not None and reads.budget != "versions":
         problems.append(
             Problem(
                 flag("max_staleness"),

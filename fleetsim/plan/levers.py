@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.lengths import ConstantTokens, LengthSpec
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.law import EachStep, Looser, written
 
 ONE_MORE, CAP, NO_CAP, STALENESS, CADENCE, LENGTH = (
     "one_more_instance",
@@ -67,10 +70,9 @@ def _caps(scenario: Scenario) -> Iterator[Lever]:
         "fleet.max_in_flight_samples": fleet.max_in_flight_samples,
         "fleet.max_in_flight_samples_per_instance": fleet.max_in_flight_samples_per_instance,
     }
-    if a.law == "fixed_pool":
-        caps["admission.pool_samples"] = a.pool_samples
-    if a.law == "adaptive":
-        caps["admission.adaptive.most_samples"] = a.adaptive.most_samples
+    own = law_of(scenario).cap
+    if own is not None:
+        caps[own.setting] = own.samples(a)
     held = {path: cap for path, cap in caps.items() if cap is not None}
     if not held:
         return
@@ -96,31 +98,30 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
     """
     a = scenario.admission
     older = {} if a.max_age is None else {"admission.max_age": a.max_age + 1.0}
-    if a.law in ("version_window", "target_step"):
-        changes: dict[str, Any] = {"admission.max_staleness": a.max_staleness + 1.0}
-        changes |= _queue_of_the_window(scenario, (a.max_staleness + 2.0) / (a.max_staleness + 1.0))
-        text = f"a staleness budget of {a.max_staleness + 1:g} instead of {a.max_staleness:g}"
-    elif a.law == "batches_ahead":
-        changes = {"admission.batches_ahead": a.batches_ahead + 1}
-        text = f"{a.batches_ahead + 1} batches ahead instead of {a.batches_ahead}"
-    elif a.law == "per_sync_window":
-        changes = {"admission.staleness_threshold": a.staleness_threshold + 0.5}
-        changes |= _queue_of_the_window(scenario, (1.5 + a.staleness_threshold) / (1.0 + a.staleness_threshold))
-        text = f"a staleness threshold of {a.staleness_threshold + 0.5:g} instead of {a.staleness_threshold:g}"
-    elif a.law == "cumulative_ratio":
-        changes = {"admission.async_ratio": a.async_ratio + 1.0}
-        text = f"an async ratio of {a.async_ratio + 1:g} instead of {a.async_ratio:g}"
-    elif a.law == "barrier" and scenario.buffer.leftover != "defer":
-        changes = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
-        if scenario.sync.in_flight == "drain":
+    looser = law_of(scenario).looser
+    if isinstance(looser, Looser):
+        text, changes = _more_of(scenario, looser)
+    elif looser is not None and scenario.buffer.leftover != "defer":
+        text, changes = looser.says, dict(looser.changes)
+        if IN_FLIGHT[scenario.sync.in_flight].drains:
             changes["sync.in_flight"] = "abort_resume"
-        text = "one batch ahead instead of a barrier"
     else:
         return
-    if scenario.sync.in_flight == "abort_discard" and _nothing_ahead(scenario):
+    if IN_FLIGHT[scenario.sync.in_flight].discards and _nothing_ahead(scenario):
         changes["sync.in_flight"] = "abort_resume"
         text += ", with unfinished responses resumed after a sync"
     yield _pulled(scenario, STALENESS, text, changes | older)
+
+
+def _more_of(scenario: Scenario, looser: Looser) -> tuple[str, dict[str, Any]]:
+    """More of the law's own number: in words, and the settings, with a queue that grows as the window does."""
+    law, a = law_of(scenario), scenario.admission
+    now, grows = law.number(a), law.loosened(a)
+    assert law.parameter is not None  # a law with a looser number has it in a setting
+    assert now is not None
+    assert grows is not None
+    text = f"{looser.says.format(written(now + looser.more))} instead of {written(now)}"
+    return text, {law.parameter: now + looser.more, **_queue_of_the_window(scenario, grows)}
 
 
 def _nothing_ahead(scenario: Scenario) -> bool:
@@ -128,11 +129,9 @@ def _nothing_ahead(scenario: Scenario) -> bool:
     a, b = scenario.admission, scenario.buffer
     if b.leftover == "carry_over" or b.oversampling > 1:
         return False
-    return (
-        a.law == "barrier"
-        or (a.law in ("version_window", "target_step") and a.max_staleness == 0)
-        or (a.law == "cumulative_ratio" and a.async_ratio == 0 and a.extra_groups == 0)
-    )
+    law = law_of(scenario)
+    runs_on = isinstance(law.lets_in, EachStep) and law.lets_in.kept_running(a) > 0
+    return law.promised_steps(a, sizes_of(scenario)) == 0 and not runs_on
 
 
 def _cadence(scenario: Scenario) -> Iterator[Lever]:
@@ -155,7 +154,7 @@ def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
     later steps and stop the job.
     """
     capacity = scenario.buffer.capacity_samples
-    if capacity is None or scenario.admission.law not in ("per_sync_window", "target_step"):
+    if capacity is None or not law_of(scenario).fills_queue:
         return {}
     return {"buffer.capacity_samples": math.ceil(factor * capacity)}
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.sim.admission import sync_window
 from fleetsim.workload.lengths import mean_length, quantile_length
 
 _QUANTILES = 400
@@ -65,20 +65,7 @@ def trainer_step_s(scenario: Scenario) -> float:
 
 def samples_in_flight(scenario: Scenario) -> float:
     """Samples that the plan keeps generating: what the admission law leaves beside the batch in training, and caps."""
-    batch, a = scenario.trainer.batch_samples, scenario.admission
-    by_law = {
-        "barrier": float(batch),
-        "batches_ahead": float(batch * a.batches_ahead),
-        "version_window": batch * max(1.0, a.max_staleness),
-        "target_step": batch * max(1.0, a.max_staleness),
-        # A window's samples less those of the step in training.
-        "per_sync_window": max(batch, sync_window(scenario) * scenario.workload.group_size - batch),
-        "cumulative_ratio": batch * max(1.0, a.async_ratio),
-        "fixed_pool": float(a.pool_samples or batch),
-        "adaptive": float(a.adaptive.most_samples),
-        # Nothing holds an unbounded client back: the engines are as full as they can be.
-        "unbounded": math.inf,
-    }[a.law]
+    by_law = law_of(scenario).in_flight(scenario.admission, sizes_of(scenario))
     cap = scenario.fleet.max_in_flight_samples
     return by_law if cap is None else min(by_law, cap)
 

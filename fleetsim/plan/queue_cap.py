@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.plan.search import smallest
 from fleetsim.plan.trials import Measure, Tell, flat, with_instances
-from fleetsim.sim.admission import groups_per_version
 
 EPSILON = 0.01
 # The cap is looked for in this many parts of a batch; a finer one would be precision that one run does not have.
@@ -49,18 +49,10 @@ def staleness_budget(scenario: Scenario) -> float | None:
     a = scenario.admission
     if scenario.targets.staleness_p99_steps is not None:
         return scenario.targets.staleness_p99_steps
-    per_version = groups_per_version(scenario) / scenario.groups_per_step
+    sizes = sizes_of(scenario)
     if a.age_action != "train_anyway" and a.max_age is not None:
-        return a.max_age * per_version
-    # A fractional window lets part of the samples reach the next whole step.
-    promised = {
-        "barrier": 0.0,
-        "batches_ahead": float(a.batches_ahead),
-        "version_window": math.ceil(a.max_staleness) * per_version,
-        "target_step": math.ceil(a.max_staleness) * per_version,
-        "cumulative_ratio": float(math.ceil(a.async_ratio)),
-    }
-    return promised.get(a.law)
+        return a.max_age * sizes.steps_per_version
+    return law_of(scenario).promised_steps(a, sizes)
 
 
 def queue_cap_of(scenario: Scenario, instances: int, measure: Measure, tell: Tell | None = None) -> QueueCap:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.plan.arrangements import STATE_BYTES, Arrangement, Rules
@@ -41,7 +42,7 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
     if least is not None and least > 1:
         text = f"a split's trainer has at least {least} GPUs ({STATE_BYTES} bytes per parameter)"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
-    if job.admission.law == "barrier":
+    if law_of(job).waits_for_trainer:
         text = "async ways may run one version ahead of the trainer, the scenario's barrier is for colocated sync"
         yield Assumption("admission.law", "version_window", "--set admission.law=version_window", text)
 

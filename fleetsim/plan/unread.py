@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.policies.admission import readers
+from fleetsim.policies.batches import BATCH_RULES, names_of
+from fleetsim.policies.tables import listed
 
 
-def _law(*laws: str) -> tuple[Callable[[Scenario], bool], str]:
-    return (lambda s: s.admission.law in laws), f"admission.law {' or '.join(laws)}"
+def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:
+    return (lambda s: s.admission.law in laws), f"admission.law {listed(laws)}"
 
 
 # Path -> (whether the scenario reads it, what would).
 _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
-    "admission.max_staleness": _law("version_window", "target_step"),
-    "admission.batches_ahead": _law("batches_ahead"),
-    "admission.staleness_threshold": _law("per_sync_window"),
-    "admission.async_ratio": _law("cumulative_ratio"),
-    "admission.extra_groups": _law("cumulative_ratio"),
-    "admission.pool_samples": _law("fixed_pool"),
-    "admission.adaptive": _law("adaptive"),
+    **{path: _law(laws) for path, laws in readers().items()},
     "admission.max_age": (
         lambda s: s.admission.age_action != "train_anyway",
         "an admission.age_action other than train_anyway",
@@ -28,7 +25,10 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     "sync.at_once": (lambda s: s.sync.scope == "rolling", "sync.scope rolling"),
     "fleet.lending": (lambda s: s.fleet.placement == "colocated_lending", "fleet.placement colocated_lending"),
     "fleet.switch_s": (lambda s: s.fleet.placement != "disaggregated", "a colocated or lending fleet.placement"),
-    "buffer.leftover": (lambda s: s.buffer.batch_rule == "first_finished", "buffer.batch_rule first_finished"),
+    "buffer.leftover": (
+        lambda s: BATCH_RULES[s.buffer.batch_rule].rounds,
+        f"buffer.batch_rule {names_of(lambda rule: rule.rounds)}",
+    ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -17,8 +18,6 @@ from fleetsim.plan.trials import Trial
 _MUCH_AT_CAP = 0.05
 # A buffer that grows by this share of a batch with every step is a backlog.
 _GROWS = 0.05
-# Laws that bound what is in flight, and not what is finished.
-_UNBOUNDED = ("unbounded", "adaptive", "fixed_pool")
 _POOR = 0.15  # an error of the profile worth a warning of its own
 
 
@@ -81,7 +80,10 @@ def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tup
     metrics: by dotted name. What binds is the trainer; that it does is no reason to let samples grow old.
     """
     a, growth = scenario.admission, metrics["queue_growth"].mean
-    bounded = a.law not in _UNBOUNDED or scenario.buffer.capacity_samples is not None or a.max_age is not None
+    # a law without a number of batches or versions bounds what is in flight at most, and not what is finished
+    bounded = (
+        law_of(scenario).ahead is not None or scenario.buffer.capacity_samples is not None or a.max_age is not None
+    )
     if bounded or growth <= _GROWS * scenario.trainer.batch_samples:
         return ()
     return (

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.anew import Anew, anew, reachable
@@ -38,7 +39,7 @@ def way_out_of(
     Else the cheapest of those with which one holds them at all; None without one. Only a version window has such a
     budget. now: the recommendation as it is, from one run.
     """
-    if scenario.admission.law != "version_window":
+    if not law_of(scenario).plain_window:
         return None
     found: list[WayOut] = []
     for extra in range(1, _MOST_EXTRA_STEPS + 1):

@@ -22,6 +22,7 @@ from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
+from fleetsim.policies.admission import laws_by_parameter
 from fleetsim.replay.hits import expected_hits, places_when_spread
 from fleetsim.replay.observed import Observed, QueueView
 from fleetsim.replay.queue import grows
@@ -69,14 +70,8 @@ class Chosen:
     text: str
 
 
-# Laws that read a parameter: whoever gives one says which of them it is.
-_READ_BY: Mapping[str, tuple[str, ...]] = {
-    "admission.batches_ahead": ("batches_ahead",),
-    "admission.max_staleness": ("version_window", "target_step"),
-    "admission.staleness_threshold": ("per_sync_window",),
-    "admission.async_ratio": ("cumulative_ratio",),
-    "admission.pool_samples": ("fixed_pool",),
-}
+# Laws with a parameter: whoever gives one says which of them it is.
+_READ_BY: Mapping[str, list[str]] = laws_by_parameter()
 
 
 def admission_like(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
@@ -117,7 +118,7 @@ def _against_base(
         draft.take("sync.pause_s", pause, text, against=(pause, times.pause_s))
     if held is None or scenario.sync.trigger != "steps":
         return
-    alone = scenario.fleet.placement == "colocated" or scenario.admission.law == "barrier"
+    alone = scenario.fleet.placement == "colocated" or law_of(scenario).waits_for_trainer
     expected = times.complete_s if alone else times.trainer_block_s
     if near(held, expected):
         return

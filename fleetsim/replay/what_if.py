@@ -13,6 +13,7 @@ from typing import Any
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.analysis.threads import side_by_side
+from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem, StuckError
@@ -218,7 +219,11 @@ def _unread(implied: Implied, scenario: Scenario, changes: Mapping[str, Any]) ->
     inferred = guessed and law == implied.scenario.admission.law
     whose = f"; {law} is what the window looks like: --given admission.law=... says what it is" if inferred else ""
     notes = [f"{note}{whose}" for note in unread_notes(scenario, changes)]
-    if inferred and law == "unbounded" and any(path.startswith("fleet.max_in_flight_samples") for path in changes):
+    if (
+        inferred
+        and law_of(scenario).engines_limit
+        and any(path.startswith("fleet.max_in_flight_samples") for path in changes)
+    ):
         notes.append(
             "no staleness bound shows in this window; one that the job has may bind before another cap does: "
             "--given admission.law=version_window --given admission.max_staleness=N"

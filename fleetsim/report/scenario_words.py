@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fleetsim.config.age_bound import age_bound
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 
 PLACES: Mapping[str, str] = {
@@ -21,23 +22,6 @@ ACTIONS: Mapping[str, str] = {
 }
 
 
-_LAWS: Mapping[str, Callable[[Scenario], str]] = {
-    "barrier": lambda s: "a batch, then the trainer",
-    "batches_ahead": lambda s: (
-        f"{s.admission.batches_ahead} {'batch' if s.admission.batches_ahead == 1 else 'batches'} ahead"
-    ),
-    "version_window": lambda s: (
-        f"{s.admission.max_staleness:g} {'version' if s.admission.max_staleness == 1 else 'versions'} ahead"
-    ),
-    "target_step": lambda s: f"target steps, {s.admission.max_staleness:g} ahead",
-    "per_sync_window": lambda s: f"sync window + {s.admission.staleness_threshold:.0%}",
-    "cumulative_ratio": lambda s: f"ratio {s.admission.async_ratio:g}, cumulative",
-    "fixed_pool": lambda s: f"pool of {s.admission.pool_samples or 0:,}",
-    "adaptive": lambda s: f"by KV use, at most {s.admission.adaptive.most_samples:,}",
-    "unbounded": lambda s: "no admission limit",
-}
-
-
 def place_words(scenario: Scenario) -> str:
     """ "split", "colocated", or "split, lends" where the trainer's GPUs help out."""
     return PLACES[scenario.fleet.placement]
@@ -45,7 +29,7 @@ def place_words(scenario: Scenario) -> str:
 
 def law_words(scenario: Scenario) -> str:
     """What may start: "2 versions ahead", "a batch, then the trainer"."""
-    return _LAWS[scenario.admission.law](scenario)
+    return law_of(scenario).says(scenario.admission)
 
 
 def age_words(scenario: Scenario) -> str:

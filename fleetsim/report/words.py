@@ -11,6 +11,7 @@ from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.explain import cost_words
 from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
 from fleetsim.plan.size import SizeResult
+from fleetsim.policies.law import LawName
 from fleetsim.report.blocks import number
 from fleetsim.report.profile_words import device_words
 from fleetsim.sim.engines import profile_of
@@ -149,7 +150,7 @@ def verdict(result: SizeResult) -> str:
     )
 
 
-def binds(binding: str, law: str = "version_window", scope: str = "global", unit: str = "samples") -> str:
+def binds(binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples") -> str:
     """What binds, why one sees it, and what would lift it: see `binding_words`."""
     words = binding_words(binding, law, scope, unit)
     if not words.meaning:

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.sim.admission import Progress, creation_version
+from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.law import Progress
+from fleetsim.sim.admission import creation_version
 from fleetsim.sim.fleet import Fleet
 
 Ids = NDArray[np.int64]
@@ -26,7 +28,7 @@ def reference_versions(scenario: Scenario, fleet: Fleet, progress: Progress, gro
     if kind == "creation":
         # the kernel itself replaces what it filters: such a group was let in no later than it was sent
         return np.minimum(creation_version(progress, groups), submitted)
-    if kind == "submission" or scenario.sync.in_flight == "finish_on_old_weights" or len(groups) == 0:
+    if kind == "submission" or IN_FLIGHT[scenario.sync.in_flight].keeps_version or len(groups) == 0:
         return submitted
     samples = fleet.world.samples[fleet.samples_of(groups)]
     versions = np.where(samples["first_token_s"] >= 0, samples["first_version"], YOUNG)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_BLOCKED, G_READY, G_STALE, G_TRAINED
-from fleetsim.sim.admission import Progress
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.law import Progress
 from fleetsim.sim.age import DROPS, too_old
 from fleetsim.sim.fleet import Fleet
 
 Ids = NDArray[np.int64]
 
 
-def completion_order(fleet: Fleet, ready: Ids) -> Ids:
-    """As they came in."""
-    return ready
-
-
 def version_order(fleet: Fleet, ready: Ids) -> Ids:
     """Oldest weight version first, then as they came in."""
     return ready[np.argsort(fleet.world.groups["version"][ready], kind="stable")]
-
-
-RULES: dict[str, Callable[[Fleet, Ids], Ids]] = {
-    "fifo": completion_order,
-    "first_finished": completion_order,
-    "exact_target_step": completion_order,
-    "oldest_version_first": version_order,
-}
 
 
 def ready_groups(fleet: Fleet) -> Ids:
@@ -43,12 +29,14 @@ def pick(scenario: Scenario, fleet: Fleet, progress: Progress, want: int, step: 
     """The next `want` groups, and what was found too old on the way; the first is empty when there are not enough.
 
     A group is too old when versions made - its reference > max_age, under an action that drops.
-    exact_target_step takes only groups reserved for this step. wait_for_oldest stops before the first group that is
+    A rule of reserved groups takes only those of this step. wait_for_oldest stops before the first group that is
     younger than an unfinished one. Under `wait` the groups that the next version would make too old come first, and
     none is taken while one of them is unfinished.
     """
-    order = RULES[scenario.buffer.batch_rule](fleet, ready_groups(fleet))
-    if scenario.buffer.batch_rule == "exact_target_step":
+    rule, order = BATCH_RULES[scenario.buffer.batch_rule], ready_groups(fleet)
+    if rule.order == "version":
+        order = version_order(fleet, order)
+    if rule.reserved:
         order = order[fleet.world.groups["target"][order] == step]
     if scenario.buffer.wait_for_oldest:
         order = _older_than_unfinished(fleet, order)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.limits import EngineLimits
@@ -17,6 +18,7 @@ from fleetsim.engine.requests import ROUTERS
 from fleetsim.engine.state import UNLIMITED, World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.policies.law import EachStep
 from fleetsim.sim.activity import Activity
 from fleetsim.sim.work import check_samples, check_tables
 from fleetsim.workload.groups import GroupSource
@@ -86,7 +88,7 @@ class Fleet:
     def _caps(self, scenario: Scenario) -> dict[str, int]:
         """The client's caps in their unit. Unbounded admission still ends somewhere: at what the engines can run."""
         fleet, own = scenario.fleet, UNLIMITED
-        if scenario.admission.law == "unbounded":
+        if law_of(scenario).engines_limit:
             own = self.limits.max_num_seqs
         if fleet.in_flight_unit == "samples":
             most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
@@ -370,13 +372,14 @@ def lent_instances(scenario: Scenario) -> int:
 
 def credit_rules(scenario: Scenario) -> dict[str, int]:
     """What the kernel itself does with credits between two looks of the admission law (fields of the fleet row)."""
-    law = scenario.admission.law
+    law = law_of(scenario)
+    reserved = scenario.groups_per_step if law.reserves_steps else 0
     return {
-        "pool": int(law == "fixed_pool"),
-        "returns": int(law not in ("fixed_pool", "per_sync_window")),
-        "floor": scenario.admission.extra_groups if law == "cumulative_ratio" else 0,
-        "target_groups": scenario.groups_per_step if law == "target_step" else 0,
-        "target_left": scenario.groups_per_step if law == "target_step" else 0,
+        "pool": int(law.counts_open),
+        "returns": int(not (law.counts_open or law.counts_started)),
+        "floor": law.lets_in.kept_running(scenario.admission) if isinstance(law.lets_in, EachStep) else 0,
+        "target_groups": reserved,
+        "target_left": reserved,
     }
 
 

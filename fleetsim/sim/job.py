@@ -13,7 +13,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE
 from fleetsim.engine.state import UNLIMITED
 from fleetsim.engine.transport import SyncTimes, sync_times
-from fleetsim.sim.admission import Progress, give_back, top_up
+from fleetsim.policies.law import Progress
+from fleetsim.sim.admission import give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.fleet import NO_BATCH, Fleet
 from fleetsim.sim.stop import Watch

@@ -6,6 +6,7 @@ import numpy as np
 import simpy
 
 from fleetsim.engine.kernel.tables import CMD_REOPEN, DOWN, UNSENT
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.job import Job, Process
 from fleetsim.sim.version import published, to_work_in_flight
@@ -47,13 +48,13 @@ def follow(job: Job, i: int, turns: simpy.Resource) -> Process:
 def _load(job: Job, i: int) -> Process:
     """`sync.in_flight` says what becomes of the work on the instance, as in a global sync; drain empties it alone."""
     fleet, sync, rows = job.fleet, job.scenario.sync, job.fleet.world.instances
-    drain = sync.in_flight == "drain" and bool(rows["accepting"][i])
+    drain = IN_FLIGHT[sync.in_flight].drains and bool(rows["accepting"][i])
     if drain:
         yield job.instance_empty(i)
     version, start = job.loadable, job.now
     if to_work_in_flight(job, _groups_on(job, i), i):
         job.top_up()
-    if sync.in_flight != "finish_on_old_weights":
+    if IN_FLIGHT[sync.in_flight].pauses:
         fleet.hold(start, start + job.times.pause_s, i)
     job.under_way += 1
     yield job.env.timeout(job.times.pause_s)
@@ -66,7 +67,7 @@ def _load(job: Job, i: int) -> Process:
 def _groups_on(job: Job, i: int) -> Ids:
     """Unfinished groups with a sample on instance i."""
     groups = job.fleet.unfinished()
-    if job.scenario.sync.in_flight != "abort_discard" or len(groups) == 0:
+    if not IN_FLIGHT[job.scenario.sync.in_flight].discards or len(groups) == 0:
         return groups[:0]
     samples = job.fleet.world.samples[job.fleet.samples_of(groups)]
     size = job.fleet.world.groups["size"][groups]

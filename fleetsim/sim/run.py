@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import simpy
 
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
+from fleetsim.policies.law import PLENTY
 from fleetsim.sim.adaptive import steer
-from fleetsim.sim.admission import PLENTY
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
@@ -92,5 +93,5 @@ def _companions(job: Job) -> Iterator[Process]:
         yield from (follow(job, i, turns) for i in range(job.fleet.own))
     if scenario.fleet.repack.every_s is not None:
         yield repack(job)
-    if scenario.admission.law == "adaptive":
+    if law_of(scenario).follows_kv:
         yield steer(job)

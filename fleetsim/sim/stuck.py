@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
-from fleetsim.sim.admission import LAWS, PLENTY, Progress, sync_window
+from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.law import Progress
 from fleetsim.sim.age import DROPS
 from fleetsim.sim.fleet import Fleet
 
@@ -46,9 +48,10 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
                 "raise it, or set on_full: drop_oldest",
             )
         )
-    law = scenario.admission.law
+    law = law_of(scenario)
     overflown = int(np.count_nonzero(fleet.world.groups["status"][: fleet.started()] == G_OVERFLOW))
-    if overflown and law == "per_sync_window":
+    starved = law.starves(scenario.admission, sizes_of(scenario), progress)
+    if overflown and law.counts_started:
         out.append(
             Problem(
                 "buffer.capacity_samples",
@@ -57,26 +60,8 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
                 "raise it, or set buffer.on_full: block",
             )
         )
-    elif law == "per_sync_window":
-        out.append(
-            Problem(
-                "admission.staleness_threshold",
-                scenario.admission.staleness_threshold,
-                f"a sync window starts {sync_window(scenario) * size} samples, those that were filtered or dropped "
-                "included: too few are left for its batches",
-                "raise staleness_threshold, or lower workload.filter.zero_variance_share",
-            )
-        )
-    elif law == "cumulative_ratio":
-        pass  # every step lets a batch in
-    elif law == "fixed_pool":
-        pool = scenario.admission.pool_samples or 0
-        if pool < size:
-            out.append(Problem("admission.pool_samples", pool, f"at least one group ({size})", f"raise it to {size}"))
-    else:
-        allowed = LAWS[law](scenario, progress)
-        if allowed < scenario.groups_per_step and allowed < PLENTY:
-            out.append(_admission_problem(scenario, progress, allowed * size))
+    elif starved is not None:
+        out.append(starved)
     if scenario.admission.age_action in DROPS:
         out.append(
             Problem(
@@ -86,26 +71,12 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
                 "raise max_age, shorten sync.publish_s, sync more often (sync.every_steps), or train_anyway",
             )
         )
-    if fleet.get("halted") and scenario.sync.in_flight == "drain":
+    stops = scenario.sync.in_flight
+    if fleet.get("halted") and IN_FLIGHT[stops].drains:
         out.append(
-            Problem(
-                "sync.in_flight", "drain", "work in flight must be able to end while nothing new is sent", "use keep"
-            )
+            Problem("sync.in_flight", stops, "work in flight must be able to end while nothing new is sent", "use keep")
         )
     return out
-
-
-def _admission_problem(scenario: Scenario, progress: Progress, allowed: int) -> Problem:
-    batch = scenario.trainer.batch_samples
-    windowed = scenario.admission.law in ("version_window", "target_step")
-    field = "admission.max_staleness" if windowed else "admission.law"
-    value = scenario.admission.max_staleness if field.endswith("staleness") else scenario.admission.law
-    return Problem(
-        field,
-        value,
-        f"admission allows {allowed} outstanding samples at weight version {progress.version}, a batch needs {batch}",
-        "raise the staleness budget, sync every step (sync.every_steps: 1), or lower trainer.batch_samples",
-    )
 
 
 def _unknown(scenario: Scenario) -> Problem:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetsim.config.counted import law_of
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.age import EAGER, too_old
 from fleetsim.sim.buffer import drop, ready_groups
 from fleetsim.sim.job import Job, Process
@@ -32,7 +34,7 @@ def hand_over(job: Job, step: int, updates: float) -> Process:
     job.sync_done = job.env.process(synchronise(job, progress.triggered, step))
     yield job.env.timeout(job.times.trainer_block_s)
     yield job.env.timeout(0)  # at one time, the publication comes before the trainer's next step
-    alone = job.scenario.fleet.placement == "colocated" or job.scenario.admission.law == "barrier"
+    alone = job.scenario.fleet.placement == "colocated" or law_of(job.scenario).waits_for_trainer
     if alone and not job.sync_done.processed:
         yield job.sync_done
 
@@ -54,12 +56,8 @@ def leave_behind(job: Job) -> None:
 def synchronise(job: Job, version: int, step: int) -> Process:
     """Publishes `version`, made by optimizer step `step`, to all instances.
 
-    publish_s pass while the engines go on; then, by `sync.in_flight`:
-    drain: nothing new is sent, the pause starts when the last sample in flight has ended.
-    abort_discard: unfinished groups are thrown away, their credits return.
-    abort_resume, keep_recompute: running requests lose their cache and prefill prompt + generated tokens again.
-    keep: running requests stand still and go on with their old cache.
-    finish_on_old_weights: no engine stops; what is in flight stays on its version.
+    publish_s pass while the engines go on; then `sync.in_flight` says what becomes of the work in flight
+    (`policies/in_flight.py`). Requests that keep their cache stand still and go on with it.
     Groups sent after the pause belong to the new version.
     """
     env, fleet, sync = job.env, job.fleet, job.scenario.sync
@@ -67,7 +65,8 @@ def synchronise(job: Job, version: int, step: int) -> Process:
     trigger = job.now
     if job.times.publish_s > 0:
         yield env.timeout(job.times.publish_s)
-    if sync.in_flight == "drain" and fleet.get("in_flight") > 0:
+    policy = IN_FLIGHT[sync.in_flight]
+    if policy.drains and fleet.get("in_flight") > 0:
         fleet.set(halted=1)
         job.under_way -= 1  # the drain is the fleet's own work: a fleet that cannot drain is stuck
         yield job.fleet_empty()
@@ -75,7 +74,7 @@ def synchronise(job: Job, version: int, step: int) -> Process:
     start, in_flight = job.now, fleet.get("in_flight")
     fleet.set(halted=1)
     discarded = to_work_in_flight(job, fleet.unfinished())
-    if sync.in_flight != "finish_on_old_weights" and job.scenario.fleet.placement != "colocated":
+    if policy.pauses and job.scenario.fleet.placement != "colocated":
         fleet.hold(start, start + job.times.pause_s)
     if job.times.pause_s > 0:
         yield env.timeout(job.times.pause_s)

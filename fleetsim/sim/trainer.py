@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetsim.config.counted import law_of, round_groups
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim import buffer
-from fleetsim.sim.admission import begin_step, round_groups
+from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.job import Job, Process
@@ -98,7 +101,7 @@ def _publishes(job: Job, step: int) -> bool:
 
 def _take_gpus(job: Job) -> Process:
     """Colocated: engines stop, after their last sample if work in flight is drained, and the GPUs change hands."""
-    if job.scenario.sync.in_flight == "drain":
+    if IN_FLIGHT[job.scenario.sync.in_flight].drains:
         job.fleet.set(halted=1)
         if job.fleet.get("in_flight") > 0:
             yield job.fleet_empty()
@@ -137,9 +140,9 @@ def _take(job: Job, batch: Ids, step: int, *, last: bool) -> None:
     job.progress.taken_of_round += len(batch)
     if last:
         job.progress.generating = False
-        if scenario.buffer.batch_rule == "first_finished" and scenario.buffer.leftover != "carry_over":
+        if BATCH_RULES[scenario.buffer.batch_rule].rounds and scenario.buffer.leftover != "carry_over":
             bound = fleet.started()
-            if scenario.admission.law == "batches_ahead":
+            if law_of(scenario).rounds == "overlapping":
                 bound = min(bound, (step + 1) * round_groups(scenario))
             late = buffer.ready_groups(fleet)
             buffer.abort(fleet, late[late < bound], job.now)

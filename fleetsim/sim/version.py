@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.engine.kernel.tables import ALL, CMD_NEW_EPOCH, CMD_RECOMPUTE
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.admission import begin_window
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.job import Job
@@ -12,9 +13,10 @@ def to_work_in_flight(job: Job, unfinished: Ids, which: int = int(ALL)) -> int:
     """What the policy does to the work on an instance (or on all); returns how many groups were thrown away."""
     fleet, sync = job.fleet, job.scenario.sync
     discarded = 0
-    if sync.in_flight == "abort_discard":
+    policy = IN_FLIGHT[sync.in_flight]
+    if policy.discards:
         discarded = job.discard(unfinished)
-    elif sync.in_flight in ("abort_resume", "keep_recompute"):
+    elif policy.recomputes:
         fleet.command(CMD_RECOMPUTE, which, job.now)
     if sync.reset_prefix_cache:
         fleet.command(CMD_NEW_EPOCH, which)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from fleetsim.config.counted import law_of
 from fleetsim.plan import nameplate
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.recommend import recommend
@@ -40,9 +41,7 @@ def inputs_of(implied: Implied) -> dict[str, float]:
         "slow_instances": float(sum(f != 1.0 for f in s.fleet.speed_factors)),
         "in_flight_cap": float(s.fleet.max_in_flight_samples or 0),
         "in_flight_cap_per_instance": float(s.fleet.max_in_flight_samples_per_instance or 0),
-        f"admission.{a.law}": float(
-            {"batches_ahead": a.batches_ahead, "fixed_pool": a.pool_samples or 0}.get(a.law, a.max_staleness)
-        ),
+        f"admission.{a.law}": float(law_of(s).number(a) or 0.0),
     }
     if implied.engine is not None:
         t, limits = implied.engine

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
-from fleetsim.sim.admission import Progress
+from fleetsim.policies.law import Progress
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.fleet import Fleet, most_groups, most_instances
 from fleetsim.sim.records import Records

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.finding import Check
 from fleetsim.replay.money import Slice
@@ -62,7 +63,7 @@ class Case:
         """Of a step, the share that the trainer waits although a batch stands ready; 0 where the scenario says that it
         waits for certain samples."""
         t, buffer = self.observed.trainer, self.scenario.buffer
-        picks = self.says("buffer.batch_rule") and buffer.batch_rule == "exact_target_step"
+        picks = self.says("buffer.batch_rule") and BATCH_RULES[buffer.batch_rule].reserved
         picks |= self.says("buffer.wait_for_oldest") and buffer.wait_for_oldest
         picks |= self.says("admission.age_action") and self.scenario.admission.age_action != "train_anyway"
         if picks or self.colocated or t.ready_share is None or t.idle_fraction is None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fleetsim import units
+from fleetsim.config.counted import law_of
+from fleetsim.policies.law import Looser, written
 from fleetsim.replay.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words
 from fleetsim.replay.departures import departure_words, names_of, unreplaced
 from fleetsim.replay.finding import Check
@@ -167,16 +169,14 @@ def _ahead(case: Case) -> str:
     a = case.scenario.admission
     window = f"admission.max_staleness={math.floor(a.max_staleness) + 1 if case.says('admission.max_staleness') else 2}"
     change = f"--set admission.law=version_window --set {window}"
-    if case.says("admission.max_staleness") and a.law in ("version_window", "target_step"):
+    law = law_of(case.scenario)
+    now = law.number(a)
+    if case.says("admission.max_staleness") and law.budget == "versions":
         change = f"--set {window}"
-    elif case.says("admission.law"):
+    elif case.says("admission.law") and law.budget != "versions" and isinstance(law.looser, Looser) and now is not None:
+        # what starts earlier is older when it is trained
         aged = "" if a.max_age is None else f" --set admission.max_age={a.max_age + 1:g}"
-        own = {
-            "batches_ahead": f"--set admission.batches_ahead={a.batches_ahead + 1}",
-            "per_sync_window": f"--set admission.staleness_threshold={a.staleness_threshold + 0.5:g}",
-            "cumulative_ratio": f"--set admission.async_ratio={a.async_ratio + 1:g}{aged}",
-        }
-        change = own.get(a.law, change)
+        change = f"--set {law.parameter}={written(now + law.looser.more)}{aged}"
     return f"if the recipe tolerates it:\nfleetsim replay ... {change} --recommend"
 
 
