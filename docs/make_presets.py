@@ -13,7 +13,8 @@ from pathlib import Path
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.shipped import presets
-from fleetsim.report.scenario_words import ACTIONS, law_words, place_words
+from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.report.scenario_words import law_words, place_words
 
 PAGE = Path(__file__).resolve().parent / "presets.md"
 HEADER = """\
@@ -76,7 +77,7 @@ def age_cell(s: Scenario) -> str:
     bound, action = age_bound(s), s.admission.age_action
     if bound is None:
         return "none"
-    return f"{bound:g}, {'by the law' if action == 'train_anyway' else ACTIONS[action]}"
+    return f"{bound:g}, {AGE_ACTIONS[action].says if AGE_ACTIONS[action].limits_age else 'by the law'}"
 
 
 def rule_words(s: Scenario) -> str:

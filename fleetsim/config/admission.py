@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetsim.config.base import Count, CountOrZero, Fraction, Interval, Section
+from fleetsim.policies.ages import AgeActionName
 from fleetsim.policies.batches import BatchRuleName
 from fleetsim.policies.law import LawName
 
@@ -55,7 +56,7 @@ class AdmissionConfig(Section):
         description="whose weight version a group's age is counted from: when it was sent, of its oldest token, or "
         "when admission let it in",
     )
-    age_action: Literal["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait"] = Field(
+    age_action: AgeActionName = Field(
         default="train_anyway",
         description="what happens to a group older than max_age: it is trained; dropped when the trainer comes upon "
         "it; dropped at the publication that makes it too old; cancelled then, even in flight; or the trainer waits "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import Order
@@ -20,8 +21,9 @@ def age_bound(scenario: Scenario) -> float | None:
     be overtaken (AReaL, SkyRL), a per-sync-window cap (verl) and a pool bound no age.
     """
     a = scenario.admission
-    if a.age_action != "train_anyway" and a.max_age is not None:
-        return a.max_age if a.age_action != "wait" or _waits_in_time(scenario, a.max_age) else None
+    action = AGE_ACTIONS[a.age_action]
+    if action.limits_age and a.max_age is not None:
+        return a.max_age if not action.waits or _waits_in_time(scenario, a.max_age) else None
     return law_of(scenario).oldest(a, _order(scenario))
 
 

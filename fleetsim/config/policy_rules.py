@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fleetsim.config.counted import law_of
 from fleetsim.errors import Problem
 from fleetsim.policies import admission, batches
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def _an_age_action_needs_an_age(s: Scenario) -> Iterator[Problem]:
     action = s.admission.age_action
-    if action != "train_anyway" and s.admission.max_age is None:
+    if AGE_ACTIONS[action].limits_age and s.admission.max_age is None:
         yield Problem(
             "admission.max_age", None, f"age_action {action} needs max_age", "give the limit in weight versions"
         )

@@ -20,6 +20,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.plan.search import smallest
 from fleetsim.plan.trials import Measure, Tell, flat, with_instances
+from fleetsim.policies.ages import AGE_ACTIONS
 
 EPSILON = 0.01
 # The cap is looked for in this many parts of a batch; a finer one would be precision that one run does not have.
@@ -50,7 +51,7 @@ def staleness_budget(scenario: Scenario) -> float | None:
     if scenario.targets.staleness_p99_steps is not None:
         return scenario.targets.staleness_p99_steps
     sizes = sizes_of(scenario)
-    if a.age_action != "train_anyway" and a.max_age is not None:
+    if AGE_ACTIONS[a.age_action].limits_age and a.max_age is not None:
         return a.max_age * sizes.steps_per_version
     return law_of(scenario).promised_steps(a, sizes)
 

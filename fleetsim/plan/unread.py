@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.admission import readers
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES, names_of
 from fleetsim.policies.tables import listed
 
@@ -18,7 +19,7 @@ def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:
 _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     **{path: _law(laws) for path, laws in readers().items()},
     "admission.max_age": (
-        lambda s: s.admission.age_action != "train_anyway",
+        lambda s: AGE_ACTIONS[s.admission.age_action].limits_age,
         "an admission.age_action other than train_anyway",
     ),
     "sync.every_steps": (lambda s: s.sync.trigger == "steps", "sync.trigger steps"),

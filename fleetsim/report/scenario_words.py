@@ -13,13 +13,6 @@ PLACES: Mapping[str, str] = {
     "colocated": "colocated",
     "colocated_lending": "split, lends",
 }
-ACTIONS: Mapping[str, str] = {
-    "train_anyway": "trained anyway",
-    "drop_on_dequeue": "dropped at the trainer",
-    "drop_and_refill": "dropped and replaced",
-    "cancel_in_flight": "cancelled in flight",
-    "wait": "waited for",
-}
 
 
 def place_words(scenario: Scenario) -> str:

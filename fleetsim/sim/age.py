@@ -12,9 +12,6 @@ from fleetsim.sim.admission import creation_version
 from fleetsim.sim.fleet import Fleet
 
 Ids = NDArray[np.int64]
-# Actions that throw finished groups away, and those of them that act at a publication.
-DROPS = ("drop_on_dequeue", "drop_and_refill", "cancel_in_flight")
-EAGER = ("drop_and_refill", "cancel_in_flight")
 YOUNG = 1 << 30
 
 

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_BLOCKED, G_READY, G_STALE, G_TRAINED
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.law import Progress
-from fleetsim.sim.age import DROPS, too_old
+from fleetsim.sim.age import too_old
 from fleetsim.sim.fleet import Fleet
 
 Ids = NDArray[np.int64]
@@ -40,12 +41,13 @@ def pick(scenario: Scenario, fleet: Fleet, progress: Progress, want: int, step: 
         order = order[fleet.world.groups["target"][order] == step]
     if scenario.buffer.wait_for_oldest:
         order = _older_than_unfinished(fleet, order)
-    if scenario.admission.age_action == "wait":
+    action = AGE_ACTIONS[scenario.admission.age_action]
+    if action.waits:
         due = too_old(scenario, fleet, progress, order, progress.triggered + 1)
         order = np.concatenate([order[due], order[~due]])
         if too_old(scenario, fleet, progress, fleet.unfinished(), progress.triggered + 1).any():
             return order[:0], order[:0]
-    if scenario.admission.age_action in DROPS:
+    if action.drops:
         old = too_old(scenario, fleet, progress, order, progress.triggered)
     else:
         old = np.zeros(len(order), bool)

@@ -8,9 +8,9 @@ from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import Progress
-from fleetsim.sim.age import DROPS
 from fleetsim.sim.fleet import Fleet
 
 
@@ -62,7 +62,7 @@ def _limits(scenario: Scenario, fleet: Fleet, progress: Progress) -> list[Proble
         )
     elif starved is not None:
         out.append(starved)
-    if scenario.admission.age_action in DROPS:
+    if AGE_ACTIONS[scenario.admission.age_action].drops:
         out.append(
             Problem(
                 "admission.max_age",

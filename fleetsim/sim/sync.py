@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.counted import law_of
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.sim.age import EAGER, too_old
+from fleetsim.sim.age import too_old
 from fleetsim.sim.buffer import drop, ready_groups
 from fleetsim.sim.job import Job, Process
 from fleetsim.sim.rolling import offer
@@ -42,12 +43,12 @@ def hand_over(job: Job, step: int, updates: float) -> Process:
 def leave_behind(job: Job) -> None:
     """What the new version makes too old goes at once, if the age action is an eager one."""
     scenario, fleet, version = job.scenario, job.fleet, job.progress.triggered
-    action = scenario.admission.age_action
-    if action not in EAGER:
+    action = AGE_ACTIONS[scenario.admission.age_action]
+    if not action.at_publication:
         return
     finished = np.concatenate([ready_groups(fleet), fleet.world.blocked[: fleet.get("n_blocked")].astype(np.int64)])
     drop(fleet, finished[too_old(scenario, fleet, job.progress, finished, version)], job.now)
-    if action == "cancel_in_flight":
+    if action.cancels:
         running = fleet.unfinished()
         job.discard(running[too_old(scenario, fleet, job.progress, running, version)])
     job.top_up()

@@ -14,28 +14,19 @@ from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, StuckError
+from fleetsim.policies.admission import LAWS
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
-LAWS = (
-    "barrier",
-    "batches_ahead",
-    "version_window",
-    "version_window",
-    "fixed_pool",
-    "unbounded",
-    "per_sync_window",
-    "cumulative_ratio",
-    "target_step",
-    "adaptive",
-)
+# The window, which most jobs use, is drawn twice.
+DRAWN = [name for name in LAWS for _ in range(2 if name == "version_window" else 1)]
 Runs = list[Records]
 
 
 def random_job(seed: int) -> Scenario:
     """A small job; its parts are drawn so that each thing binds now and then. Raises InputError for what cannot be."""
     r = random.Random(seed)
-    law, group = r.choice(LAWS), r.choice([1, 4, 8, 16])
+    law, group = r.choice(DRAWN), r.choice([1, 4, 8, 16])
     batch, instances, mean = group * r.choice([4, 8, 16]), r.choice([2, 4, 6, 10, 16]), r.choice([200, 600, 1500])
     changes: dict[str, Any] = {
         "workload.group_size": group,
@@ -71,7 +62,7 @@ def random_job(seed: int) -> Scenario:
         "admission.adaptive.most_samples": batch * r.choice([1, 4]),
         "buffer.capacity_samples": r.choice([None, None, None, None, batch, 2 * batch]),
         "buffer.batch_rule": "exact_target_step"
-        if law == "target_step"
+        if LAWS[law].reserves_steps
         else r.choice(["fifo", "oldest_version_first"]),
         "run.steps": 26,
         "run.warmup_steps": 6,
@@ -81,7 +72,7 @@ def random_job(seed: int) -> Scenario:
         changes["fleet.max_in_flight_samples"] = max(group, int(batch * r.choice([0.25, 0.5, 1.0, 2.0])))
     elif which < 0.45:
         changes["fleet.max_in_flight_samples_per_instance"] = r.choice([4, 16, 64])
-    if law == "barrier" and r.random() < 0.3:
+    if LAWS[law].waits_for_trainer and r.random() < 0.3:
         changes |= {"fleet.placement": "colocated", "fleet.switch_s": mean * 0.001}
     return with_changes(default_scenario(), changes)
 
@@ -137,25 +128,19 @@ def nudges(s: Scenario, longest: float) -> Iterator[tuple[str, dict[str, Any], f
         ("in_flight_cap", "fleet.max_in_flight_samples_per_instance", place, each and each // place * place),
         ("buffer", "buffer.capacity_samples", group, s.buffer.capacity_samples),
     ]
-    if a.law == "fixed_pool":
-        counts.append(("in_flight_cap", "admission.pool_samples", group, a.pool_samples))
-    if a.law == "adaptive":
-        counts.append(("in_flight_cap", "admission.adaptive.most_samples", group, a.adaptive.most_samples))
-    if a.law == "batches_ahead":
-        counts.append(("staleness_window", "admission.batches_ahead", 1, a.batches_ahead))
+    law = LAWS[a.law]
+    if law.cap is not None:
+        counts.append(("in_flight_cap", law.cap.setting, group, law.cap.samples(a)))
+    if law.budget == "batches":
+        counts.append(("staleness_window", f"{law.parameter}", 1, a.batches_ahead))
     for name, path, unit, now in counts:
         if now is not None:
             more = max(now + unit, round(now * MORE / unit) * unit)
             yield name, {path: more}, more / now
-    ahead = {
-        "version_window": "max_staleness",
-        "target_step": "max_staleness",
-        "per_sync_window": "staleness_threshold",
-        "cumulative_ratio": "async_ratio",
-    }.get(a.law)
-    if ahead is not None:
-        now_ahead = getattr(a, ahead)
-        yield "staleness_window", {f"admission.{ahead}": now_ahead + (MORE - 1.0) * (1.0 + now_ahead)}, MORE
+    if law.budget != "batches" and law.ahead is not None and law.parameter is not None:
+        now_ahead = law.number(a)
+        assert now_ahead is not None
+        yield "staleness_window", {law.parameter: now_ahead + (MORE - 1.0) * (1.0 + now_ahead)}, MORE
 
 
 def measured_gains(s: Scenario, replications: int) -> tuple[list[str], dict[str, float]]:

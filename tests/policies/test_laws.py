@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import pytest
 
+from docs import make_laws
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.counted import law_of, sizes_of
@@ -305,3 +306,8 @@ def test_each_law_is_worked_out_here() -> None:
 def test_a_name_without_an_entry_fails_when_the_table_is_made() -> None:
     with pytest.raises(TypeError, match="in its table: b, c"):
         complete(Literal["a", "b", "c"], {"a": 1})
+
+
+def test_the_page_lists_the_laws_as_they_are() -> None:
+    page = make_laws.PAGE.read_text(encoding="utf-8")
+    assert "\n".join(make_laws.table()) in page

@@ -7,32 +7,23 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.policies.admission import LAWS
+from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.law import LawName
 
-LAWS = [
-    "barrier",
-    "batches_ahead",
-    "version_window",
-    "fixed_pool",
-    "unbounded",
-    "per_sync_window",
-    "cumulative_ratio",
-    "target_step",
-    "adaptive",
-]
-ACTIONS = ["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait"]
 STEPS = 8
 
 
 @st.composite
-def batch_rules(draw: st.DrawFn, law: str) -> dict[str, Any]:
+def batch_rules(draw: st.DrawFn, law: LawName) -> dict[str, Any]:
     """A batch rule that the law allows, with what belongs to it."""
     rules = ["fifo", "oldest_version_first", "wait_for_oldest"]
-    if law in ("barrier", "batches_ahead"):
+    if LAWS[law].rounds is not None:
         rules.append("first_finished")
-    if law == "target_step":
+    if LAWS[law].reserves_steps:
         rules.append("exact_target_step")
     rule = draw(st.sampled_from(rules))
-    leftovers = ["abort", "carry_over", "defer"] if law == "barrier" else ["abort", "carry_over"]
+    leftovers = ["abort", "carry_over", "defer"] if LAWS[law].waits_for_trainer else ["abort", "carry_over"]
     return {
         "buffer.batch_rule": "oldest_version_first" if rule == "wait_for_oldest" else rule,
         "buffer.wait_for_oldest": rule == "wait_for_oldest",
@@ -56,9 +47,9 @@ def triggers(draw: st.DrawFn, placement: str) -> dict[str, Any]:
 
 
 @st.composite
-def admissions(draw: st.DrawFn, law: str) -> dict[str, Any]:
+def admissions(draw: st.DrawFn, law: LawName) -> dict[str, Any]:
     """The law's parameters, and what an old group means."""
-    action = draw(st.sampled_from(ACTIONS))
+    action = draw(st.sampled_from(list(AGE_ACTIONS)))
     return {
         "admission.law": law,
         "admission.max_staleness": draw(st.sampled_from([0.0, 0.5, 2.0])),
@@ -110,7 +101,7 @@ def faults(draw: st.DrawFn, fleet: dict[str, Any]) -> list[dict[str, Any]]:
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     group = draw(st.sampled_from([1, 4]))
-    law = draw(st.sampled_from(LAWS))
+    law = draw(st.sampled_from(list(LAWS)))
     changes: dict[str, Any] = {
         "workload.group_size": group,
         "workload.prompt_tokens": {"kind": "lognormal", "mean": 60, "cv": 0.5, "max": 150},

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.finding import Check
@@ -65,7 +66,7 @@ class Case:
         t, buffer = self.observed.trainer, self.scenario.buffer
         picks = self.says("buffer.batch_rule") and BATCH_RULES[buffer.batch_rule].reserved
         picks |= self.says("buffer.wait_for_oldest") and buffer.wait_for_oldest
-        picks |= self.says("admission.age_action") and self.scenario.admission.age_action != "train_anyway"
+        picks |= self.says("admission.age_action") and AGE_ACTIONS[self.scenario.admission.age_action].limits_age
         if picks or self.colocated or t.ready_share is None or t.idle_fraction is None:
             return 0.0
         return t.ready_share * t.idle_fraction.value
