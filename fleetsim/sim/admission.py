@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.law import PLENTY, EachStep, Progress
 from fleetsim.sim.fleet import Fleet
@@ -27,19 +26,19 @@ _COUNTS: Mapping[str, Callable[[Fleet], int]] = {
 
 def top_up(scenario: Scenario, fleet: Fleet, progress: Progress) -> None:
     """Sets the kernel's credits to what the law allows now; what is let in by the step, `begin_step` grants."""
-    lets_in = law_of(scenario).lets_in
+    lets_in = fleet.law.lets_in
     if isinstance(lets_in, EachStep):
         return
-    limit = lets_in.limit(scenario.admission, sizes_of(scenario), progress)
+    limit = lets_in.limit(scenario.admission, fleet.sizes, progress)
     _grant(fleet, progress, limit - _COUNTS[lets_in.counts](fleet))
 
 
 def begin_step(scenario: Scenario, fleet: Fleet, progress: Progress, step: int) -> None:
     """The trainer asks for a step's batch: a law that lets in by the step grants it."""
     progress.generating, progress.taken_of_round = True, 0
-    lets_in = law_of(scenario).lets_in
+    lets_in = fleet.law.lets_in
     if isinstance(lets_in, EachStep):
-        more = lets_in.groups(scenario.admission, sizes_of(scenario), step == 0)
+        more = lets_in.groups(scenario.admission, fleet.sizes, step == 0)
         _grant(fleet, progress, fleet.get("credits") + more)
     top_up(scenario, fleet, progress)
 
@@ -57,7 +56,7 @@ def begin_window(fleet: Fleet, progress: Progress) -> None:
 
 def give_back(scenario: Scenario, fleet: Fleet, progress: Progress, groups: int) -> None:
     """Unfinished groups were aborted: a law that lets in by the step counts them no more."""
-    if isinstance(law_of(scenario).lets_in, EachStep) and groups:
+    if isinstance(fleet.law.lets_in, EachStep) and groups:
         _grant(fleet, progress, fleet.get("credits") + groups)
 
 

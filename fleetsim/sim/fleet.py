@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.limits import EngineLimits
@@ -56,6 +56,7 @@ class Fleet:
             self.group_size,
         )
         self.chunk = _expected_groups(scenario)
+        self.law, self.sizes = law_of(scenario), sizes_of(scenario)  # asked whenever something changes
         self.exact = scenario.buffer.leftover == "defer"
         self.own = most_instances(scenario)
         self.lent = lent_instances(scenario)
