@@ -8,6 +8,7 @@ binds. Held against runs that make each change: `tests/analysis/test_binding.py`
 from __future__ import annotations
 
 import math
+import statistics
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -195,7 +196,7 @@ def longest_of_a_batch(records: Records) -> float:
     trained = groups["trained_step"] >= 0
     each = np.zeros(int(groups["trained_step"].max()) + 1)
     np.maximum.at(each, groups["trained_step"][trained], longest[trained])
-    return float(np.median(each))
+    return statistics.median(each.tolist())
 
 
 def _with_more_ahead(

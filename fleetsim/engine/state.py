@@ -40,6 +40,12 @@ from fleetsim.engine.step_time import StepTime
 UNLIMITED = 1 << 60
 SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 CHECKED = is_checked()
+# A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
+_UNSENT = np.zeros((), SAMPLE)
+for _name in ("group", "instance", "prev", "next", "shared", "system", "turn_cache"):
+    _UNSENT[_name] = -1
+for _name in ("sent_s", "start_s", "first_token_s", "finish_s"):
+    _UNSENT[_name] = -1.0
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
 
 
@@ -66,6 +72,7 @@ class World:
         up = instances if started is None else started
         half = 1 << math.ceil(math.log2(max(1, instances)))
         self.fleet = np.zeros(1, FLEET)
+        self._row = self.fleet[0]  # a view: one field of it is read in half the time
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self.samples = np.zeros(0, SAMPLE)
         self.groups = np.zeros(0, GROUP)
@@ -140,7 +147,7 @@ class World:
 
     def get(self, name: str) -> Any:
         """One field of the fleet row."""
-        return self.fleet[name][0].item()
+        return self._row[name].item()
 
     def bind(self) -> int:
         """Tells the kernel where the tables are; returns the address that its functions take.
@@ -161,7 +168,7 @@ class World:
 
     def add_samples(self, n: int) -> slice:
         """Room for n more samples, unsent; returns their rows. The tables grow by half at least."""
-        used = int(self.fleet["n_samples"][0])
+        used = self.get("n_samples")
         self.fleet["n_samples"] = used + n
         if used + n > len(self.samples):
             room = max(used + n, len(self.samples) * 3 // 2)
@@ -172,11 +179,7 @@ class World:
                 rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
                 self.prefixes = _longer(self.prefixes, rows)
                 self.fleet["cap_prefixes"] = rows
-        new = self.samples[used : used + n]
-        for name in ("group", "instance", "prev", "next", "shared", "system", "turn_cache"):
-            new[name] = -1
-        for name in ("sent_s", "start_s", "first_token_s", "finish_s"):
-            new[name] = -1.0
+        self.samples[used : used + n] = _UNSENT
         return slice(used, used + n)
 
     def add_groups(self, n: int) -> slice:

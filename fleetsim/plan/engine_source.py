@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fleetsim import units
-from fleetsim.config.profile import Profile
-from fleetsim.config.profile_files import seal_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.checked import PublicError, domain_of, known_error
 from fleetsim.engine.gpus import gpu_spec
@@ -16,6 +15,9 @@ from fleetsim.errors import InputError
 from fleetsim.plan.measured_range import outside_as_planned, outside_as_run
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.records import Records
+
+if TYPE_CHECKING:
+    from fleetsim.config.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
             known.unchecked,
             known.elsewhere,
         )
+    from fleetsim.config.profile_files import seal_of
+
     extrapolations: tuple[str, ...] | None = None
     if any(bounds is not None for bounds in profile.ranges.model_dump().values()):
         extrapolations = outside_as_run(runs, profile) if runs else outside_as_planned(scenario, profile, instances)

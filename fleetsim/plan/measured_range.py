@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.config.lengths import ConstantTokens
-from fleetsim.config.profile import Profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.plan.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import quantile_length
+
+if TYPE_CHECKING:
+    from fleetsim.config.profile import Profile
 
 _QUANTILES = 400
 # A thousandth of a run is below what the run's own noise moves.

@@ -8,11 +8,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.config.coefficients import Coefficients
-from fleetsim.config.profile import Point, Profile
+
+if TYPE_CHECKING:
+    from fleetsim.config.profile import Point, Profile
 
 # Contexts of one sweep differ by the tokens that were decoded meanwhile; two sweeps differ by more.
 _SAME_CONTEXT = 1.25

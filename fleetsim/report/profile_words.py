@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fleetsim import units
-from fleetsim.config.profile import BatchCheck, Profile, Provenance
 from fleetsim.report.profile_points import rows_of
+
+if TYPE_CHECKING:
+    from fleetsim.config.profile import BatchCheck, Profile, Provenance
 
 
 def opening(profile: Profile) -> tuple[str, ...]:

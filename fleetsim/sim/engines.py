@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from fleetsim.config.lengths import longest_length
-from fleetsim.config.profile import Profile
-from fleetsim.config.profile_files import find_profile, load_profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime, constant_rate
 from fleetsim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.config.profile import Profile
 
 # The runbook's engine has no limits of its own; these are large enough never to bind.
 UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
@@ -93,6 +95,8 @@ def profile_of(scenario: Scenario) -> Profile | None:
     if scenario.engine.kind != "measured":
         return None
     assert scenario.engine.profile is not None  # a rule of the scenario
+    from fleetsim.config.profile_files import find_profile, load_profile
+
     path = find_profile(scenario.engine.profile)
     try:
         state = os.stat(path)
@@ -103,6 +107,8 @@ def profile_of(scenario: Scenario) -> Profile | None:
 
 @lru_cache(maxsize=8)
 def _loaded(path: str, modified_ns: int, size: int) -> Profile:
+    from fleetsim.config.profile_files import load_profile
+
     return load_profile(path)
 
 

@@ -100,11 +100,11 @@ class Fleet:
     @property
     def now(self) -> float:
         """The fleet's clock in seconds."""
-        return float(self.world.fleet["now"][0])
+        return float(self.world.get("now"))
 
     def get(self, name: str) -> int:
         """A counter of the fleet row."""
-        return int(self.world.fleet[name][0])
+        return int(self.world.get(name))
 
     def set(self, **scalars: float) -> None:
         """Sets fields of the fleet row."""
