@@ -188,7 +188,6 @@ _WATCH = (
 _VALIDATE = (
     say("validate_case", "validate --case C01 --case C08"),
     say("validate_case-60", "validate --case C01", columns=60),
-    say("validate_case-120", "validate --case C01", columns=120),
     say("validate_json", "validate --case C01 --json --strict"),
     say("validate_files", "validate --case C01 --html validation.html"),
     say("validate_bad", "validate --case C99"),

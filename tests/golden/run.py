@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import os
@@ -14,12 +15,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
+
+import typer.main
 
 from tests.golden.call import Call
 from tests.golden.inputs import INPUTS
 
 # Variables that would show in what a command says: width, colour, and whatever changes a scenario.
 _QUIET = ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "LINES", "CI", "DATABRICKS_RUNTIME_VERSION")
+# Building the commands takes longer than most calls; it is done once.
+_commands = functools.cache(typer.main.get_command)
 _KEPT = frozenset({"FLEETSIM_CACHE_DIR"})
 
 
@@ -137,7 +143,7 @@ def _alone(place: Path, call: Call) -> Iterator[None]:
     sys.argv = ["fleetsim", *call.argv]
     os.chdir(place)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), mock.patch.object(typer.main, "get_command", _commands):
             yield
     finally:
         os.chdir(folder)

@@ -41,9 +41,10 @@ for name in fs.__all__:
     if not callable(what):
         print(f"{name}: {type(what).__name__}")
         continue
-    told(name, what)
-    if inspect.isclass(what):
-        print(f"  bases {[base.__name__ for base in what.__mro__]}")
+    if not inspect.isclass(what):
+        told(name, what)
+    else:
+        print(f"{name}: class, bases {[base.__name__ for base in what.__mro__ if base.__name__ in fs.__all__]}")
         for part, value in sorted(inspect.getmembers(what)):
             if not part.startswith("_") or part in ("__getitem__", "_repr_html_"):
                 told(f"  {name}.{part}", value) if callable(value) else print(f"  {name}.{part}")
