@@ -101,6 +101,7 @@ def _fixed(text: str, root: Path) -> str:
     for place in {str(root), str(root.resolve())}:
         text = text.replace(place, "TMP")
     text = text.replace(str(Path(fleetsim.__file__).parents[1]), "HERE")
+    text = re.sub(r" at 0x[0-9a-f]+>", " at ADDRESS>", text)
     version = re.escape(fleetsim.__version__)
     text = re.sub(rf'(fleetsim_version": "|\bfleetsim ){version}', r"\1VERSION", text)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

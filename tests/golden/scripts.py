@@ -22,33 +22,52 @@ def seen(result):
     print(sorted(set(re.findall("<[a-z]+", shown))))
 """
 
-_SIGNATURES = """
+_WRITES = "to_dict to_html to_json to_pandas _repr_html_"
+# What users of each class reach for. What is added is no loss, and left out; what is gone shows.
+_MEMBERS = {
+    "CompareResult": f"{_WRITES} __getitem__ comparison headline significant",
+    "Estimate": "ci_high ci_low mean",
+    "FleetsimError": "exit_code",
+    "InfeasibleError": "exit_code",
+    "InputError": "exit_code",
+    "Job": "__getitem__ _repr_html_ given notes replay save scenario simulate size split sweep with_",
+    "Metrics": "__getitem__ get items keys mean to_pandas values",
+    "OutsideError": "exit_code",
+    "ReplayResult": f"{_WRITES} answers backtest history metrics observed recommendation replayed scenario verdict"
+    " warnings",
+    "SimulateResult": f"{_WRITES} binding job mean metrics profile runs scenario table to_openmetrics to_parquet"
+    " to_perfetto warnings",
+    "SizeResult": f"{_WRITES} asked binding explanation feasible instances job mean metrics plan queue_cap warnings",
+    "SplitResult": f"{_WRITES} advice asked job mean metrics verdict warnings way",
+    "StuckError": "exit_code",
+    "SweepResult": f"{_WRITES} best job swept warnings",
+}
+
+_SIGNATURES = f"""
 import inspect
 
 import fleetsim as fs
 
 
+def has(what, part):
+    return hasattr(what, part) or any(part in vars(base).get("__annotations__", ()) for base in what.__mro__)
+
+
 def told(name, what):
     try:
-        print(f"{name}{inspect.signature(what)}")
+        print(f"{{name}}{{inspect.signature(what)}}" if callable(what) else name)
     except (TypeError, ValueError):
-        print(f"{name}: no signature")
+        print(f"{{name}}: no signature")
 
 
-print(dir(fs))
 for name in fs.__all__:
     what = getattr(fs, name)
-    if not callable(what):
-        print(f"{name}: {type(what).__name__}")
-        continue
     if not inspect.isclass(what):
         told(name, what)
-    else:
-        print(f"{name}: class, bases {[base.__name__ for base in what.__mro__ if base.__name__ in fs.__all__]}")
-        for part, value in sorted(inspect.getmembers(what)):
-            if not part.startswith("_") or part in ("__getitem__", "_repr_html_"):
-                told(f"  {name}.{part}", value) if callable(value) else print(f"  {name}.{part}")
-    print(f"  {inspect.getdoc(what)}")
+        continue
+    print(f"{{name}}: class, also a {{[base.__name__ for base in what.__mro__[1:] if base.__name__ in fs.__all__]}}")
+    for part in {_MEMBERS!r}.get(name, "").split():
+        told(f"  {{name}}.{{part}}", getattr(what, part, None)) if has(what, part) else print(f"  {{part}} IS GONE")
 import fleetsim.api as api
 told("api.replay", api.replay)
 told("api.sweep", api.sweep)
