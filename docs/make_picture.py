@@ -16,8 +16,8 @@ from rich.terminal_theme import TerminalTheme
 
 from fleetsim.plan.job import job_from_flags
 from fleetsim.plan.size import size
-from fleetsim.report.blocks import warning_lines
 from fleetsim.report.terminal import size_report
+from fleetsim.tell.terminal import warning_lines
 
 PLACE = Path(__file__).with_name("size.svg")
 COMMAND = "fleetsim size --batch 512 --len 1536"

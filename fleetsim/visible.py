@@ -2,8 +2,8 @@
 
 Names in scenarios, labels of Prometheus, file names, model names and lines of logs reach the terminal, pages, files and
 error messages. Escape sequences in them would set the title, move the cursor or hide lines; marks of writing direction
-would show one word and mean another. Every face writes its text through `visible`: `report.shown.console` for what rich
-draws, `cli.output.say` for single lines, `errors` for messages, `report.page.render` for pages, `report.json.dumps` and
+would show one word and mean another. Every face writes its text through `visible`: `tell.console.console` for what rich
+draws, `cli.output.say` for single lines, `errors` for messages, `tell.page.render` for pages, `tell.data.dumps` and
 `config.yaml_text.to_yaml` for files.
 """
 

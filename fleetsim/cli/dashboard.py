@@ -76,12 +76,12 @@ def dashboard(
     planned = plan_of(scenario, preset, plan, set_ or (), profile, "a dashboard")
     names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
     with progress("loading the simulator") as tell:
-        from fleetsim.report.json import dumps
         from fleetsim.standing.dashboard import dashboard as made_of
         from fleetsim.standing.dashboard_metrics import expressions
         from fleetsim.standing.rehearsal import rehearse
         from fleetsim.standing.rules import Writing
         from fleetsim.standing.thresholds import choose
+        from fleetsim.tell.data import dumps
 
         standing = choose(rehearse(planned.scenario, planned.engine, hours=hours, guessed=planned.guessed, tell=tell))
         document = made_of(standing, Writing(names, name or planned.scenario.name))

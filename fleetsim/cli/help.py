@@ -29,7 +29,7 @@ class Documented(TyperCommand):
         """Prints the help."""
         from typer import rich_utils
 
-        from fleetsim.report.shown import console
+        from fleetsim.tell.console import console
 
         written, drawn = self.help, rich_utils._print_options_panel
         self.help = arranged(written or "", (rich_utils.MAX_WIDTH or console().width) - _MARGIN)

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fleetsim.report.shown import console as literal
+from fleetsim.tell.console import console as literal
 
 # Columns of the bar: no more than that, so that there is room for what is known; with less it says nothing.
 _BAR, _WIDE_BAR, _LEAST_BAR, _WIDE = 12, 24, 6, 100

@@ -24,7 +24,7 @@ OUTSIDE_RANGE = 12
 def show(renderable: RenderableType) -> None:
     """A rich renderable on stdout: plain text when piped, without colour under NO_COLOR. Nothing is cut at the
     terminal's edge: a command there could not be pasted."""
-    from fleetsim.report.shown import as_text, console
+    from fleetsim.tell.console import as_text, console
 
     stdout = console(sys.stdout)
     if stdout.is_terminal:
@@ -35,7 +35,7 @@ def show(renderable: RenderableType) -> None:
 
 def show_json(document: Mapping[str, Any]) -> None:
     """One JSON document on stdout."""
-    from fleetsim.report.json import dumps
+    from fleetsim.tell.data import dumps
 
     say(dumps(document))
 
@@ -44,8 +44,8 @@ def warn(warnings: Sequence[str]) -> None:
     """Warnings on stderr, one paragraph each."""
     if not warnings:
         return
-    from fleetsim.report.blocks import warning_lines
-    from fleetsim.report.shown import console
+    from fleetsim.tell.console import console
+    from fleetsim.tell.terminal import warning_lines
 
     console(stderr=True).print(warning_lines(warnings))
 

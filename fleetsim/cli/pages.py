@@ -15,7 +15,7 @@ def new_page(flag: str, output: str | None) -> Path | None:
     """
     if output is None:
         return None
-    from fleetsim.report.page import check_installed
+    from fleetsim.tell.page import check_installed
 
     place = new_file(flag, output)
     check_installed()

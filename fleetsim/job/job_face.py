@@ -79,7 +79,7 @@ class Job(AnyJob):
     def _repr_html_(self) -> str:
         from fleetsim.job.in_python import words
         from fleetsim.report.job_view import job_report
-        from fleetsim.report.shown import as_html
+        from fleetsim.tell.console import as_html
 
         return as_html(job_report(self.scenario, self.given, self.notes, words))
 

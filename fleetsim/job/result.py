@@ -36,12 +36,12 @@ class Result(ABC):
         """What the command writes under --html. watch: hears what is simulated for it."""
 
     def __str__(self) -> str:
-        from fleetsim.report.shown import as_text
+        from fleetsim.tell.console import as_text
 
         return as_text(self.view())
 
     def _repr_html_(self) -> str:
-        from fleetsim.report.shown import as_html
+        from fleetsim.tell.console import as_html
 
         return as_html(self.view())
 
@@ -58,7 +58,7 @@ class Result(ABC):
 
     def to_json(self) -> str:
         """The document of the command's --json: sorted keys, full precision, no time of day."""
-        from fleetsim.report.json import dumps
+        from fleetsim.tell.data import dumps
 
         return dumps(self.document())
 

@@ -25,8 +25,8 @@ from fleetsim.plan.compare import Side
 from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.input_diff import PROFILE_HASH, WORDS
 from fleetsim.plan.prices import PRICE
+from fleetsim.tell.data import SCHEMA_VERSION
 
-SCHEMA_VERSION = 1
 COMMANDS = ("simulate", "size", "split")
 MAX_BYTES = 256 * 2**20
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetsim.report.json import head
 from fleetsim.standing.alert_rule import AlertRule, Standing
 from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.rules import Writing, alert_expression, record_name
 from fleetsim.standing.signals import BY_STANDING_NAME
+from fleetsim.tell.data import head
 
 
 def alerts_document(standing: Standing, writing: Writing, rules: dict[str, Any]) -> dict[str, Any]:

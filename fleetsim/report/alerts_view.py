@@ -6,11 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fleetsim.report.blocks import grid, section
 from fleetsim.standing.alert_rule import AlertRule, Standing
 from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.shown import FEWEST, per_month, short
 from fleetsim.standing.signals import BY_STANDING_NAME, duration
+from fleetsim.tell.terminal import grid, section
 
 
 def alerts_report(standing: Standing, rule_file: str, test_file: str | None) -> Group:

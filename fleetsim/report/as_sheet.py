@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from fleetsim.report.profile_sheets import Sheet
+from fleetsim.tell.document import Table
 
 
 @runtime_checkable
 class Fitted(Protocol):
     """What a terminal shows in one of several ways, by its width."""
 
-    def as_table(self) -> Table:
+    def as_table(self) -> Grid:
         """The one that leaves nothing out."""
         ...
 
 
-def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Sheet:
+def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Table:
     """The rows of all tables in it, under the headings of the first; texts below it become its note; those
     above it, which name it, are left to the title. Raises TypeError for a part that is neither: it would be lost."""
     headings: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Sheet:
     for part in _flat(parts):
         if isinstance(part, Fitted):
             part = part.as_table()
-        if isinstance(part, Table):
+        if isinstance(part, Grid):
             if not rows:
                 headings = tuple(" ".join(_words(c.header).split()) for c in part.columns) if part.show_header else ()
                 left = next((k for k, c in enumerate(part.columns) if c.justify != "left"), len(part.columns))
@@ -40,7 +40,7 @@ def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Sheet:
         elif rows:
             notes.append(_words(part))
     told = (text if text.endswith((".", "?", "!")) else f"{text}." for text in (*notes, note) if text)
-    return Sheet(title, headings, tuple(rows), left, " ".join(told))
+    return Table(title, headings, tuple(rows), left, " ".join(told))
 
 
 def _flat(parts: tuple[RenderableType, ...]) -> Iterator[RenderableType]:

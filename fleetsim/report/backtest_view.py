@@ -11,8 +11,8 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import QUANTITIES, Backtest, Quantity, Row, Slice
-from fleetsim.report.blocks import grid, number
 from fleetsim.report.replay_words import clock
+from fleetsim.tell.terminal import grid, number
 
 NAMES: dict[Quantity, str] = {
     "tok_s": "fleet tok/s",

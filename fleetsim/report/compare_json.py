@@ -8,7 +8,7 @@ from typing import Any
 import fleetsim
 from fleetsim.analysis.catalogue import described
 from fleetsim.plan.compare import Change, Comparison
-from fleetsim.report.json import SCHEMA_VERSION
+from fleetsim.tell.data import SCHEMA_VERSION
 
 
 def compare_document(found: Comparison) -> dict[str, Any]:

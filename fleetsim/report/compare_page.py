@@ -8,11 +8,12 @@ from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.compare import EQUAL, Change, Comparison
 from fleetsim.report.as_sheet import as_sheet
-from fleetsim.report.charts.forest import Dot, Heading, Style, forest, ratio_axis
 from fleetsim.report.compare_view import RATIO, change_of, input_table, table, written
-from fleetsim.report.page import Chart, axis, render
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.words import plural
+from fleetsim.tell.charts.chart import Chart, axis
+from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
+from fleetsim.tell.document import Table
+from fleetsim.tell.page import render
 
 _STYLES = {
     "better": Style("better", "third", "circle"),
@@ -36,7 +37,7 @@ def compare_page(found: Comparison) -> str:
         changed=as_sheet(f"changed ({RATIO})", table(found.significant).plain()),
         same=as_sheet(f"no significant change ({RATIO})", table(_told(found, "no significant change")).plain()),
         equal=_equal(found),
-        values=Sheet(
+        values=Table(
             "both sides, with their own 95 % intervals", ("", "", "A", "B"), tuple(_values(found)), 2, _why(found)
         ),
         differs=_differs(found),
@@ -157,7 +158,7 @@ def _side(e: Estimate | None, how: str) -> str:
     return f"{written(e.mean, how)} [{written(e.ci_low, how)}, {written(e.ci_high, how)}]"
 
 
-def _differs(found: Comparison) -> Sheet:
+def _differs(found: Comparison) -> Table:
     rows = input_table(found)
     more = len(found.inputs) - len(rows.rows)
     return as_sheet("inputs that differ", rows.plain(), note=f"and {more} more: see --json" if more else "")

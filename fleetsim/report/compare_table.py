@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fleetsim.report.blocks import grid
+from fleetsim.tell.terminal import grid
 
 _GAP, _INDENT = 2, 2
 _MOST_LINES = 3  # of a name, or of a reason, before a line of its own reads better

@@ -13,8 +13,8 @@ from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.assumptions import short
 from fleetsim.plan.compare import Change, Comparison
-from fleetsim.report.blocks import number, section
 from fleetsim.report.compare_table import ChangeRow, ChangeTable, InputTable
+from fleetsim.tell.terminal import number, section
 
 _STYLE = {"better": "bold", "worse": "bold", "changed": "bold"}
 _MOST_INPUTS = 60

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.assumptions import assumptions_of, short, value_at
-from fleetsim.report.blocks import assumption_table, grid, section
+from fleetsim.report.assumption_table import assumption_table
 from fleetsim.report.words import THEMES
+from fleetsim.tell.terminal import grid, section
 
 _TITLE = ("schema_version", "name", "description", "assumed")
 

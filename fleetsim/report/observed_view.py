@@ -11,8 +11,8 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.replay.observed import InstanceView, Observed, Quantity
-from fleetsim.report.blocks import grid, number, section, sparkline
 from fleetsim.report.replay_words import source_mark
+from fleetsim.tell.terminal import grid, number, section, sparkline
 
 _MOST_INSTANCES = 12
 _SPARK_WIDTH = 24

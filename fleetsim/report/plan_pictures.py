@@ -10,12 +10,11 @@ from fleetsim.plan.alternatives import Alternative, Alternatives
 from fleetsim.plan.explain import explained
 from fleetsim.plan.size import SizeResult
 from fleetsim.report import words
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.dots import Change, change_dots, change_words
-from fleetsim.report.charts.waterfall import Part, waterfall_chart
-from fleetsim.report.page import Chart
-from fleetsim.report.profile_sheets import Sheet
-from fleetsim.report.story import Block, Bullets, Listed
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.dots import Change, change_dots, change_words
+from fleetsim.tell.charts.waterfall import Part, waterfall_chart
+from fleetsim.tell.document import Block, Bullets, Listed, Table
+from fleetsim.tell.terminal import number
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005
@@ -57,7 +56,7 @@ def ranking(found: Alternatives) -> list[Alternative]:
     return sorted(found.tried, key=lambda a: -a.gain_s)
 
 
-def alternatives_sheet(found: Alternatives) -> Sheet | None:
+def alternatives_sheet(found: Alternatives) -> Table | None:
     """The same in figures, with what each asks of the algorithm."""
     if not found.tried:
         return None
@@ -83,7 +82,7 @@ def alternatives_sheet(found: Alternatives) -> Sheet | None:
         "staleness p99",
         "long samples lost",
     )
-    return Sheet("the levers in figures", headings, rows, left=2, note=note)
+    return Table("the levers in figures", headings, rows, left=2, note=note)
 
 
 def flags_of(found: Alternatives) -> Listed | None:

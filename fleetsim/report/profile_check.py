@@ -12,8 +12,8 @@ from rich.text import Text
 import fleetsim
 from fleetsim import units
 from fleetsim.config.profile import BatchCheck, Profile
-from fleetsim.report.blocks import grid, section
 from fleetsim.report.profile_words import signed
+from fleetsim.tell.terminal import grid, section
 
 # Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
 _SAME = 1e-5

@@ -7,10 +7,12 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.profile import Profile
-from fleetsim.report.page import LEGEND, Chart, axis, log_axis, plain_text, render, shade
 from fleetsim.report.profile_points import Row, by_context, decode_line, rows_of
-from fleetsim.report.profile_sheets import Sheet, sheets_of
+from fleetsim.report.profile_sheets import sheets_of
 from fleetsim.report.profile_words import batch_words, opening, signed
+from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
+from fleetsim.tell.document import Table
+from fleetsim.tell.page import render
 
 # Told apart without colour as well: each series has a symbol of its own.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
@@ -29,14 +31,14 @@ def profile_page(profile: Profile) -> str:
     return render("profile.html.j2", charts, title=profile.name, lede=opening(profile), sheets=sheets)
 
 
-def _checks(profile: Profile) -> Sheet:
+def _checks(profile: Profile) -> Table:
     rows = tuple(
         (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", signed(c.makespan_error),
          units.share(c.finish_error_median), units.share(c.finish_error_p90))
         for c in profile.checks
     )  # fmt: skip
     headings = ("batch", "samples", "measured s", "predicted s", "error", "finish, median", "finish, p90")
-    return Sheet("batches kept out of the fit", headings, rows)
+    return Table("batches kept out of the fit", headings, rows)
 
 
 def _markers(name: str, x: list[float], y: list[Any], colour: str, symbol: str, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from fleetsim import units
@@ -11,6 +10,7 @@ from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import Profile
 from fleetsim.report.profile_points import Row, by_context, rows_of
 from fleetsim.report.profile_words import device_words, signed
+from fleetsim.tell.document import Table
 
 # f has at most this many rows; knots in between are left out, first and last never.
 _MOST_KNOTS = 12
@@ -19,22 +19,7 @@ _MOST_DECODE_ROWS, _MOST_OTHER_ROWS = 64, 24
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A table. left: how many of the first columns are words, the others are numbers. note: what is left to say.
-
-    open: whether a page shows it unasked.
-    """
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: int = 1
-    note: str = ""
-    open: bool = True
-
-
-def sheets_of(profile: Profile) -> tuple[Sheet, ...]:
+def sheets_of(profile: Profile) -> tuple[Table, ...]:
     """All tables of a profile that have something to say, in reading order."""
     made = (
         _step_time(profile),
@@ -95,7 +80,7 @@ def _left_out(shown: int, there: int, what: str) -> str:
     return "" if shown == there else f"{shown} of {there} {what}; --json has all of them"
 
 
-def _step_time(profile: Profile) -> Sheet:
+def _step_time(profile: Profile) -> Table:
     c = profile.coefficients
     knots = list(zip(c.knots_tokens, c.knots_s, strict=True))
     shown = _thinned(knots, _MOST_KNOTS)
@@ -123,14 +108,14 @@ def _step_time(profile: Profile) -> Sheet:
     if not any(interval for *_, interval in rows):
         headings, rows = headings[:2], [row[:2] for row in rows]
     title = "an iteration takes f(tokens) + the sum of"
-    return Sheet(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
+    return Table(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
 
 
 def _measured(row: Row) -> tuple[str, str, str]:
     return _ms(row.point.seconds), _ms(row.predicted_s), signed(row.error)
 
 
-def _decodes(profile: Profile) -> Sheet:
+def _decodes(profile: Profile) -> Table:
     every = [(context, row) for context, rows in by_context(rows_of(profile, "decode")) for row in rows]
     shown = _thinned(every, _MOST_DECODE_ROWS)
     rows, last = [], None
@@ -138,7 +123,7 @@ def _decodes(profile: Profile) -> Sheet:
         told = "" if context == last else f"{context:,.0f}"
         last = context
         rows.append((told, _plain(row.point.decodes), *_measured(row), f"{row.tok_s:,.0f}"))
-    return Sheet(
+    return Table(
         "decoding: an iteration of so many sequences",
         ("context", "sequences", "measured ms", "predicted ms", "error", "tok/s"),
         tuple(rows),
@@ -147,7 +132,7 @@ def _decodes(profile: Profile) -> Sheet:
     )
 
 
-def _prompts(profile: Profile) -> Sheet:
+def _prompts(profile: Profile) -> Table:
     every = sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
     shown = _thinned(every, _MOST_OTHER_ROWS)
     rows = tuple(
@@ -156,10 +141,10 @@ def _prompts(profile: Profile) -> Sheet:
     )
     headings = ("prefill tokens", "pairs", "measured ms", "predicted ms", "error", "tok/s")
     note = _left_out(len(shown), len(every), "points")
-    return Sheet("computing prompts: an iteration", headings, rows, left=0, note=note)
+    return Table("computing prompts: an iteration", headings, rows, left=0, note=note)
 
 
-def _mixed(profile: Profile) -> Sheet:
+def _mixed(profile: Profile) -> Table:
     every = rows_of(profile, "mixed")
     shown = _thinned(every, _MOST_OTHER_ROWS)
     rows = tuple(
@@ -167,10 +152,10 @@ def _mixed(profile: Profile) -> Sheet:
     )
     headings = ("sequences", "context", "prefill tokens", "measured ms", "predicted ms", "error")
     note = _left_out(len(shown), len(every), "points")
-    return Sheet("both at once: an iteration", headings, rows, left=0, note=note)
+    return Table("both at once: an iteration", headings, rows, left=0, note=note)
 
 
-def _ranges(profile: Profile) -> Sheet:
+def _ranges(profile: Profile) -> Table:
     measured, limits = profile.ranges, profile.limits
     rows = [
         (name, f"{_plain(bounds[0])} to {_plain(bounds[1])}")
@@ -191,13 +176,13 @@ def _ranges(profile: Profile) -> Sheet:
             f"{units.tokens(limits.kv_blocks * limits.block_size)} tokens",
         ),
     ]
-    return Sheet("what was measured, and the engine's limits", ("", ""), tuple(rows), left=2, note=note)
+    return Table("what was measured, and the engine's limits", ("", ""), tuple(rows), left=2, note=note)
 
 
-def _prefix_cache(profile: Profile) -> Sheet:
+def _prefix_cache(profile: Profile) -> Table:
     cache = profile.prefix_cache
     if cache is None:
-        return Sheet("prefix cache", ("", ""), ())
+        return Table("prefix cache", ("", ""), ())
     rows = [("prefix caching", "on" if cache.enabled else "off")]
     if cache.expected_tokens:
         share = cache.hit_tokens / cache.expected_tokens
@@ -205,13 +190,13 @@ def _prefix_cache(profile: Profile) -> Sheet:
         rows.append(("prompt tokens found", f"{cache.hit_tokens:,} ({as_expected})"))
     elif cache.hit_tokens:
         rows.append(("prompt tokens found", f"{cache.hit_tokens:,} (none expected)"))
-    return Sheet("prefix cache on groups of siblings", ("", ""), tuple(rows), left=2)
+    return Table("prefix cache on groups of siblings", ("", ""), tuple(rows), left=2)
 
 
-def _sync(profile: Profile) -> Sheet:
+def _sync(profile: Profile) -> Table:
     s = profile.sync
     if s is None:
-        return Sheet("weight sync", ("", ""), ())
+        return Table("weight sync", ("", ""), ())
 
     def rows() -> Iterator[tuple[str, str]]:
         for name, seconds in (
@@ -230,10 +215,10 @@ def _sync(profile: Profile) -> Sheet:
         if s.slowdown is not None:
             yield "iterations during an update", f"{s.slowdown:.2f} times as long"
 
-    return Sheet("weight sync", ("", ""), tuple(rows()), left=2)
+    return Table("weight sync", ("", ""), tuple(rows()), left=2)
 
 
-def _provenance(profile: Profile) -> Sheet:
+def _provenance(profile: Profile) -> Table:
     p = profile.provenance
     count = f"{p.gpu_count} in the host" if p.gpu_count else ""
     rows = (
@@ -248,8 +233,8 @@ def _provenance(profile: Profile) -> Sheet:
         ("raw measurements", profile.raw or ""),
     )
     blank = "not known, not known, not known"
-    return Sheet("where it comes from", ("", ""), tuple(r for r in rows if r[1] and r[1] != blank), left=2)
+    return Table("where it comes from", ("", ""), tuple(r for r in rows if r[1] and r[1] != blank), left=2)
 
 
-def _assumed(profile: Profile) -> Sheet:
-    return Sheet("assumed: nothing measured says so", ("",), tuple((text,) for text in profile.provenance.assumed))
+def _assumed(profile: Profile) -> Table:
+    return Table("assumed: nothing measured says so", ("",), tuple((text,) for text in profile.provenance.assumed))

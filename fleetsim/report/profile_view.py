@@ -11,9 +11,10 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.config.profile import BatchCheck, Profile
-from fleetsim.report.blocks import bar, grid, section
-from fleetsim.report.profile_sheets import Sheet, sheets_of
+from fleetsim.report.profile_sheets import sheets_of
 from fleetsim.report.profile_words import batch_words, opening
+from fleetsim.tell.document import Table
+from fleetsim.tell.terminal import bar, grid, section
 
 MEASURED, PREDICTED = "█", "▒"
 _BAR_WIDTH = 40
@@ -78,11 +79,11 @@ def list_lines(listed: Sequence[Listed]) -> list[str]:
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _sheet(sheet: Sheet) -> RenderableType:
+def _sheet(sheet: Table) -> RenderableType:
     return section(sheet.title, _table(sheet), *([Text(sheet.note, style="dim")] if sheet.note else []))
 
 
-def _table(sheet: Sheet) -> RenderableType:
+def _table(sheet: Table) -> RenderableType:
     """The rows in columns: as lines where they fit (a tenth of a table's time), else as a table that folds."""
     n = len(sheet.headings)
     widths = [max(map(len, column)) for column in zip(sheet.headings, *sheet.rows, strict=True)]

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.over_time import OverTime
-from fleetsim.report.charts.clock import Clock
-from fleetsim.report.charts.panels import Scene
-from fleetsim.report.page import Chart
 from fleetsim.report.replay_fleet_charts import activity_chart, fleet_chart, instances_chart
 from fleetsim.report.replay_trainer_charts import pauses_chart, queue_chart, trainer_chart
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.clock import Clock
+from fleetsim.tell.charts.panels import Scene
 
 
 def time_charts(shown: OverTime, observed: Observed) -> Iterator[Chart]:

@@ -12,13 +12,13 @@ from fleetsim.history.history import Floats
 from fleetsim.replay.activity import DOING, Activity, Doing
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.series import Bins, Fleet
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.clock import Clock, known
-from fleetsim.report.charts.panels import Band, Line, Panel, Scene
-from fleetsim.report.charts.strip import Look, short, strip
-from fleetsim.report.page import Chart
 from fleetsim.report.replay_words import span_of_time
 from fleetsim.report.words import plural
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.clock import Clock, known
+from fleetsim.tell.charts.panels import Band, Line, Panel, Scene
+from fleetsim.tell.charts.strip import Look, short, strip
+from fleetsim.tell.terminal import number
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3

@@ -13,7 +13,7 @@ from fleetsim.replay.implied import Implied
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.verify import Verification
-from fleetsim.report.json import SCHEMA_VERSION
+from fleetsim.tell.data import SCHEMA_VERSION
 
 
 def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:

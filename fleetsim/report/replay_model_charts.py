@@ -17,14 +17,14 @@ from fleetsim.replay.observed import Lengths
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.what_if import Sweep
 from fleetsim.report.backtest_view import NAMES, error_words, verdict_words
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.clock import Clock, stepped
-from fleetsim.report.charts.curve import Curve, curve_chart
-from fleetsim.report.charts.forest import Dot, Style, forest
-from fleetsim.report.charts.panels import Band, Line, Panel, panels
-from fleetsim.report.charts.parts import Mark, upright, written
-from fleetsim.report.page import Chart, axis, plain_text
 from fleetsim.report.words import plural
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.clock import Clock, stepped
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.forest import Dot, Style, forest
+from fleetsim.tell.charts.panels import Band, Line, Panel, panels
+from fleetsim.tell.charts.parts import Mark, upright, written
+from fleetsim.tell.terminal import number
 
 _UNITS: dict[Quantity, tuple[str, float, str]] = {
     "tok_s": ("tok/s of the fleet", 1.0, ""),

@@ -14,10 +14,10 @@ from fleetsim.report import observed_view, replay_words, what_if_view
 from fleetsim.report.as_sheet import as_sheet
 from fleetsim.report.backtest_view import by_slice, overall
 from fleetsim.report.next_lines import broken, is_command
-from fleetsim.report.page import render
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.replay_charts import letter, time_charts, unseen
 from fleetsim.report.replay_model_charts import CANDIDATES, SWEPT, backtest_charts, curves, lengths_chart
+from fleetsim.tell.document import Table
+from fleetsim.tell.page import render
 
 OVER_TIME = ("trainer", "fleet", "instances", "queue", "pauses", "activity")
 MODEL = ("lengths", "errors", "backtest")
@@ -52,7 +52,7 @@ class Section:
 
     title: str
     lines: tuple[Said, ...] = ()
-    sheets: tuple[Sheet, ...] = ()
+    sheets: tuple[Table, ...] = ()
     charts: tuple[str, ...] = ()
 
 
@@ -193,7 +193,7 @@ def _simulated(result: Replayed) -> Iterator[str]:
             yield from (f"{_upper(place)}." for place in result.backtest.where)
 
 
-def _sheets(result: Replayed) -> Iterator[Sheet]:
+def _sheets(result: Replayed) -> Iterator[Table]:
     observed, back = result.observed, result.backtest
     if back is not None and back.overall:
         yield as_sheet("back-test: the window, simulated", overall(back.overall))
@@ -214,13 +214,13 @@ def _sheets(result: Replayed) -> Iterator[Sheet]:
     notes = tuple((note.kind, replay_words.note_words(note)) for note in observed.notes)
     if not notes:
         notes = (("data", "nothing was found wrong with what was read"),)
-    yield Sheet("notes on the data", ("", ""), notes, left=2, note=gaps)
+    yield Table("notes on the data", ("", ""), notes, left=2, note=gaps)
     model = result.implied
     if model is not None:
-        yield Sheet("taken from the window", ("",), tuple((text,) for text in model.taken))
+        yield Table("taken from the window", ("",), tuple((text,) for text in model.taken))
     assumed = (*(model.assumed if model is not None else ()), *result.priced)
     note = "Change with --given KEY=VALUE, or --scenario FILE."
-    yield Sheet("assumed", ("",), tuple((text,) for text in assumed), note=note)
+    yield Table("assumed", ("",), tuple((text,) for text in assumed), note=note)
 
 
 def _upper(text: str) -> str:

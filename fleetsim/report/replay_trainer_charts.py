@@ -10,11 +10,11 @@ import numpy as np
 from fleetsim import units
 from fleetsim.replay.observed import Observed, Pauses
 from fleetsim.replay.series import Queue, Trainer
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.clock import Clock, known, stepped
-from fleetsim.report.charts.panels import Band, Line, Panel, Scene, legend_px
-from fleetsim.report.page import Chart
 from fleetsim.report.words import plural
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.clock import Clock, known, stepped
+from fleetsim.tell.charts.panels import Band, Line, Panel, Scene, legend_px
+from fleetsim.tell.terminal import number
 
 _MOST_PAUSES = 720
 _FROM = {"exported": "as exported", "log": "as the run log has it", "inferred": "inferred from the engines"}

@@ -13,7 +13,6 @@ from fleetsim.replay.observed import Observed
 from fleetsim.replay.run import Replayed
 from fleetsim.report import replay_words as words
 from fleetsim.report.backtest_view import backtest_view
-from fleetsim.report.blocks import grid, section
 from fleetsim.report.next_lines import NextLines
 from fleetsim.report.observed_view import observed_blocks
 from fleetsim.report.what_if_view import (
@@ -24,6 +23,7 @@ from fleetsim.report.what_if_view import (
     what_if_view,
     withheld_view,
 )
+from fleetsim.tell.terminal import grid, section
 
 NOTHING = Answers()
 _MOST_NOTES = 12

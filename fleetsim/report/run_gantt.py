@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.analysis import timeline
 from fleetsim.analysis.metrics import window_of
-from fleetsim.report.charts.gantt import MERGED, PARTS, Kind, Row, Span, gantt_chart, merged, spread
-from fleetsim.report.charts.parts import Look
-from fleetsim.report.page import Chart
 from fleetsim.report.words import plural
 from fleetsim.sim.records import TRAINER_DOES, Records
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.gantt import MERGED, PARTS, Kind, Row, Span, gantt_chart, merged, spread
+from fleetsim.tell.charts.parts import Look
 
 STEPS = 4
 WORK, IDLE, HELD, PUBLISH = "work", "idle", "held", "publish"

@@ -7,14 +7,14 @@ from fleetsim.analysis.catalogue import BY_NAME, CATALOGUE, Metric
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.report import words
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.parts import interval_words, with_interval, written
 from fleetsim.report.counted import counted_words
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.run_sections import over_time, rests_on
 from fleetsim.report.run_view import RARE, RunView
-from fleetsim.report.story import Section, Story, Tile, present, story_page
 from fleetsim.sim.records import Records
+from fleetsim.tell.charts.parts import interval_words, with_interval, written
+from fleetsim.tell.document import Document, Section, Table, Tile, present
+from fleetsim.tell.page import document_page
+from fleetsim.tell.terminal import number
 
 # Figures above the pictures: metric, and how its name is cut for a tile.
 _TILES = (
@@ -33,10 +33,10 @@ def run_page(view: RunView, run: Records, warnings: tuple[str, ...]) -> str:
 
     Raises OutsideError where jinja2 or plotly is missing, ValueError for a run whose activity was not recorded.
     """
-    return story_page(run_story(view, run, warnings))
+    return document_page(run_story(view, run, warnings))
 
 
-def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
+def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Document:
     """What the page tells, in order."""
     s = view.scenario
     transport = sync_words(sync_times(s))
@@ -48,7 +48,7 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Story:
         words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit)),
         f"{transport[:1].upper()}{transport[1:]}." if transport else "",
     )
-    return Story(
+    return Document(
         kind="fleetsim simulate",
         title=s.name,
         lede=tuple(sentence for sentence in lede if sentence),
@@ -67,7 +67,7 @@ def _tile(view: RunView, name: str, label: str) -> Tile:
     return Tile(label, written(e.mean, how), interval_words(e, how))
 
 
-def metrics_sheet(view: RunView) -> Sheet:
+def metrics_sheet(view: RunView) -> Table:
     """All metrics with their intervals."""
     once = view.replications == 1
     headings = ("metric", "value") if once else ("metric", "mean", "95 % interval")
@@ -77,13 +77,13 @@ def metrics_sheet(view: RunView) -> Sheet:
         if once
         else f"Means over {words.plural(view.replications, 'replication')}, of the steps after warm-up."
     )
-    return Sheet("metrics", headings, tuple(row[: len(headings)] for row in rows), note=note)
+    return Table("metrics", headings, tuple(row[: len(headings)] for row in rows), note=note)
 
 
-def formulas_sheet(view: RunView) -> Sheet:
+def formulas_sheet(view: RunView) -> Table:
     """How each of them is computed."""
     rows = tuple((_capital(m), m.formula) for m in _shown(view))
-    return Sheet("how each metric is computed", ("metric", "computed as"), rows, left=2, open=False)
+    return Table("how each metric is computed", ("metric", "computed as"), rows, left=2, open=False)
 
 
 def _shown(view: RunView) -> list[Metric]:
@@ -101,7 +101,7 @@ def _mean_and_ends(e: Estimate, how: str) -> tuple[str, str]:
     return mean, f"{ends.rstrip(']')}".replace(", ", " to ") if bracket else ""
 
 
-def published_sheet(view: RunView) -> Sheet | None:
+def published_sheet(view: RunView) -> Table | None:
     """The published outcome beside the prediction, where the scenario has one."""
     p, s = view.scenario.published, view.scenario
     if p is None:
@@ -117,4 +117,4 @@ def published_sheet(view: RunView) -> Sheet | None:
     if p.bottleneck is not None:
         rows.append(("what binds", view.binding, p.bottleneck, ""))
     headings = ("", "predicted", "published", "ratio")
-    return Sheet("predicted and published", headings, tuple(rows), note=p.note or "")
+    return Table("predicted and published", headings, tuple(rows), note=p.note or "")

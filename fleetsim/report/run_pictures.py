@@ -13,15 +13,15 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.metrics import lengths_of, window_of
 from fleetsim.config.lengths import longest_length
 from fleetsim.plan.explain import lost_words
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.bars import Cause, cause_bars
-from fleetsim.report.charts.histogram import Sampled, histogram_chart
-from fleetsim.report.charts.parts import Look, Mark
-from fleetsim.report.charts.stacked import Layer, stacked_bars
-from fleetsim.report.charts.steps import Series, step_chart
-from fleetsim.report.page import Chart
 from fleetsim.report.split_words import plural_steps
 from fleetsim.sim.records import Records
+from fleetsim.tell.charts.bars import Cause, cause_bars
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.histogram import Sampled, histogram_chart
+from fleetsim.tell.charts.parts import Look, Mark
+from fleetsim.tell.charts.stacked import Layer, stacked_bars
+from fleetsim.tell.charts.steps import Series, step_chart
+from fleetsim.tell.terminal import number
 
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.

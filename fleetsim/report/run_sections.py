@@ -9,7 +9,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.plan.assumptions import Assumption
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.report import words
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.run_gantt import gantt
 from fleetsim.report.run_pictures import (
     lengths_chart,
@@ -19,8 +18,8 @@ from fleetsim.report.run_pictures import (
     waste_chart,
     waste_words,
 )
-from fleetsim.report.story import Block, Section, pair, present
 from fleetsim.sim.records import Records
+from fleetsim.tell.document import Block, Section, Table, pair, present
 
 
 def kind_of(command: str, scenario: Scenario) -> str:
@@ -61,7 +60,7 @@ def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assume
     return Section("What this rests on", present(" ".join(told), sheet, *more))
 
 
-def assumption_sheet(assumed: Sequence[Assumption]) -> Sheet:
+def assumption_sheet(assumed: Sequence[Assumption]) -> Table:
     """What nobody said, with the flag that says otherwise."""
     rows = []
     last = ""
@@ -70,4 +69,4 @@ def assumption_sheet(assumed: Sequence[Assumption]) -> Sheet:
         theme = words.THEMES.get(part, part)
         rows.append(("" if theme == last else theme, a.text, a.flag))
         last = theme
-    return Sheet("assumed, because nobody said otherwise", ("", "assumed", "say otherwise with"), tuple(rows), left=3)
+    return Table("assumed, because nobody said otherwise", ("", "assumed", "say otherwise with"), tuple(rows), left=3)

@@ -20,9 +20,9 @@ from fleetsim.plan.assumptions import Assumption, assumed_values, short
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.explain import lost_words
 from fleetsim.report import words
-from fleetsim.report.blocks import bar, grid, number, section, sparkline, with_interval
 from fleetsim.report.counted import counted_words
 from fleetsim.sim.records import Records
+from fleetsim.tell.terminal import bar, grid, number, section, sparkline, with_interval
 
 _BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12

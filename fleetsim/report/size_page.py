@@ -8,15 +8,15 @@ from fleetsim.plan.binding import binding_words
 from fleetsim.plan.size import SizeResult
 from fleetsim.plan.targets import RULE
 from fleetsim.report import words
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.curve import Curve, curve_chart
-from fleetsim.report.charts.parts import Mark, interval_words, with_interval
-from fleetsim.report.page import Chart
 from fleetsim.report.plan_pictures import headroom_chart, levers, why
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.run_sections import kind_of, over_time, rests_on
-from fleetsim.report.story import Block, Listed, Section, Story, Tile, pair, present, story_page
 from fleetsim.sim.records import Records
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.parts import Mark, interval_words, with_interval
+from fleetsim.tell.document import Block, Document, Listed, Section, Table, Tile, pair, present
+from fleetsim.tell.page import document_page
+from fleetsim.tell.terminal import number
 
 
 def size_page(result: SizeResult, around: Around, run: Records) -> str:
@@ -24,16 +24,16 @@ def size_page(result: SizeResult, around: Around, run: Records) -> str:
 
     Raises OutsideError where jinja2 or plotly is missing, ValueError for a run whose activity was not recorded.
     """
-    return story_page(size_story(result, around, run))
+    return document_page(size_story(result, around, run))
 
 
-def size_story(result: SizeResult, around: Around, run: Records) -> Story:
+def size_story(result: SizeResult, around: Around, run: Records) -> Document:
     """What the page tells, in order."""
     headroom = words.headroom(result)
     arithmetic = words.arithmetic(result)
     fleet = words.plural(result.instances, "instance")
     of = result.recommended.estimates
-    return Story(
+    return Document(
         kind=kind_of("size", result.scenario),
         title=words.headline(result),
         lede=tuple(t for t in (_sentence(words.verdict(result)), words.reach(result), words.way_out(result)) if t),
@@ -138,7 +138,7 @@ def _curves(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
     return idle, pair(step, cost)
 
 
-def counts_sheet(result: SizeResult, around: Around) -> Sheet:
+def counts_sheet(result: SizeResult, around: Around) -> Table:
     """The same in figures."""
     rows = tuple(
         (
@@ -165,7 +165,7 @@ def counts_sheet(result: SizeResult, around: Around) -> Sheet:
         "staleness p99",
         "goodput",
     )
-    return Sheet("the same in figures", headings, rows, left=2)
+    return Table("the same in figures", headings, rows, left=2)
 
 
 def _sentence(text: str) -> str:

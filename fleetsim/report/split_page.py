@@ -9,18 +9,18 @@ from fleetsim.plan.explain import bound_by
 from fleetsim.plan.split import Outcome, SplitResult
 from fleetsim.plan.ways import By
 from fleetsim.report import split_words, words
-from fleetsim.report.blocks import number
-from fleetsim.report.charts.curve import Curve, curve_chart
-from fleetsim.report.charts.dots import Change, change_dots, change_words
-from fleetsim.report.charts.parts import Mark, interval_words, with_interval, written
-from fleetsim.report.page import Chart
 from fleetsim.report.plan_pictures import levers, why
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.run_gantt import gantt
 from fleetsim.report.run_sections import kind_of, rests_on
 from fleetsim.report.split_view import shown_ways
-from fleetsim.report.story import Section, Story, Tile, pair, present, story_page
 from fleetsim.sim.records import Records
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.dots import Change, change_dots, change_words
+from fleetsim.tell.charts.parts import Mark, interval_words, with_interval, written
+from fleetsim.tell.document import Document, Section, Table, Tile, pair, present
+from fleetsim.tell.page import document_page
+from fleetsim.tell.terminal import number
 
 # How a measure is called, and how its values are written.
 _MEASURES: Mapping[By, tuple[str, str, str]] = {
@@ -35,10 +35,10 @@ def split_page(result: SplitResult, runs: Mapping[str, Records]) -> str:
 
     Raises OutsideError where jinja2 or plotly is missing, ValueError for a run whose activity was not recorded.
     """
-    return story_page(split_story(result, runs))
+    return document_page(split_story(result, runs))
 
 
-def split_story(result: SplitResult, runs: Mapping[str, Records]) -> Story:
+def split_story(result: SplitResult, runs: Mapping[str, Records]) -> Document:
     """What the page tells, in order."""
     measures: tuple[By, ...] = (result.by, *(m for m in ("step_s", "cost_per_step") if m != result.by))
     first, *others = (way_chart(result, m) for m in measures)
@@ -46,7 +46,7 @@ def split_story(result: SplitResult, runs: Mapping[str, Records]) -> Story:
     stuck = "; ".join(f"{label}: {reason}" for label, reason in result.stuck)
     reasons = why(bound_by(result.chosen.binding, result.alternatives), result.alternatives, result.chosen.estimates)
     gantts = [gantt(run, f"gantt-{i}", f"{label}, step by step") for i, (label, run) in enumerate(runs.items())]
-    return Story(
+    return Document(
         kind=f"{kind_of('split', result.scenario)} · {words.plural(result.gpus, 'GPU')}",
         title=split_words.headline(result),
         lede=tuple(sentence for sentence in lede if sentence),
@@ -157,7 +157,7 @@ def _way(outcome: Outcome) -> str:
     return f"{outcome.arrangement.label}{once}: {change_words(outcome.ratio)}"
 
 
-def ways_sheet(result: SplitResult) -> Sheet:
+def ways_sheet(result: SplitResult) -> Table:
     """Every way that was simulated, ranked."""
     rows = tuple(
         (
@@ -188,4 +188,4 @@ def ways_sheet(result: SplitResult) -> Sheet:
         "long samples lost",
         "runs",
     )
-    return Sheet("every way in figures", headings, rows)
+    return Table("every way in figures", headings, rows)

@@ -13,7 +13,8 @@ from rich.text import Text
 from fleetsim.plan.split import Outcome, SplitResult
 from fleetsim.plan.ways import By
 from fleetsim.report import split_words, words
-from fleetsim.report.blocks import assumption_table, grid, section
+from fleetsim.report.assumption_table import assumption_table
+from fleetsim.tell.terminal import grid, section
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14

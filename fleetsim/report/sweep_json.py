@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fleetsim.report.json import estimate, head
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.run import Sweep
+from fleetsim.tell.data import estimate, head
 
 
 def sweep_document(result: Sweep, warnings: tuple[str, ...]) -> dict[str, Any]:

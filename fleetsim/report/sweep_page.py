@@ -8,10 +8,7 @@ from typing import Any
 from fleetsim.analysis.catalogue import BY_NAME
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.report.as_sheet import as_sheet
-from fleetsim.report.charts.parts import Look, interval_words, with_interval, wrapped, written
-from fleetsim.report.page import LEGEND, Chart, axis, plain_text
 from fleetsim.report.run_sections import kind_of
-from fleetsim.report.story import Bullets, Listed, Section, Story, Tile, present, story_page
 from fleetsim.report.sweep_view import best_words, cell_words, cells, commands, effect, failures, has_effect
 from fleetsim.report.words import plural
 from fleetsim.sweep.cell import Row
@@ -19,6 +16,10 @@ from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Mark
 from fleetsim.sweep.run import Sweep
+from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Look, interval_words, with_interval, wrapped, written
+from fleetsim.tell.document import Bullets, Document, Listed, Section, Tile, present
+from fleetsim.tell.page import document_page
 
 # The dominated cells are drawn first, the front on top of them.
 _LOOKS: tuple[tuple[Mark, str, Look], ...] = (
@@ -34,10 +35,10 @@ _MOST_DOMINATED = 3000
 def sweep_page(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> str:
     """The page. call: the words of a command line that name the scenario. Raises OutsideError where jinja2 or plotly is
     missing."""
-    return story_page(sweep_story(result, call, warnings))
+    return document_page(sweep_story(result, call, warnings))
 
 
-def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> Story:
+def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
     """What the page tells, in order."""
     pareto, axes = result.pareto, result.design.grid.axes
     shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in axes)
@@ -65,7 +66,7 @@ def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()
         simulate, size = commands(result, call)
         told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
         sections.append(Section("Next", (Listed(told, code=True),)))
-    return Story(
+    return Document(
         kind=kind_of("sweep", result.scenario),
         title=f"{title}.",
         lede=(

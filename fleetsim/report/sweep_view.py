@@ -13,8 +13,6 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.analysis.catalogue import BY_NAME
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.blocks import grid, number, section, with_interval
-from fleetsim.report.fitting import Fitting
 from fleetsim.report.next_lines import NextLines
 from fleetsim.report.words import plural
 from fleetsim.sweep.cell import Row
@@ -24,6 +22,7 @@ from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Best
 from fleetsim.sweep.run import Sweep
+from fleetsim.tell.terminal import Fitting, grid, number, section, with_interval
 
 # Rows of the table of cells; the dominated ones go first where there are more.
 _MOST_ROWS = 40

@@ -16,8 +16,8 @@ from fleetsim import units
 from fleetsim.plan.size import SizeResult
 from fleetsim.plan.trials import Trial
 from fleetsim.report import words
-from fleetsim.report.blocks import assumption_table, grid, number, section, with_interval
-from fleetsim.report.fitting import Fitting
+from fleetsim.report.assumption_table import assumption_table
+from fleetsim.tell.terminal import Fitting, grid, number, section, with_interval
 
 
 def size_report(result: SizeResult) -> Group:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleetsim.report.as_sheet import as_sheet
-from fleetsim.report.page import render
-from fleetsim.report.profile_sheets import Sheet
 from fleetsim.report.validation_charts import error_chart, figures_chart
 from fleetsim.report.validation_view import arms, gates
 from fleetsim.report.validation_words import fit_words, gate_rows
 from fleetsim.report.words import plural
+from fleetsim.tell.document import Table
+from fleetsim.tell.page import render
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.verdict import CaseResult, summary
 
@@ -30,7 +30,7 @@ class Told:
     reading: str
     assumed: tuple[str, ...]
     sources: str
-    arms: Sheet
+    arms: Table
 
 
 def validation_html(results: Sequence[CaseResult], of: int) -> str:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 import fleetsim
-from fleetsim.report.json import SCHEMA_VERSION
 from fleetsim.report.validation_words import role
+from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.verdict import CaseResult, summary
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetsim.report.blocks import number
 from fleetsim.report.validation_words import SIDES, fit_words, gate_rows, percent, predicted_side, role
+from fleetsim.tell.terminal import number
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.verdict import CaseResult, summary
 

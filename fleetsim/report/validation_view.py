@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fleetsim.report.blocks import grid, number, section
 from fleetsim.report.validation_words import SIDES, fit_words, gate_rows, percent, predicted_side, role
+from fleetsim.tell.terminal import grid, number, section
 from fleetsim.validate.verdict import CaseResult, summary
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.report.blocks import number
 from fleetsim.report.words import plural
+from fleetsim.tell.terminal import number
 from fleetsim.validate.verdict import (
     ABSOLUTE,
     RATIO_MEDIAN,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetsim import units
-from fleetsim.report.json import SCHEMA_VERSION
 from fleetsim.standing.watch import Look
+from fleetsim.tell.data import SCHEMA_VERSION
 
 
 def look_document(look: Look, now_s: float) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from fleetsim.replay.reach import Extrapolated
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.what_if import Sweep, WhatIf
-from fleetsim.report.blocks import grid, half_width, number, with_interval
 from fleetsim.report.words import plural, target
+from fleetsim.tell.terminal import grid, half_width, number, with_interval
 
 # Metric, what it is called, how it is written.
 METRICS: Mapping[str, tuple[str, str]] = {

@@ -12,9 +12,9 @@ from fleetsim.plan.explain import cost_words
 from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
 from fleetsim.plan.size import SizeResult
 from fleetsim.policies.law import LawName
-from fleetsim.report.blocks import number
 from fleetsim.report.profile_words import device_words
 from fleetsim.sim.engines import profile_of
+from fleetsim.tell.terminal import number
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",

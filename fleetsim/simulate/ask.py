@@ -323,7 +323,7 @@ def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[i
 def _step_so_far(reached: Mapping[int, tuple[int, float]]) -> str:
     """The mean step so far, warm-up included, with its interval over the replications."""
     from fleetsim.analysis.intervals import estimate
-    from fleetsim.report.blocks import with_interval
+    from fleetsim.tell.terminal import with_interval
 
     means = [now_s / steps for steps, now_s in list(reached.values()) if steps]
     return f"step {with_interval(estimate(means), 'seconds').plain} so far" if means else ""

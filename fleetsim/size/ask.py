@@ -186,8 +186,8 @@ class SizeSoFar:
 
     def view(self) -> RenderableType:
         """The fleets, a row each."""
-        from fleetsim.report.blocks import section
         from fleetsim.report.terminal import trials_table
+        from fleetsim.tell.terminal import section
 
         return section("fleets that were tried (mean ± half of the 95 % interval)", trials_table(self.trials))
 

@@ -240,8 +240,8 @@ class SplitSoFar:
 
     def view(self) -> RenderableType:
         """The ways, a row each."""
-        from fleetsim.report.blocks import section
         from fleetsim.report.split_view import ways_table
+        from fleetsim.tell.terminal import section
 
         title = "ways that were simulated (rollout + trainer GPUs), best first so far"
         return section(title, ways_table(self.outcomes))

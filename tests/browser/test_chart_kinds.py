@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.charts.bars import Cause, cause_bars
-from fleetsim.report.charts.curve import Curve, curve_chart
-from fleetsim.report.charts.dots import Change, change_dots
-from fleetsim.report.charts.gantt import Kind, Row, Span, gantt_chart
-from fleetsim.report.charts.histogram import Sampled, histogram_chart
-from fleetsim.report.charts.parts import Look, Mark
-from fleetsim.report.charts.parts import look as style
-from fleetsim.report.charts.stacked import Layer, stacked_bars
-from fleetsim.report.charts.steps import Series, step_chart
-from fleetsim.report.charts.waterfall import Part, waterfall_chart
-from fleetsim.report.page import Chart, render
+from fleetsim.tell.charts.bars import Cause, cause_bars
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.gantt import Kind, Row, Span, gantt_chart
+from fleetsim.tell.charts.histogram import Sampled, histogram_chart
+from fleetsim.tell.charts.parts import Look, Mark
+from fleetsim.tell.charts.parts import look as style
+from fleetsim.tell.charts.stacked import Layer, stacked_bars
+from fleetsim.tell.charts.steps import Series, step_chart
+from fleetsim.tell.charts.waterfall import Part, waterfall_chart
+from fleetsim.tell.page import render
 from tests.browser.conftest import Look as Eye
 
 BAD = "<b>x</b><script>alert(1)</script>"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError, OutsideError
 from fleetsim.files import apart
-from fleetsim.report.page import check_installed
+from fleetsim.tell.page import check_installed
 
 SEVERAL = {
     "size": (("size",), ("--save", "--html")),

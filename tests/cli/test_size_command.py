@@ -14,7 +14,7 @@ import fleetsim.plan.tried
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, load_scenario
 from fleetsim.job.gate import METRICS
-from fleetsim.report.json import CANDIDATE_METRICS
+from fleetsim.plan.results import CANDIDATE_METRICS
 from tests.plan.fakes import fluid
 
 SMALL = ("--batch", "64", "--len", "300", "--set", "run.steps=8", "--replications", "2", "--trainer-step-s", "3")

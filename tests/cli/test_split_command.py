@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
-from fleetsim.report.json import CANDIDATE_METRICS
+from fleetsim.plan.results import CANDIDATE_METRICS
 
 SMALL = (
     "--gpus", "4", "--batch", "64", "--len", "300", "--trainer-step-s", "3", "--set", "run.steps=8",

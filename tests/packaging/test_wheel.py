@@ -33,7 +33,7 @@ def test_the_wheel_holds_code_scenarios_and_calibration(built: Path) -> None:
     assert {f"fleetsim/_data/{p.as_posix()}" for p in scenarios} <= names
     assert "fleetsim/_data/calibration/roofline_factors.json" in names
     assert "fleetsim/py.typed" in names
-    assert {f"fleetsim/report/templates/{name}" for name in ("page.html.j2", "style.css", "draw.js")} <= names
+    assert {f"fleetsim/tell/templates/{name}" for name in ("page.html.j2", "style.css", "draw.js")} <= names
     assert not [n for n in names if n.startswith(("tests/", "docs/", "scenarios/")) or "/raw/" in n]
     assert any(n.endswith("licenses/LICENSE") for n in names)
 

@@ -23,7 +23,8 @@ from fleetsim.plan.results import is_result, result_of
 from fleetsim.plan.trials import flat
 from fleetsim.report.compare_json import compare_document
 from fleetsim.report.compare_view import compare_report
-from fleetsim.report.json import dumps, simulate_document
+from fleetsim.report.json import simulate_document
+from fleetsim.tell.data import dumps
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),

@@ -19,10 +19,10 @@ from fleetsim.replay.reach import REACH, extrapolated, running_per_instance
 from fleetsim.replay.recommend import recommend
 from fleetsim.replay.speed import Shape, Speed
 from fleetsim.replay.what_if import sweep, what_if
-from fleetsim.report.json import dumps
 from fleetsim.report.replay_json import replay_document
 from fleetsim.report.replay_view import replay_report
 from fleetsim.sim.run import simulate
+from fleetsim.tell.data import dumps
 from tests.replay.test_backtest import implied_of
 from tests.replay.windows import HEALTHY, instance
 from tests.report.test_replay_view import flat, result_of

@@ -27,12 +27,12 @@ from fleetsim.replay.finding import MENDS, Check, Mend
 from fleetsim.replay.patch import Deployment
 from fleetsim.replay.run import Replayed, replay
 from fleetsim.replay.withheld import MENDED_BY, unless_mended, withheld
-from fleetsim.report.json import dumps
 from fleetsim.report.replay_json import replay_document
 from fleetsim.standing import look as looking
 from fleetsim.standing.exporter import REASONS
 from fleetsim.standing.look import Looker, LookOptions
 from fleetsim.standing.watch import Look
+from fleetsim.tell.data import dumps
 from tests.replay.independent import Job, Ran, run
 from tests.replay.windows import STARVED, window
 

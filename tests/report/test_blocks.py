@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.blocks import bar, number, sparkline, with_interval
+from fleetsim.tell.terminal import bar, number, sparkline, with_interval
 
 seconds = st.floats(0, 1e6)
 

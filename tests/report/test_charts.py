@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.charts.bars import Cause, cause_bars
-from fleetsim.report.charts.curve import Curve, curve_chart
-from fleetsim.report.charts.dots import Change, change_dots, change_words
-from fleetsim.report.charts.forest import ratio_axis
-from fleetsim.report.charts.gantt import MOST_ROWS, PARTS, Kind, Row, Span, clipped, gantt_chart, merged, spread
-from fleetsim.report.charts.histogram import Sampled, bins_of, histogram_chart
-from fleetsim.report.charts.parts import Mark, look, with_interval
-from fleetsim.report.charts.stacked import MOST_BARS, Layer, stacked_bars
-from fleetsim.report.charts.steps import MOST_POINTS, thinned
-from fleetsim.report.charts.waterfall import Part, waterfall_chart
+from fleetsim.tell.charts.bars import Cause, cause_bars
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.dots import Change, change_dots, change_words
+from fleetsim.tell.charts.forest import ratio_axis
+from fleetsim.tell.charts.gantt import MOST_ROWS, PARTS, Kind, Row, Span, clipped, gantt_chart, merged, spread
+from fleetsim.tell.charts.histogram import Sampled, bins_of, histogram_chart
+from fleetsim.tell.charts.parts import Mark, look, with_interval
+from fleetsim.tell.charts.stacked import MOST_BARS, Layer, stacked_bars
+from fleetsim.tell.charts.steps import MOST_POINTS, thinned
+from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 
 KINDS = {"busy": Kind("busy", look(0)), "idle": Kind("idle", look(3), thin=True)}
 seconds = st.floats(1e-4, 50.0)

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from fleetsim.config.yaml_text import from_yaml, to_yaml
 from fleetsim.errors import InputError, OutsideError, Problem, StuckError
-from fleetsim.report.json import dumps
-from fleetsim.report.shown import as_html, as_text, console
+from fleetsim.tell.console import as_html, as_text, console
+from fleetsim.tell.data import dumps
 from fleetsim.visible import CONTROL, visible
 
 HOSTILE = "[red]a[/x] :smile: \x1b]0;owned\x1b\\ \x9b2J \u202egnp.exe \x7f [fd00::1]:8000"
@@ -72,7 +72,7 @@ def test_files_say_the_same_when_they_are_read_again(text: str) -> None:
 
 # Where text leaves the program: a new one must go through the same function, so it is made here, or named here.
 FACES = {
-    "Console": set(),  # report/shown.py makes its own kind
+    "Console": set(),  # tell/console.py makes its own kind
     # a child's own protocol: one number; a warning of the kernel, written out where it is made
     "print": {"calibrate/vllm/broadcast.py", "engine/compiled.py"},
     "echo": {"cli/say.py"},

@@ -11,8 +11,8 @@ import pytest
 
 from fleetsim.config.profile import Profile
 from fleetsim.errors import OutsideError
-from fleetsim.report.page import SHADES, log_axis, shade
 from fleetsim.report.profile_html import profile_page
+from fleetsim.tell.charts.chart import SHADES, log_axis, shade
 from tests import profiles
 
 pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')

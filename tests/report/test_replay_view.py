@@ -21,10 +21,10 @@ from fleetsim.replay.run import Replayed
 from fleetsim.replay.verify import Check, Verification
 from fleetsim.replay.what_if import Effect, Point, Sweep, WhatIf
 from fleetsim.report.backtest_view import error_words
-from fleetsim.report.json import dumps
 from fleetsim.report.observed_view import lengths
 from fleetsim.report.replay_json import replay_document
 from fleetsim.report.replay_view import replay_report
+from fleetsim.tell.data import dumps
 from tests.replay.windows import (
     ENGINES_ONLY,
     HEALTHY,

@@ -21,14 +21,14 @@ from fleetsim.config import load_scenario, with_changes
 from fleetsim.config.shipped import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
 from fleetsim.plan.around import counts_around
-from fleetsim.report.page import Chart
 from fleetsim.report.run_gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
 from fleetsim.report.run_page import run_page, run_story
 from fleetsim.report.run_pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
 from fleetsim.report.size_page import size_page, size_story
 from fleetsim.report.split_page import split_page, split_story
-from fleetsim.report.story import Story
 from fleetsim.sim.run import simulate
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.document import Document
 from tests.report.small_pages import NAME, job, simulated_run, sized, split
 from tests.report.test_profile_html import Page, without_plotly
 
@@ -53,7 +53,7 @@ def pages() -> dict[str, str]:
 
 
 @cache
-def stories() -> dict[str, Story]:
+def stories() -> dict[str, Document]:
     plan, run, advice = sized(), simulated_run(), split()
     return {
         "size": size_story(plan.result, plan.around, plan.run),

@@ -16,8 +16,9 @@ from fleetsim.plan.binding import BINDINGS
 from fleetsim.plan.size import SizeResult, size
 from fleetsim.plan.targets import Target
 from fleetsim.report import words
-from fleetsim.report.json import dumps, plain, size_document
+from fleetsim.report.json import size_document
 from fleetsim.report.terminal import size_report
+from fleetsim.tell.data import dumps, plain
 from tests.plan.fakes import fluid
 
 

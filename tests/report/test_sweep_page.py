@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.report.as_sheet import as_sheet
-from fleetsim.report.blocks import number
-from fleetsim.report.profile_sheets import Sheet
-from fleetsim.report.story import story_page
 from fleetsim.report.sweep_page import front_chart, sweep_story
 from fleetsim.sweep.design import text_of
 from fleetsim.sweep.run import Sweep
+from fleetsim.tell.document import Table
+from fleetsim.tell.page import document_page
+from fleetsim.tell.terminal import number
 
 SCENARIO = "async-one-step"
 
@@ -58,7 +58,7 @@ def test_larger_symbols_have_more_of_the_third_objective(swept: Sweep) -> None:
 
 def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) -> None:
     """The same cells as the terminal's table; by hand from the rows of the sweep."""
-    sheets = [b for s in sweep_story(swept, [SCENARIO]).sections for b in s.blocks if isinstance(b, Sheet)]
+    sheets = [b for s in sweep_story(swept, [SCENARIO]).sections for b in s.blocks if isinstance(b, Table)]
     assert len(sheets) == 3  # the cells, and what each of the two keys does
     ran = [row for row in swept.rows if row.status == "ok"]
     means = {row.cell: row.estimates()["cost_per_step"].mean for row in ran}
@@ -76,7 +76,7 @@ def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) ->
 
 
 def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
-    page = story_page(sweep_story(swept, [SCENARIO]))
+    page = document_page(sweep_story(swept, [SCENARIO]))
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
     best = swept.row(swept.pareto.best[0].cell)
     values = [*map(text_of, swept.design.grid.values(best.cell).values())]

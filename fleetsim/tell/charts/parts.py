@@ -9,8 +9,8 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.blocks import number
-from fleetsim.report.page import plain_text
+from fleetsim.tell.charts.chart import plain_text
+from fleetsim.tell.terminal import number
 
 # Words stay readable where a line passes behind them.
 BEHIND = {"bgcolor": "var(--paper)", "borderpad": 1}

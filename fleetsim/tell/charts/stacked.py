@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fleetsim.report.charts.parts import Look, Mark, upright
-from fleetsim.report.page import LEGEND, Chart, axis, plain_text
+from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Look, Mark, upright
 
 # Bars that a phone can show; more are averaged in runs of equal length.
 MOST_BARS = 60

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.history.window import has_clock
-from fleetsim.report.page import axis
+from fleetsim.tell.charts.chart import axis
 
 Floats = NDArray[np.float64]
 _UNITS = ((3 * 86_400.0, 86_400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (180.0, 60.0, "minutes"))

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.report.charts.parts import Look
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Look
 
 MOST_ROWS = 24
 # What is shorter than this part of the window is not seen on its own: about a pixel of a phone, two of a screen.

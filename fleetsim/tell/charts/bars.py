@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.charts.parts import BEHIND, look, whiskers, with_interval, wrapped
-from fleetsim.report.page import Chart, axis
+from fleetsim.tell.charts.chart import Chart, axis
+from fleetsim.tell.charts.parts import BEHIND, look, whiskers, with_interval, wrapped
 
 ROW_PX = 58
 SHORT = 24  # letters of a name that leave its value room in the same line, on a phone

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
-from fleetsim.report.charts.panels import legend_px
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.panels import legend_px
 
 _ROW_PX, _FOOT_PX = 42, 62
 # Where the dot of a row stands below its words, and half the height of what is drawn beside it, in rows.

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.report.charts.clock import Clock
-from fleetsim.report.charts.panels import legend_px
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.clock import Clock
+from fleetsim.tell.charts.panels import legend_px
 
 _ROW_PX, _LEAST_PX, _FOOT_PX = 20, 60, 62
 _LONGEST = 20  # characters of a name; its end tells pods of one deployment apart

@@ -5,11 +5,14 @@ They fit 80 columns, read well without colour, and use colour for weight only: b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -18,9 +21,10 @@ from fleetsim import units
 
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
-    from fleetsim.plan.assumptions import Assumption
 
 _LEVELS = "▁▂▃▄▅▆▇█"
+# Wide enough for any table, so that it is measured as it is.
+_UNBOUNDED = 10_000
 
 
 def section(title: str, *body: RenderableType) -> RenderableType:
@@ -93,25 +97,30 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(_LEVELS[min(len(_LEVELS) - 1, int(v / top * len(_LEVELS)))] for v in values)
 
 
-def assumption_table(assumptions: Iterable[Assumption], themes: Mapping[str, str]) -> Table:
-    """What was assumed, a line for each part of the system, with the flags that change it.
-
-    themes: section of a scenario -> what that part is called.
-    """
-    table = grid("", "", align=("left", "left"))
-    parts: dict[str, list[Assumption]] = {}
-    for a in assumptions:
-        section = a.path.partition(".")[0]
-        parts.setdefault(themes.get(section, section), []).append(a)
-    for theme, assumed in parts.items():
-        line = Text(", ".join(a.text for a in assumed))
-        flags = [a.flag for a in assumed if not a.flag.startswith("--set")]
-        if flags:
-            line.append(f"  {' '.join(flags)}", style="dim")
-        table.add_row(Text(theme, style="dim"), line)
-    return table
-
-
 def warning_lines(warnings: Iterable[str]) -> Group:
     """Warnings, as stderr shows them."""
     return Group(*(Text.assemble(("warning: ", "yellow"), w) for w in warnings))
+
+
+class Fitting:
+    """The first of some tables that fits as it is; else one of them with a word of a heading a line; else the last."""
+
+    def __init__(self, *tables: Table) -> None:
+        self._tables = tables
+
+    def as_table(self) -> Table:
+        """The first, whatever its width: a page has room."""
+        return self._tables[0]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in (*self._tables, *map(_stacked, self._tables)):
+            if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
+                break
+        yield table
+
+
+def _stacked(table: Table) -> Table:
+    """The table with a word of its headings a line."""
+    stacked = copy(table)
+    stacked.columns = [replace(column, header=str(column.header).replace(" ", "\n")) for column in table.columns]
+    return stacked

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.charts.parts import Mark, across, look, whiskers, with_interval
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Mark, across, look, whiskers, with_interval
 
 
 @dataclass(frozen=True, slots=True)

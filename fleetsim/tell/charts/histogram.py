@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetsim.report.charts.parts import Mark, look, upright
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Mark, look, upright
 
 BINS = 40
 

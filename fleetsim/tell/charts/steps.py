@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetsim.report.charts.parts import Mark, across, look, upright
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Mark, across, look, upright
 
 # Points that a plot can show; more are thinned.
 MOST_POINTS = 600

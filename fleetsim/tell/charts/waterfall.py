@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.report.charts.bars import ROW_PX, rows_axis
-from fleetsim.report.charts.parts import BEHIND, look, wrapped, written
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.bars import ROW_PX, rows_axis
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.parts import BEHIND, look, wrapped, written
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.report.charts.bars import rows_axis
-from fleetsim.report.charts.parts import BEHIND, look, whiskers, wrapped
-from fleetsim.report.page import Chart, axis, plain_text
+from fleetsim.tell.charts.bars import rows_axis
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.parts import BEHIND, look, whiskers, wrapped
 
 
 @dataclass(frozen=True, slots=True)

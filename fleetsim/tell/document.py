@@ -1,15 +1,26 @@
-"""What a report's page tells, in order: the answer in words, the figures that matter, then sections of pictures.
-
-`templates/report.html.j2` writes it out.
-"""
+"""What a report's page tells, in order: the answer in words, the figures that matter, then sections of pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fleetsim.report.page import Chart, render
-from fleetsim.report.profile_sheets import Sheet
+from fleetsim.tell.charts.chart import Chart
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. left: how many of the first columns are words, the others are numbers. note: what is left to say.
+
+    open: whether a page shows it unasked.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+    note: str = ""
+    open: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,7 @@ class Bullets:
     items: tuple[str, ...]
 
 
-Block = Chart | Pair | Sheet | Listed | Bullets | str
+Block = Chart | Pair | Table | Listed | Bullets | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Document:
     """kind: what wrote it, above the title. lede: sentences under it. warnings: what the terminal warns of."""
 
     kind: str
@@ -72,21 +83,6 @@ class Story:
     tiles: tuple[Tile, ...]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
-
-
-def story_page(story: Story) -> str:
-    """The text of the page. Raises OutsideError where jinja2 or plotly is missing."""
-    charts = [chart for section in story.sections for chart in section.charts()]
-    return render(
-        "report.html.j2",
-        charts,
-        title=story.title,
-        kind=story.kind,
-        lede=story.lede,
-        tiles=story.tiles,
-        warnings=story.warnings,
-        sections=[(s.title, [(_KINDS[type(block)], block) for block in s.blocks]) for s in story.sections],
-    )
 
 
 def present(*blocks: Block | None) -> tuple[Block, ...]:
@@ -100,6 +96,3 @@ def pair(*charts: Chart | None) -> Pair | Chart | None:
     if len(found) <= 1:
         return found[0] if found else None
     return Pair(tuple(found))
-
-
-_KINDS = {Chart: "chart", Pair: "pair", Sheet: "sheet", Listed: "listed", Bullets: "bullets", str: "words"}

@@ -1,0 +1,54 @@
+"""Results as one JSON document: sorted keys, full precision, no timestamps, no NaN. Same seed, same bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+import fleetsim
+from fleetsim.visible import visible_json
+
+if TYPE_CHECKING:
+    from fleetsim.analysis.intervals import Estimate
+    from fleetsim.config.scenario import Scenario
+
+SCHEMA_VERSION = 1
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """The text of a document. Numbers that JSON does not know (NaN, infinities) become null."""
+    return visible_json(json.dumps(plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON knows: dataclasses and mappings as objects, tuples as lists, numpy numbers as Python's."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(below) for key, below in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [plain(below) for below in value]
+    return plain(value.item())
+
+
+def estimate(value: Estimate) -> dict[str, float]:
+    """mean, ci_low, ci_high."""
+    return {"mean": value.mean, "ci_low": value.ci_low, "ci_high": value.ci_high}
+
+
+def head(command: str, scenario: Scenario) -> dict[str, Any]:
+    """What every document starts from: versions, seeds, and the scenario with all defaults written out."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": command,
+        "fleetsim_version": fleetsim.__version__,
+        "scenario": scenario.model_dump(mode="json"),
+        "seeds": [{"seed": scenario.run.seed, "replication": r} for r in range(scenario.run.replications)],
+    }
