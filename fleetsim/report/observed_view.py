@@ -12,7 +12,9 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.replay.observed import InstanceView, Observed, Quantity
 from fleetsim.report.replay_words import source_mark
-from fleetsim.tell.terminal import grid, number, section, sparkline
+from fleetsim.tell.characters import sparkline
+from fleetsim.tell.document import number
+from fleetsim.tell.terminal import grid, section
 
 _MOST_INSTANCES = 12
 _SPARK_WIDTH = 24

@@ -13,12 +13,12 @@ from fleetsim import units
 from fleetsim.config.profile import BatchCheck, Profile
 from fleetsim.report.profile_sheets import sheets_of
 from fleetsim.report.profile_words import batch_words, opening
+from fleetsim.tell.characters import bar
 from fleetsim.tell.document import Table
-from fleetsim.tell.terminal import bar, grid, section
+from fleetsim.tell.terminal import drawn, grid, section
 
 MEASURED, PREDICTED = "█", "▒"
 _BAR_WIDTH = 40
-_LINE = 76  # what an indented line may take of 80 columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +80,7 @@ def list_lines(listed: Sequence[Listed]) -> list[str]:
 
 
 def _sheet(sheet: Table) -> RenderableType:
-    return section(sheet.title, _table(sheet), *([Text(sheet.note, style="dim")] if sheet.note else []))
-
-
-def _table(sheet: Table) -> RenderableType:
-    """The rows in columns: as lines where they fit (a tenth of a table's time), else as a table that folds."""
-    n = len(sheet.headings)
-    widths = [max(map(len, column)) for column in zip(sheet.headings, *sheet.rows, strict=True)]
-    if sum(widths) + 2 * n > _LINE:
-        table = grid(*sheet.headings, align=("left",) * sheet.left + ("right",) * (n - sheet.left))
-        for row in sheet.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        return table
-
-    def line(row: Sequence[str]) -> str:
-        cells = (c.ljust(w) if i < sheet.left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        return "  ".join(cells).rstrip()
-
-    body = Text("\n".join(map(line, sheet.rows)))
-    return Group(Text(line(sheet.headings), style="dim"), body) if any(sheet.headings) else body
+    return section(sheet.title, drawn(sheet))
 
 
 def _next(profile: Profile, give: str) -> Group:

@@ -22,7 +22,9 @@ from fleetsim.plan.explain import lost_words
 from fleetsim.report import words
 from fleetsim.report.counted import counted_words
 from fleetsim.sim.records import Records
-from fleetsim.tell.terminal import bar, grid, number, section, sparkline, with_interval
+from fleetsim.tell.characters import bar, sparkline
+from fleetsim.tell.document import number
+from fleetsim.tell.terminal import grid, section, with_interval
 
 _BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12

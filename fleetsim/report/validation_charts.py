@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fleetsim.report.validation_words import percent, role
 from fleetsim.tell.charts.chart import Chart, log_axis, plain_text
 from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
-from fleetsim.tell.terminal import number
+from fleetsim.tell.document import number
 from fleetsim.validate.verdict import RATIO_MEDIAN, RATIO_WORST, ArmResult, CaseResult
 
 _STYLES = {

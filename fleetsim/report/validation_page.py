@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleetsim.report.validation_words import SIDES, fit_words, gate_rows, percent, predicted_side, role
-from fleetsim.tell.terminal import number
+from fleetsim.tell.document import number
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.verdict import CaseResult, summary
 

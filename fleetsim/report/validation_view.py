@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim.report.validation_words import SIDES, fit_words, gate_rows, percent, predicted_side, role
-from fleetsim.tell.terminal import grid, number, section
+from fleetsim.tell.document import number
+from fleetsim.tell.terminal import grid, section
 from fleetsim.validate.verdict import CaseResult, summary
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.report.words import plural
-from fleetsim.tell.terminal import number
+from fleetsim.tell.document import number
 from fleetsim.validate.verdict import (
     ABSOLUTE,
     RATIO_MEDIAN,

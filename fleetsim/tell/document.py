@@ -1,26 +1,80 @@
-"""What a report's page tells, in order: the answer in words, the figures that matter, then sections of pictures."""
+"""What a command has to say: words, tables and pictures, in the order in which they are read.
+
+A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
+the documentation. A picture is drawn on pages alone; `Only` holds what one face alone is to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.chart import Chart
+
+Face = Literal["terminal", "page", "markdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text in two weights. strong: the text is bold. tail: what follows it and matters less, dim in a terminal."""
+
+    text: str = ""
+    tail: str = ""
+    strong: bool = False
+
+    def __str__(self) -> str:
+        return self.text + self.tail
+
+
+Cell = str | Words
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. left: how many of the first columns are words, the others are numbers. note: what is left to say.
+    """Rows of cells. title: of a page's table; a terminal shows the title of the section alone.
 
-    open: whether a page shows it unasked.
+    left, words_last: so many first and last columns are words, those between are numbers. note: what is left to say.
+    open: whether a page shows it unasked. marked: indices of the rows that matter most, bold in a terminal.
+    narrower: the same told in less room; a terminal shows the first that it has room for, and the last if for none.
     """
 
     title: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     left: int = 1
     note: str = ""
     open: bool = True
+    words_last: int = 0
+    marked: frozenset[int] = frozenset()
+    narrower: tuple[Block, ...] = ()
+
+    def without(self, *headings: str, note: str | None = None) -> Table:
+        """The same without some of its columns. note: instead of its own."""
+        kept = [i for i, heading in enumerate(self.headings) if heading not in headings]
+        return replace(
+            self,
+            headings=tuple(self.headings[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+            left=sum(i < self.left for i in kept),
+            words_last=sum(i >= len(self.headings) - self.words_last for i in kept),
+            note=self.note if note is None else note,
+            narrower=(),
+        )
+
+    def without_tails(self, *headings: str, note: str | None = None) -> Table:
+        """The same with the tails of some columns left out: their intervals. note: instead of its own."""
+        bare = [heading in headings for heading in self.headings]
+        rows = tuple(
+            tuple(
+                replace(cell, tail="") if gone and isinstance(cell, Words) else cell
+                for cell, gone in zip(row, bare, strict=True)
+            )
+            for row in self.rows
+        )
+        return replace(self, rows=rows, note=self.note if note is None else note, narrower=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +95,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Terms and what there is to say of each: commands, assumptions."""
+    """Terms and what there is to say of each: commands, assumptions. code: the terms are to be typed as they stand."""
 
-    items: tuple[tuple[str, str], ...]
+    items: tuple[tuple[str, Cell], ...]
     code: bool = False
 
 
@@ -51,38 +105,79 @@ class Listed:
 class Bullets:
     """Sentences that stand for themselves."""
 
-    items: tuple[str, ...]
+    items: tuple[Cell, ...]
 
 
-Block = Chart | Pair | Table | Listed | Bullets | str
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Blocks that one face alone shows."""
+
+    face: Face
+    blocks: tuple[Block, ...]
+
+
+Block = Chart | Pair | Table | Listed | Bullets | Words | str | Only
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands under it; a str is a paragraph."""
+    """A heading and what stands under it; a str is a paragraph. on: the one face that shows it, None = every face."""
 
     title: str
     blocks: tuple[Block, ...]
+    on: Face | None = None
 
-    def charts(self) -> Iterator[Chart]:
-        """All charts, in order."""
-        for block in self.blocks:
-            if isinstance(block, Chart):
-                yield block
-            elif isinstance(block, Pair):
-                yield from block.charts
+    def shown(self, face: Face) -> tuple[Block, ...]:
+        """What a face shows of it."""
+        return () if self.on not in (None, face) else blocks_on(face, self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """kind: what wrote it, above the title. lede: sentences under it. warnings: what the terminal warns of."""
+    """kind: what wrote it, above the title of a page. lede: sentences under the title. tiles: of a page. warnings: what
+    the terminal warns of. headline: the first line in a terminal, where it is not the title."""
 
     kind: str
     title: str
-    lede: tuple[str, ...]
+    lede: tuple[Block, ...]
     tiles: tuple[Tile, ...]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
+    headline: str = ""
+
+    def shown(self, face: Face) -> Iterator[tuple[str, tuple[Block, ...]]]:
+        """The sections that have something to show on a face: title and blocks."""
+        for section in self.sections:
+            if blocks := section.shown(face):
+                yield section.title, blocks
+
+
+def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """What a face shows of some blocks: those of other faces are left out, and pictures wherever there is no page."""
+
+    def found(block: Block) -> Iterator[Block]:
+        if isinstance(block, Only):
+            if block.face == face:
+                yield from blocks_on(face, block.blocks)
+        elif face != "terminal" or not isinstance(block, (Chart, Pair)):
+            yield block
+
+    return tuple(one for block in blocks for one in found(block))
+
+
+def terminal_only(*blocks: Block | None) -> Only:
+    """Blocks that only a terminal shows."""
+    return Only("terminal", present(*blocks))
+
+
+def page_only(*blocks: Block | None) -> Only:
+    """Blocks that only a page shows."""
+    return Only("page", present(*blocks))
+
+
+def markdown_only(*blocks: Block | None) -> Only:
+    """Blocks that only the documentation shows."""
+    return Only("markdown", present(*blocks))
 
 
 def present(*blocks: Block | None) -> tuple[Block, ...]:
@@ -96,3 +191,36 @@ def pair(*charts: Chart | None) -> Pair | Chart | None:
     if len(found) <= 1:
         return found[0] if found else None
     return Pair(tuple(found))
+
+
+def charts_of(blocks: Iterable[Block]) -> Iterator[Chart]:
+    """All charts among some blocks, in order."""
+    for block in blocks:
+        if isinstance(block, Chart):
+            yield block
+        elif isinstance(block, Pair):
+            yield from block.charts
+
+
+def half_width(estimate: Estimate) -> float:
+    """Of its interval, to the farther end: one that holds a doubt about the model need not be even."""
+    return max(estimate.ci_high - estimate.mean, estimate.mean - estimate.ci_low)
+
+
+def estimated(estimate: Estimate, of: str = "share") -> Words:
+    """ "38.5 % ±0.2", the half-width as its tail, none where nothing was replicated. of: share, seconds or number."""
+    half = half_width(estimate)
+    if of == "share":
+        text, half_text = units.share(estimate.mean), f"{100 * half:.1f}"
+    elif of == "seconds":
+        text, half_text = units.seconds(estimate.mean), number(half)
+    else:
+        text, half_text = number(estimate.mean), number(half)
+    return Words(text, f" ±{half_text}" if half > 0 else "")
+
+
+def number(x: float) -> str:
+    """A plain number for a table: whole above 1,000, else three significant figures without an exponent."""
+    if abs(x) >= 999.5:
+        return f"{x:,.0f}"
+    return f"{x:.3g}" if abs(x) >= 0.01 or x == 0 else f"{x:.4f}"

@@ -15,7 +15,7 @@ import fleetsim
 from fleetsim.errors import OutsideError
 from fleetsim.faces import Text, text
 from fleetsim.tell.charts.chart import LEGEND, Chart
-from fleetsim.tell.document import Bullets, Document, Listed, Pair, Table
+from fleetsim.tell.document import Bullets, Cell, Document, Listed, Pair, Table, Words, blocks_on, charts_of
 from fleetsim.visible import visible
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -24,21 +24,30 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _UNITS = r"(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
 _UNIT = re.compile(_UNITS + r"|(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)|(?<=seed) (?=\d)")
 
-_KINDS = {Chart: "chart", Pair: "pair", Table: "sheet", Listed: "listed", Bullets: "bullets", str: "words"}
+_KINDS = {
+    Chart: "chart",
+    Pair: "pair",
+    Table: "table",
+    Listed: "listed",
+    Bullets: "bullets",
+    Words: "words",
+    str: "words",
+}
 
 
 def document_page(document: Document) -> str:
     """The text of the page. Raises OutsideError where jinja2 or plotly is missing."""
-    charts = [chart for section in document.sections for chart in section.charts()]
+    sections = tuple(document.shown("page"))
+    charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
     return render(
         "report.html.j2",
         charts,
         title=document.title,
         kind=document.kind,
-        lede=document.lede,
+        lede=blocks_on("page", document.lede),
         tiles=document.tiles,
         warnings=document.warnings,
-        sections=[(s.title, [(_KINDS[type(block)], block) for block in s.blocks]) for s in document.sections],
+        sections=[(title, [(_KINDS[type(block)], block) for block in blocks]) for title, blocks in sections],
     )
 
 
@@ -53,6 +62,7 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = unbroken
+    environment.tests["words"] = lambda cell: isinstance(cell, Words)
     figures: dict[str, Any] = {c.id: {"data": c.data, "layout": {**_house(), **c.layout}} for c in charts}
     text: str = environment.get_template(template).render(
         charts={c.id: c for c in charts},
@@ -92,9 +102,9 @@ def _missing(names: Sequence[str]) -> OutsideError:
     return OutsideError(text("{} {}", Text("--html", "to_html"), needs))
 
 
-def unbroken(text: str) -> str:
+def unbroken(text: Cell) -> str:
     """The same with every figure and its unit on one line: "33.6 s", "5.0 %", "4 + 4"."""
-    return _UNIT.sub("\u00a0", text)
+    return _UNIT.sub("\u00a0", str(text))
 
 
 def _house() -> Mapping[str, Any]:

@@ -1,30 +1,100 @@
-"""What all terminal views are built of: sections, tables without lines, bars, sparklines, warnings.
+"""A Document in a terminal: sections under dim titles, tables without lines, warnings.
 
-They fit 80 columns, read well without colour, and use colour for weight only: bold is the answer, dim is context.
+It fits 80 columns, reads well without colour, and uses colour for weight only: bold is the answer, dim is context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from fleetsim import units
+from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Words, blocks_on, estimated
 
 if TYPE_CHECKING:
     from fleetsim.analysis.intervals import Estimate
 
-_LEVELS = "▁▂▃▄▅▆▇█"
 # Wide enough for any table, so that it is measured as it is.
 _UNBOUNDED = 10_000
+
+
+def draw(document: Document) -> Group:
+    """Everything that a command prints on stdout."""
+    lines = (drawn(block) for block in blocks_on("terminal", document.lede))
+    sections = (section(title, *map(drawn, blocks)) for title, blocks in document.shown("terminal"))
+    return Group(Text(document.headline or document.title, style="bold"), *lines, *sections)
+
+
+def text_of(cell: Cell) -> Text:
+    """Words with their weights."""
+    if isinstance(cell, str):
+        return Text(cell)
+    return Text.assemble((cell.text, "bold" if cell.strong else ""), (cell.tail, "dim"))
+
+
+def drawn(block: Block) -> RenderableType:
+    """One block of a document. Raises TypeError for one that belongs on pages alone."""
+    if isinstance(block, Table):
+        return _Fitted(block) if block.narrower else _table(block)
+    if isinstance(block, Listed):
+        return _listed(block)
+    if isinstance(block, Bullets):
+        return Group(*(Text("- ") + text_of(item) for item in block.items))
+    if isinstance(block, str | Words):
+        return text_of(block)
+    raise TypeError(f"a terminal cannot draw {type(block).__name__}")
+
+
+def _listed(listed: Listed) -> RenderableType:
+    """Commands with what they are for below them; other terms beside what there is to say of each."""
+    if listed.code:
+        lines = ((Text(term, style="bold"), Padding(text_of(words), (0, 0, 0, 2))) for term, words in listed.items)
+        return Group(*(line for pair in lines for line in pair))
+    table = grid("", "", align=("left", "left"))
+    for term, words in listed.items:
+        table.add_row(Text(term, style="dim"), text_of(words))
+    return table
+
+
+def _table(table: Table) -> RenderableType:
+    return Group(_grid(table), Text(table.note, style="dim")) if table.note else _grid(table)
+
+
+def _grid(table: Table) -> Grid:
+    columns = len(table.headings)
+    words = (*range(table.left), *range(columns - table.words_last, columns))
+    made = grid(*table.headings, align=tuple("left" if i in words else "right" for i in range(columns)))
+    for i, row in enumerate(table.rows):
+        made.add_row(*map(text_of, row), style="bold" if i in table.marked else "")
+    return made
+
+
+class _Fitted:
+    """The first way to tell a table that fits as it is; else one with a word of a heading a line; else the last."""
+
+    def __init__(self, table: Table) -> None:
+        self._ways: tuple[Block, ...] = (table, *table.narrower)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        stacked = (replace(way, headings=_a_word_a_line(way)) for way in self._ways if isinstance(way, Table))
+        for way in (*self._ways, *stacked):
+            shown = _grid(way) if isinstance(way, Table) else drawn(way)
+            if Measurement.get(console, options.update(max_width=_UNBOUNDED), shown).maximum <= options.max_width:
+                break
+        yield shown
+        if isinstance(way, Table) and way.note:
+            yield Text(way.note, style="dim")
+
+
+def _a_word_a_line(table: Table) -> tuple[str, ...]:
+    return tuple(heading.replace(" ", "\n") for heading in table.headings)
 
 
 def section(title: str, *body: RenderableType) -> RenderableType:
@@ -32,9 +102,9 @@ def section(title: str, *body: RenderableType) -> RenderableType:
     return Padding(Group(Text(title, style="dim"), Padding(Group(*body), (0, 0, 0, 2))), (1, 0, 0, 0))
 
 
-def grid(*headings: str, align: tuple[str, ...] | None = None) -> Table:
+def grid(*headings: str, align: tuple[str, ...] | None = None) -> Grid:
     """A table without lines; numbers to the right unless `align` says otherwise. No heading, no heading line."""
-    table = Table(
+    table = Grid(
         box=None,
         padding=(0, 2, 0, 0),
         header_style="dim",
@@ -48,53 +118,9 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Table:
     return table
 
 
-def half_width(estimate: Estimate) -> float:
-    """Of its interval, to the farther end: one that holds a doubt about the model need not be even."""
-    return max(estimate.ci_high - estimate.mean, estimate.mean - estimate.ci_low)
-
-
 def with_interval(estimate: Estimate, of: str = "share") -> Text:
-    """ "38.5 % ±0.2", the half-width dim; without one where nothing was replicated. of: share, seconds or number."""
-    half = half_width(estimate)
-    if of == "share":
-        text, half_text = Text(units.share(estimate.mean)), f"{100 * half:.1f}"
-    elif of == "seconds":
-        text, half_text = Text(units.seconds(estimate.mean)), number(half)
-    else:
-        text, half_text = Text(number(estimate.mean)), number(half)
-    if half > 0:
-        text.append(f" ±{half_text}", style="dim")
-    return text
-
-
-def number(x: float) -> str:
-    """A plain number for a table: whole above 1,000, else three significant figures without an exponent."""
-    if abs(x) >= 999.5:
-        return f"{x:,.0f}"
-    return f"{x:.3g}" if abs(x) >= 0.01 or x == 0 else f"{x:.4f}"
-
-
-def bar(shares: Sequence[tuple[float, str]], width: int) -> str:
-    """A bar of `width` cells, split by shares of it, each drawn with its own character; the cells always sum up."""
-    total = sum(share for share, _ in shares)
-    if total <= 0:
-        return " " * width
-    drawn, reached = "", 0.0
-    for share, character in shares:
-        reached += share / total * width
-        drawn += character * (round(reached) - len(drawn))
-    return drawn
-
-
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Values over time as one line of blocks from 0 to their maximum; more than `width` are averaged in runs."""
-    if len(values) > width:
-        edges = [i * len(values) // width for i in range(width + 1)]
-        values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
-    top = max(values, default=0.0)
-    if top <= 0:
-        return _LEVELS[0] * len(values)
-    return "".join(_LEVELS[min(len(_LEVELS) - 1, int(v / top * len(_LEVELS)))] for v in values)
+    """The mean with its half-width, which is dim."""
+    return text_of(estimated(estimate, of))
 
 
 def warning_lines(warnings: Iterable[str]) -> Group:
@@ -105,10 +131,10 @@ def warning_lines(warnings: Iterable[str]) -> Group:
 class Fitting:
     """The first of some tables that fits as it is; else one of them with a word of a heading a line; else the last."""
 
-    def __init__(self, *tables: Table) -> None:
+    def __init__(self, *tables: Grid) -> None:
         self._tables = tables
 
-    def as_table(self) -> Table:
+    def as_table(self) -> Grid:
         """The first, whatever its width: a page has room."""
         return self._tables[0]
 
@@ -119,7 +145,7 @@ class Fitting:
         yield table
 
 
-def _stacked(table: Table) -> Table:
+def _stacked(table: Grid) -> Grid:
     """The table with a word of its headings a line."""
     stacked = copy(table)
     stacked.columns = [replace(column, header=str(column.header).replace(" ", "\n")) for column in table.columns]

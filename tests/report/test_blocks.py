@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.analysis.intervals import Estimate
-from fleetsim.tell.terminal import bar, number, sparkline, with_interval
+from fleetsim.tell.characters import bar, sparkline
+from fleetsim.tell.document import number
+from fleetsim.tell.terminal import with_interval
 
 seconds = st.floats(0, 1e6)
 

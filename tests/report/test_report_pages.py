@@ -28,7 +28,7 @@ from fleetsim.report.size_page import size_page, size_story
 from fleetsim.report.split_page import split_page, split_story
 from fleetsim.sim.run import simulate
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.document import Document
+from fleetsim.tell.document import Document, charts_of
 from tests.report.small_pages import NAME, job, simulated_run, sized, split
 from tests.report.test_profile_html import Page, without_plotly
 
@@ -63,7 +63,7 @@ def stories() -> dict[str, Document]:
 
 
 def charts(page: str) -> dict[str, Chart]:
-    return {c.id: c for section in stories()[page].sections for c in section.charts()}
+    return {c.id: c for section in stories()[page].sections for c in charts_of(section.blocks)}
 
 
 def trace(chart: Chart, name: str) -> dict[str, Any]:
