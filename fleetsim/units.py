@@ -60,3 +60,15 @@ def money(x: float) -> str:
 def gib(x: float) -> str:
     """Bytes as binary gigabytes: "79.6 GiB"."""
     return f"{x / 2**30:,.1f} GiB"
+
+
+def number(x: float) -> str:
+    """A plain number for a table: whole above 1,000, else three significant figures without an exponent."""
+    if abs(x) >= 999.5:
+        return f"{x:,.0f}"
+    return f"{x:.3g}" if abs(x) >= 0.01 or x == 0 else f"{x:.4f}"
+
+
+def plural(n: int, noun: str) -> str:
+    """ "1 instance", "13 instances", "1,200 samples"."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -37,7 +37,7 @@ class BestSoFar:
         if self._cell < 0:
             return ""
         from fleetsim.sweep.design import text_of
-        from fleetsim.tell.document import number
+        from fleetsim.units import number
 
         value = number(-self._best if self._objective.most else self._best)
         where = ", ".join(f"{path}={text_of(v)}" for path, v in self._grid.values(self._cell).items())

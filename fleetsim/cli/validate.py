@@ -56,9 +56,10 @@ def validate(
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
     _show(results, json_)
     if page is not None:
-        from fleetsim.report.validation_html import validation_html
+        from fleetsim.tell.page import document_page
+        from fleetsim.validate.told import document
 
-        write_page(page, validation_html(results, of=len(case_files())))
+        write_page(page, document_page(document(results, of=len(case_files()))))
     if write is not None and folder is not None:
         write_docs(folder, results)
     if check is not None and folder is not None and drifted(folder, results):
@@ -74,13 +75,14 @@ def _show(results: Sequence[CaseResult], as_json: bool, **more: Any) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.report.validation_json import validation_document
+        from fleetsim.validate.data import data
 
-        show_json({**validation_document(results), **more})
+        show_json({**data(results), **more})
     else:
-        from fleetsim.report.validation_view import validation_report
+        from fleetsim.tell.terminal import draw
+        from fleetsim.validate.told import document
 
-        show(validation_report(results))
+        show(draw(document(results, of=len(results))))
 
 
 def _so_far(as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:

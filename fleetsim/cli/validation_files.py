@@ -12,7 +12,7 @@ from fleetsim.files import reason
 if TYPE_CHECKING:
     from fleetsim.validate.verdict import CaseResult
 
-PAGE = "validation.md"
+STEM = "validation"
 
 
 def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -> Path | None:
@@ -32,13 +32,10 @@ def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -
 
 
 def write_docs(folder: Path, results: Sequence[CaseResult]) -> None:
-    """Writes the page and its plot. Raises OutsideError."""
-    from fleetsim.report.validation_page import PLOT, validation_page
-    from fleetsim.report.validation_plot import validation_plot
-
+    """Writes the page and its picture. Raises OutsideError."""
     try:
-        (folder / PAGE).write_text(validation_page(results), encoding="utf-8")
-        (folder / PLOT).write_text(validation_plot(results), encoding="utf-8")
+        for name, text in docs_files(results).items():
+            (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutsideError(f"{folder}: cannot be written to: {reason(error)}") from None
 
@@ -46,11 +43,19 @@ def write_docs(folder: Path, results: Sequence[CaseResult]) -> None:
 def drifted(folder: Path, results: Sequence[CaseResult]) -> bool:
     """Whether the page there says something else. A missing page has drifted."""
     from fleetsim.report.pages import same
-    from fleetsim.report.validation_page import validation_page
 
+    page = f"{STEM}.md"
     try:
-        written = (folder / PAGE).read_text(encoding="utf-8")
+        written = (folder / page).read_text(encoding="utf-8")
     except OSError:
         return True
     # a fit stops at a step of its own on another processor: its arms move by a fraction of a percent
-    return not same(written, validation_page(results), relative=0.02, absolute=0.6)
+    return not same(written, docs_files(results)[page], relative=0.02, absolute=0.6)
+
+
+def docs_files(results: Sequence[CaseResult]) -> dict[str, str]:
+    """Name and text of each file."""
+    from fleetsim.tell.markdown import markdown_files
+    from fleetsim.validate.told import document
+
+    return markdown_files(document(results, of=len(results)), STEM)

@@ -12,8 +12,8 @@ from fleetsim import units
 from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import QUANTITIES, Backtest, Quantity, Row, Slice
 from fleetsim.report.replay_words import clock
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import grid
+from fleetsim.units import number
 
 NAMES: dict[Quantity, str] = {
     "tok_s": "fleet tok/s",

@@ -14,8 +14,8 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.assumptions import short
 from fleetsim.plan.compare import Change, Comparison
 from fleetsim.report.compare_table import ChangeRow, ChangeTable, InputTable
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import section
+from fleetsim.units import number
 
 _STYLE = {"better": "bold", "worse": "bold", "changed": "bold"}
 _MOST_INPUTS = 60

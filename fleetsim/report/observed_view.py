@@ -13,8 +13,8 @@ from fleetsim import units
 from fleetsim.replay.observed import InstanceView, Observed, Quantity
 from fleetsim.report.replay_words import source_mark
 from fleetsim.tell.characters import sparkline
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import grid, section
+from fleetsim.units import number
 
 _MOST_INSTANCES = 12
 _SPARK_WIDTH = 24

@@ -13,7 +13,8 @@ from fleetsim.report import words
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.dots import Change, change_dots, change_words
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
-from fleetsim.tell.document import Block, Bullets, Listed, Table, number
+from fleetsim.tell.document import Block, Bullets, Listed, Table
+from fleetsim.units import number
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005

@@ -18,7 +18,7 @@ from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene
 from fleetsim.tell.charts.strip import Look, short, strip
-from fleetsim.tell.document import number
+from fleetsim.units import number
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3

@@ -24,7 +24,7 @@ from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.forest import Dot, Style, forest
 from fleetsim.tell.charts.panels import Band, Line, Panel, panels
 from fleetsim.tell.charts.parts import Mark, upright, written
-from fleetsim.tell.document import number
+from fleetsim.units import number
 
 _UNITS: dict[Quantity, tuple[str, float, str]] = {
     "tok_s": ("tok/s of the fleet", 1.0, ""),

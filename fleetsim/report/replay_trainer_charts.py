@@ -14,7 +14,7 @@ from fleetsim.report.words import plural
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known, stepped
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene, legend_px
-from fleetsim.tell.document import number
+from fleetsim.units import number
 
 _MOST_PAUSES = 720
 _FROM = {"exported": "as exported", "log": "as the run log has it", "inferred": "inferred from the engines"}

@@ -12,8 +12,9 @@ from fleetsim.report.run_sections import over_time, rests_on
 from fleetsim.report.run_view import RARE, RunView
 from fleetsim.sim.records import Records
 from fleetsim.tell.charts.parts import interval_words, with_interval, written
-from fleetsim.tell.document import Document, Section, Table, Tile, number, present
+from fleetsim.tell.document import Document, Section, Table, Tile, present
 from fleetsim.tell.page import document_page
+from fleetsim.units import number
 
 # Figures above the pictures: metric, and how its name is cut for a tile.
 _TILES = (

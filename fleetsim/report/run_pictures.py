@@ -21,7 +21,7 @@ from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Look, Mark
 from fleetsim.tell.charts.stacked import Layer, stacked_bars
 from fleetsim.tell.charts.steps import Series, step_chart
-from fleetsim.tell.document import number
+from fleetsim.units import number
 
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.

@@ -23,8 +23,8 @@ from fleetsim.report import words
 from fleetsim.report.counted import counted_words
 from fleetsim.sim.records import Records
 from fleetsim.tell.characters import bar, sparkline
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import grid, section, with_interval
+from fleetsim.units import number
 
 _BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12

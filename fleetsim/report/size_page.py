@@ -14,8 +14,9 @@ from fleetsim.sim.records import Records
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.parts import Mark, interval_words, with_interval
-from fleetsim.tell.document import Block, Document, Listed, Section, Table, Tile, number, pair, present
+from fleetsim.tell.document import Block, Document, Listed, Section, Table, Tile, pair, present
 from fleetsim.tell.page import document_page
+from fleetsim.units import number
 
 
 def size_page(result: SizeResult, around: Around, run: Records) -> str:

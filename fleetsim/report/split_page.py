@@ -18,8 +18,9 @@ from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import Change, change_dots, change_words
 from fleetsim.tell.charts.parts import Mark, interval_words, with_interval, written
-from fleetsim.tell.document import Document, Section, Table, Tile, number, pair, present
+from fleetsim.tell.document import Document, Section, Table, Tile, pair, present
 from fleetsim.tell.page import document_page
+from fleetsim.units import number
 
 # How a measure is called, and how its values are written.
 _MEASURES: Mapping[By, tuple[str, str, str]] = {

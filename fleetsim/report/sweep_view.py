@@ -22,8 +22,8 @@ from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Best
 from fleetsim.sweep.run import Sweep
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import Fitting, grid, section, with_interval
+from fleetsim.units import number
 
 # Rows of the table of cells; the dominated ones go first where there are more.
 _MOST_ROWS = 40

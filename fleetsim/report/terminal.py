@@ -17,8 +17,8 @@ from fleetsim.plan.size import SizeResult
 from fleetsim.plan.trials import Trial
 from fleetsim.report import words
 from fleetsim.report.assumption_table import assumption_table
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import Fitting, grid, section, with_interval
+from fleetsim.units import number
 
 
 def size_report(result: SizeResult) -> Group:

@@ -18,8 +18,9 @@ from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.what_if import Sweep, WhatIf
 from fleetsim.report.words import plural, target
-from fleetsim.tell.document import half_width, number
+from fleetsim.tell.document import half_width
 from fleetsim.tell.terminal import grid, with_interval
+from fleetsim.units import number
 
 # Metric, what it is called, how it is written.
 METRICS: Mapping[str, tuple[str, str]] = {

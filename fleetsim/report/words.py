@@ -14,7 +14,7 @@ from fleetsim.plan.size import SizeResult
 from fleetsim.policies.law import LawName
 from fleetsim.report.profile_words import device_words
 from fleetsim.sim.engines import profile_of
-from fleetsim.tell.document import number
+from fleetsim.units import number
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",

@@ -1,7 +1,7 @@
 """What a command has to say: words, tables and pictures, in the order in which they are read.
 
 A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
-the documentation. A picture is drawn on pages alone; `Only` holds what one face alone is to say.
+the documentation. A picture is drawn on pages alone; `Only` holds what not every face is to say.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.chart import Chart
 
 Face = Literal["terminal", "page", "markdown"]
+FACES: tuple[Face, ...] = ("terminal", "page", "markdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Blocks that one face alone shows."""
+    """Blocks that not every face shows."""
 
-    face: Face
+    faces: tuple[Face, ...]
     blocks: tuple[Block, ...]
 
 
@@ -121,15 +122,17 @@ Block = Chart | Pair | Table | Listed | Bullets | Words | str | Only
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands under it; a str is a paragraph. on: the one face that shows it, None = every face."""
+    """A heading and what stands under it; a str is a paragraph. on: the faces that show it.
+    short: the heading in a terminal, where it is another."""
 
     title: str
     blocks: tuple[Block, ...]
-    on: Face | None = None
+    on: tuple[Face, ...] = FACES
+    short: str = ""
 
     def shown(self, face: Face) -> tuple[Block, ...]:
         """What a face shows of it."""
-        return () if self.on not in (None, face) else blocks_on(face, self.blocks)
+        return blocks_on(face, self.blocks) if face in self.on else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class Document:
         """The sections that have something to show on a face: title and blocks."""
         for section in self.sections:
             if blocks := section.shown(face):
-                yield section.title, blocks
+                yield section.short if face == "terminal" and section.short else section.title, blocks
 
 
 def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:
@@ -157,7 +160,7 @@ def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:
 
     def found(block: Block) -> Iterator[Block]:
         if isinstance(block, Only):
-            if block.face == face:
+            if face in block.faces:
                 yield from blocks_on(face, block.blocks)
         elif face != "terminal" or not isinstance(block, (Chart, Pair)):
             yield block
@@ -167,17 +170,17 @@ def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:
 
 def terminal_only(*blocks: Block | None) -> Only:
     """Blocks that only a terminal shows."""
-    return Only("terminal", present(*blocks))
+    return Only(("terminal",), present(*blocks))
 
 
 def page_only(*blocks: Block | None) -> Only:
     """Blocks that only a page shows."""
-    return Only("page", present(*blocks))
+    return Only(("page",), present(*blocks))
 
 
 def markdown_only(*blocks: Block | None) -> Only:
     """Blocks that only the documentation shows."""
-    return Only("markdown", present(*blocks))
+    return Only(("markdown",), present(*blocks))
 
 
 def present(*blocks: Block | None) -> tuple[Block, ...]:
@@ -213,14 +216,7 @@ def estimated(estimate: Estimate, of: str = "share") -> Words:
     if of == "share":
         text, half_text = units.share(estimate.mean), f"{100 * half:.1f}"
     elif of == "seconds":
-        text, half_text = units.seconds(estimate.mean), number(half)
+        text, half_text = units.seconds(estimate.mean), units.number(half)
     else:
-        text, half_text = number(estimate.mean), number(half)
+        text, half_text = units.number(estimate.mean), units.number(half)
     return Words(text, f" ±{half_text}" if half > 0 else "")
-
-
-def number(x: float) -> str:
-    """A plain number for a table: whole above 1,000, else three significant figures without an exponent."""
-    if abs(x) >= 999.5:
-        return f"{x:,.0f}"
-    return f"{x:.3g}" if abs(x) >= 0.01 or x == 0 else f"{x:.4f}"

@@ -82,6 +82,15 @@ class Summary:
         return not self.missed and not self.orders_wrong and (self.ratio_median or 0.0) <= RATIO_MEDIAN
 
 
+def role(result: CaseResult, arm: ArmResult) -> str:
+    """fitted on | predicted | its ratio to a fitted arm is known."""
+    if arm.fitted:
+        return "fitted"
+    if result.case.fit is not None and arm.arm.name == result.case.fit.against:
+        return "fitted"
+    return "predicted"
+
+
 def judge(case: Case, fitted: Fitted | None, figures: dict[str, Figures]) -> CaseResult:
     """The result of a case from the figures of its arms by name."""
     values = {name: float(getattr(f, case.measure)) for name, f in figures.items()}

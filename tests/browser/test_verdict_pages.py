@@ -65,10 +65,11 @@ def test_replay(look: Look, replay_file: Path, dark: bool, phone: bool) -> None:
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_validation(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    from fleetsim.report.validation_html import validation_html
+    from fleetsim.tell.page import document_page
+    from fleetsim.validate.told import document
 
     place = tmp_path / "validation.html"
-    place.write_text(validation_html(results(1.3), 18), encoding="utf-8")
+    place.write_text(document_page(document(results(1.3), 18)), encoding="utf-8")
     seen = look(place, "validation", dark=dark, phone=phone)
     assert seen.marks.keys() == {"errors-chart", "published-chart"}
     assert "Only 2 of 18 cases were asked for" in seen.text

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.characters import bar, sparkline
-from fleetsim.tell.document import number
 from fleetsim.tell.terminal import with_interval
+from fleetsim.units import number
 
 seconds = st.floats(0, 1e6)
 

@@ -16,8 +16,9 @@ from fleetsim.report.as_sheet import as_sheet
 from fleetsim.report.sweep_page import front_chart, sweep_story
 from fleetsim.sweep.design import text_of
 from fleetsim.sweep.run import Sweep
-from fleetsim.tell.document import Table, number
+from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
+from fleetsim.units import number
 
 SCENARIO = "async-one-step"
 

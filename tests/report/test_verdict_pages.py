@@ -20,10 +20,11 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.cli.main import app
 from fleetsim.plan.compare import Change, Comparison, InputDifference
 from fleetsim.report.compare_page import compare_page
-from fleetsim.report.validation_html import validation_html
+from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures
 from fleetsim.validate.case import case_files, load_cases
 from fleetsim.validate.fit import Fitted
+from fleetsim.validate.told import document
 from fleetsim.validate.verdict import CaseResult, judge
 from tests.report.test_profile_html import Page, without_plotly
 
@@ -58,7 +59,7 @@ def words_of(page: Page) -> str:
 
 def test_every_published_arm_has_a_dot_at_its_error() -> None:
     found = results(1.1)
-    page = Page(validation_html(found, len(found)))
+    page = Page(document_page(document(found, len(found))))
     drawn = sorted(x for t in page.data["errors"]["data"] for x in t["x"])
     wanted = sorted(
         1 + (a.ratio_error if a.ratio_error is not None else a.error)
@@ -73,7 +74,7 @@ def test_every_published_arm_has_a_dot_at_its_error() -> None:
 
 
 def test_misses_are_named_with_their_reasons_and_drawn_with_a_mark_of_their_own() -> None:
-    page = Page(validation_html(results(1.6), len(case_files())))
+    page = Page(document_page(document(results(1.6), len(case_files()))))
     words = words_of(page)
     assert "The gates do not all hold" in words
     assert f"Only 2 of {len(case_files())} cases were asked for" in words
@@ -86,7 +87,7 @@ def test_misses_are_named_with_their_reasons_and_drawn_with_a_mark_of_their_own(
 
 def test_when_every_arm_holds_that_is_said() -> None:
     found = [replace(r, arms=tuple(replace(a, bottleneck=None) for a in r.arms)) for r in results(1.02)]
-    words = words_of(Page(validation_html(found, 2)))
+    words = words_of(Page(document_page(document(found, 2))))
     assert "Every gate holds." in words
     assert "No arm that has a gate misses it." in words
 
@@ -145,7 +146,7 @@ def test_sides_that_are_the_same_are_said_to_be() -> None:
 
 def test_plotly_understands_every_figure() -> None:
     graph_objects = importlib.import_module("plotly.graph_objects")
-    for text in (compare_page(comparison()), validation_html(results(), 2)):
+    for text in (compare_page(comparison()), document_page(document(results(), 2))):
         for one in Page(text).data.values():
             graph_objects.Figure(one)
         assert not re.search(
@@ -155,7 +156,7 @@ def test_plotly_understands_every_figure() -> None:
 
 def test_the_same_result_gives_the_same_bytes() -> None:
     assert compare_page(comparison()) == compare_page(comparison())
-    assert validation_html(results(), 2) == validation_html(results(), 2)
+    assert document_page(document(results(), 2)) == document_page(document(results(), 2))
 
 
 @settings(max_examples=12)
@@ -168,7 +169,7 @@ def test_names_of_others_stay_words(names: list[str]) -> None:
     (case, *_) = results()
     arms = tuple(replace(arm, arm=arm.arm.model_copy(update={"name": a, "reading": b})) for arm in case.arms)
     told = replace(case, case=case.case.model_copy(update={"title": headline, "reading": note}), arms=arms)
-    for text in (compare_page(found), validation_html([told], 1)):
+    for text in (compare_page(found), document_page(document([told], 1))):
         page = Page(without_plotly(text))
         assert page.wrong == []
         assert page.open == []

@@ -11,9 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
+from fleetsim.cli.validation_files import docs_files
 from fleetsim.report.pages import same
-from fleetsim.report.validation_page import validation_page
-from fleetsim.report.validation_plot import validation_plot
 from fleetsim.validate.case import Case, load_cases
 from fleetsim.validate.fit import fit
 from fleetsim.validate.run import run_case
@@ -148,11 +147,11 @@ def test_few_arms_miss_and_none_by_far() -> None:
 
 def test_the_page_is_what_the_command_writes() -> None:
     written = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    assert same(written, validation_page(published()), relative=0.02, absolute=0.6)
+    assert same(written, docs_files(published())["validation.md"], relative=0.02, absolute=0.6)
 
 
 def test_the_plot_shows_every_arm_that_has_a_figure() -> None:
-    plot = validation_plot(published())
+    plot = docs_files(published())["validation.svg"]
     shown = [a for r in published() for a in r.arms if a.error is not None]
     assert plot.count("<circle") == len(shown)
     assert all(a.arm.name in plot for a in shown)

@@ -10,7 +10,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.chart import plain_text
-from fleetsim.tell.document import number
+from fleetsim.units import number
 
 # Words stay readable where a line passes behind them.
 BEHIND = {"bgcolor": "var(--paper)", "borderpad": 1}

@@ -1,4 +1,4 @@
-"""`fleetsim validate --json`: the same as the page, as one document."""
+"""What `fleetsim validate --json` writes: everything behind the page, as one document."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 import fleetsim
-from fleetsim.report.validation_words import role
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.validate.assumptions import STATED
-from fleetsim.validate.verdict import CaseResult, summary
+from fleetsim.validate.verdict import CaseResult, role, summary
 
 
-def validation_document(results: Sequence[CaseResult]) -> dict[str, Any]:
+def data(results: Sequence[CaseResult]) -> dict[str, Any]:
     """Gates, assumptions and every arm. `error` is predicted / published - 1, `ratio_error` the same relative to the
     baseline arm; null where nothing is published."""
     total = summary(results)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetsim.report.validation_words import percent, role
 from fleetsim.tell.charts.chart import Chart, log_axis, plain_text
 from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
-from fleetsim.tell.document import number
-from fleetsim.validate.verdict import RATIO_MEDIAN, RATIO_WORST, ArmResult, CaseResult
+from fleetsim.units import number
+from fleetsim.validate.verdict import RATIO_MEDIAN, RATIO_WORST, ArmResult, CaseResult, role
 
 _STYLES = {
     "predicted": Style("predicted", "accent", "circle"),
@@ -116,3 +115,8 @@ def measure_of(result: CaseResult, arm: ArmResult) -> str:
 def _both(arm: ArmResult) -> str:
     published = "" if arm.arm.published is None else f"published {number(arm.arm.published)}, "
     return f"{published}predicted {number(arm.predicted)} ({percent(arm.error)})"
+
+
+def percent(error: float | None) -> str:
+    """A signed error, or a dash."""
+    return "-" if error is None else f"{100 * error:+.1f} %"

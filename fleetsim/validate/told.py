@@ -1,0 +1,314 @@
+"""Published runs and their predictions, told: the gates, what misses them and why, then every arm of every case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fleetsim.tell.document import (
+    Block,
+    Bullets,
+    Document,
+    Only,
+    Section,
+    Table,
+    Words,
+    markdown_only,
+    page_only,
+    present,
+    terminal_only,
+)
+from fleetsim.units import number, plural
+from fleetsim.validate.assumptions import STATED
+from fleetsim.validate.pictures import error_chart, figures_chart, percent
+from fleetsim.validate.verdict import (
+    ABSOLUTE,
+    RATIO_MEDIAN,
+    RATIO_WORST,
+    SAME,
+    ArmResult,
+    CaseResult,
+    Summary,
+    role,
+    summary,
+)
+
+SIDES = {"trainer": "trainer", "generation": "generation", "in_flight_cap": "in-flight cap"}
+SCALARS = {
+    "decode_slowdown": "decode slowdown",
+    "mean_tokens": "mean output tokens",
+    "trainer_seconds": "trainer's seconds, as a multiple of the stated ones",
+}
+FIGURES = {
+    "step_s": "seconds of a step",
+    "tok_s": "trained tokens per second",
+    "wait_s": "seconds that the trainer waits in a step",
+    "gen_s": "seconds of generation in a step",
+    "wait_share": "share of a step that the trainer waits",
+}
+_UNITS = {"step_s": "seconds of a step", "tok_s": "trained tokens per second"}
+_WRITTEN = """\
+Real RL post-training runs that others published, simulated. This page is written by
+
+    fleetsim validate --write docs
+
+and CI fails when it has drifted (`fleetsim validate --check docs`). `fleetsim validate` prints the same tables,
+`--json` everything behind them, `--case C01` one case. The figures, their sources and every setting stand in
+`scenarios/published/*.case.yaml`."""
+_HOW_TO_READ = """\
+**One scalar is fitted per case at most, on the baseline arm alone; all other arms are predicted.** The scalar is what
+the source leaves open: the *mean length* where it is not published; the *decode slowdown* (a multiplier of every
+iteration of every instance) where lengths and the trainer's seconds are; the *trainer's seconds* where lengths are and
+the trainer's are not. Nothing is ever fitted on a predicted arm.
+
+**Inputs of a predicted arm** are its published configuration (GPUs, split, caps, staleness), its published mean
+length, and, by one rule for all cases, the seconds of its trainer's own computation where they are published
+(`update_actor`, `fwd_bwd`): a planner measures those on the trainer alone. Its waits, its step time, its tokens per
+second and its totals are never inputs; they are what is predicted. The column *from this arm* names every such input.
+
+**Not blind.** Many settings that a source leaves out were looked up in its code and its other publications after a
+first comparison had shown that something was off (which split, what its FLOP/s count, whether CUDA graphs were on).
+Each has its source beside it and holds for every arm of its case, but the page proves less than a prediction made
+before the fact.
+
+**Errors.** *error* is predicted / published - 1. *ratio* is the same after both are divided by the baseline arm's: how
+well the simulation tells what a change does. A bottleneck is what the authors name, or what their waits show; the
+simulated one is *trainer* if the trainer waits for samples less than 3 % of the time, else the client's cap if it was
+reached, else *generation*."""
+
+
+def document(results: Sequence[CaseResult], of: int) -> Document:
+    """What `validate` says. of: cases that there are, some of which may not have been asked for."""
+    total = summary(results)
+    misses = tuple(_misses(results))
+    pictures = error_chart(results), figures_chart(results)
+    missed = f"Arms that miss: {', '.join(total.missed)}. Each has a paragraph below." if total.missed else None
+    return Document(
+        kind="fleetsim validate",
+        title="Published runs, predicted",
+        headline=(
+            f"{total.cases} published cases, {total.arms} arms; one scalar fitted per case at most, the rest predicted"
+        ),
+        lede=(page_only(*_lede(total, of)), markdown_only(_WRITTEN)),
+        tiles=(),
+        warnings=(),
+        sections=(
+            Section("How to read it", (_HOW_TO_READ,), on=("markdown",)),
+            Section("What is assumed in every case", (Bullets(STATED),), on=("markdown",)),
+            Section(
+                "The gates",
+                (
+                    Only(("terminal", "page"), (gates(total),)),
+                    markdown_only(_gates_written(total), missed, pictures[0]),
+                ),
+                short="gates",
+            ),
+            Section(
+                "What misses, and why",
+                (Bullets(misses) if misses else "No arm that has a gate misses it.",),
+                on=("page",),
+            ),
+            Section("Every arm", present(*pictures), on=("page",)),
+            *map(_case, results),
+            Section("missed", (", ".join(total.missed),) if total.missed else (), on=("terminal",)),
+            Section("Assumed in every case", (Bullets(STATED),), on=("page",)),
+        ),
+    )
+
+
+def _lede(total: Summary, of: int) -> Iterator[str]:
+    yield (
+        f"Real RL post-training runs that others published, simulated: {plural(total.cases, 'case')}, "
+        f"{plural(total.arms, 'arm')}. One scalar is fitted per case at most, on its baseline arm alone; everything "
+        "else is predicted."
+    )
+    broken = [gate for gate, _, _, holds in gate_rows(total) if not holds]
+    if broken or total.missed:
+        what = f"{', '.join(broken)} not held" if broken else "single arms miss theirs"
+        yield f"The gates do not all hold: {what}. {plural(len(total.missed), 'arm')} missed."
+    else:
+        yield "Every gate holds."
+    if total.cases < of:
+        yield f"Only {total.cases} of {of} cases were asked for: the gates are those of these cases."
+
+
+def gates(total: Summary) -> Table:
+    """The gates of the whole validation."""
+    rows = gate_rows(total)
+    marks = ("ok" if holds else "MISSED" for *_, holds in rows)
+    return Table(
+        "",
+        ("", "gate", "wanted", "reached"),
+        tuple((mark, *row[:3]) for mark, row in zip(marks, rows, strict=True)),
+        left=4,
+        marked=frozenset(i for i, row in enumerate(rows) if not row[3]),
+    )
+
+
+def _gates_written(total: Summary) -> Table:
+    """The same in the documentation, the name first."""
+    rows = tuple((*row[:3], "holds" if row[3] else Words("missed", strong=True)) for row in gate_rows(total))
+    return Table("", ("gate", "wanted", "reached", ""), rows, left=4)
+
+
+def _misses(results: Sequence[CaseResult]) -> Iterator[Words]:
+    """Every arm that misses a gate, and every wrong order, with the reason."""
+    for result in results:
+        for arm in result.misses:
+            why = _plain(arm.arm.reading) or "its case gives no reason"
+            yield Words(f"{result.case.id} {arm.arm.name}.", f" {why}", strong=True)
+        for a, b in result.wrong_order:
+            why = "the simulation has them the other way round"
+            yield Words(f"{result.case.id} order of {a} and {b}.", f" {why}", strong=True)
+
+
+def _case(result: CaseResult) -> Section:
+    """One case: what was fitted, its arms, what the authors' figures mean, what it assumes, where it is from."""
+    case = result.case
+    note = f" The figure is {_plain(case.measure_note)}." if case.measure_note else ""
+    wrong = "; ".join(f"{a} and {b}" for a, b in result.wrong_order)
+    trust = "read in the source" if case.trust == "primary" else "excerpts of issues and pull requests"
+    return Section(
+        f"{case.id}: {case.title}",
+        present(
+            terminal_only(fit_words(result)),
+            Only(("page", "markdown"), (fit_words(result) + note,)),
+            Only(("terminal", "page"), (arms(result),)),
+            markdown_only(_arms_in_full(result)),
+            terminal_only(f"wrong order: {wrong}" if wrong else None),
+            Only(("page", "markdown"), present(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading))),
+            page_only(_readings(result)),
+            markdown_only(*(_reading(arm) for arm in result.arms if arm.arm.reading)),
+            Only(("page", "markdown"), _assumed(result)),
+            Only(("page", "markdown"), (f"Sources ({trust}): {'; '.join(_plain(s) for s in case.sources)}.",)),
+        ),
+        short=f"{case.id}  {case.title}",
+    )
+
+
+def _readings(result: CaseResult) -> Bullets | None:
+    """What there is to say of arms that hold: on a page, those that miss have had their reasons above."""
+    found = tuple(_reading(arm) for arm in result.arms if arm.arm.reading and arm not in result.misses)
+    return Bullets(found) if found else None
+
+
+def _reading(arm: ArmResult) -> Words:
+    return Words(f"{arm.arm.name}.", f" {_plain(arm.arm.reading)}", strong=True)
+
+
+def _assumed(result: CaseResult) -> tuple[Block, ...]:
+    if not result.case.assumed:
+        return ()
+    return "Assumed here, beside what is assumed in every case:", Bullets(tuple(map(_plain, result.case.assumed)))
+
+
+def arms(result: CaseResult) -> Table:
+    """Predicted and published, side by side."""
+    return Table(
+        f"{result.case.id}, {_UNITS[result.case.measure]}",
+        ("arm", "published", "predicted", "error", "ratio", "binds"),
+        tuple(_arm(result, arm) for arm in result.arms),
+        words_last=1,
+        marked=frozenset(i for i, arm in enumerate(result.arms) if arm in result.misses),
+    )
+
+
+def _arm(result: CaseResult, arm: ArmResult) -> tuple[str, ...]:
+    wrong = f", published {SIDES.get(arm.arm.bottleneck or '', '')}" if arm.bottleneck is False else ""
+    error = "fitted" if role(result, arm) == "fitted" else percent(arm.error)
+    return (
+        arm.arm.name,
+        "-" if arm.arm.published is None else number(arm.arm.published),
+        number(arm.predicted),
+        error,
+        percent(arm.ratio_error),
+        SIDES[arm.figures.side] + wrong,
+    )
+
+
+def _arms_in_full(result: CaseResult) -> Table:
+    """The same with the role of each arm, the trainer's waits and the inputs that were taken from it."""
+    unit = {"step_s": "s per step", "tok_s": "tok/s"}[result.case.measure]
+    return Table(
+        "",
+        (
+            "arm", "", f"published, {unit}", "predicted", "error", "ratio", "waits", "binds, published", "predicted",
+            "from this arm",
+        ),
+        tuple(_arm_in_full(result, arm) for arm in result.arms),
+        left=2,
+        words_last=3,
+    )  # fmt: skip
+
+
+def _arm_in_full(result: CaseResult, arm: ArmResult) -> tuple[str | Words, ...]:
+    published = "-" if arm.arm.published is None else number(arm.arm.published)
+    relative = f" (over {arm.arm.reference})" if arm.arm.reference else ""
+    return (
+        arm.arm.name + ("" if arm.arm.gated else " (not gated)"),
+        role(result, arm),
+        f"{published}{relative}",
+        number(arm.predicted),
+        percent(arm.error),
+        percent(arm.ratio_error),
+        f"{arm.figures.wait_share:.0%}",
+        SIDES.get(arm.arm.bottleneck or "", "-"),
+        SIDES[arm.figures.side] + (" **(wrong)**" if arm.bottleneck is False else ""),
+        arm.arm.inputs or "-",
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def fit_words(result: CaseResult) -> str:
+    """One sentence: what was fitted, on which arm, against which figure, and what it came to."""
+    task, fitted = result.case.fit, result.fitted
+    if task is None or fitted is None:
+        return "Nothing is fitted: everything that the simulation needs is published or a stated assumption."
+    of = f" over those of {task.against}" if task.against else ""
+    what = f"{SCALARS[task.scalar]} = {number(fitted.value)}"
+    met = "" if fitted.met else f", met to {abs(fitted.figure / task.value - 1):.1%}"
+    if task.against:
+        return f"Fitted: {what}, so that the {FIGURES[task.figure]} of {task.arm}{of} come to {task.value:.3g}{met}."
+    return (
+        f"Fitted: {what}, on {task.arm} alone, so that its {FIGURES[task.figure]} come to {number(task.value)} as "
+        f"published{met}."
+    )
+
+
+def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
+    """(gate, wanted, reached, holds) of the whole validation."""
+    rows = [
+        (
+            "order of the arms",
+            f"right wherever publications differ by over {SAME:.0%}",
+            f"{plural(summary.orders_wrong, 'pair')} wrong",
+            summary.orders_wrong == 0,
+        ),
+        (
+            "bottleneck",
+            "right in every arm that has one",
+            f"{summary.bottlenecks_right} of {summary.bottlenecks}",
+            summary.bottlenecks_right == summary.bottlenecks,
+        ),
+    ]
+    if summary.ratio_median is not None and summary.ratio_worst is not None:
+        rows += [
+            (
+                "ratio error, median",
+                f"at most {RATIO_MEDIAN:.0%}",
+                f"{summary.ratio_median:.1%}",
+                summary.ratio_median <= RATIO_MEDIAN,
+            ),
+            (
+                "ratio error, worst",
+                f"at most {RATIO_WORST:.0%}",
+                f"{summary.ratio_worst:.1%}",
+                summary.ratio_worst <= RATIO_WORST,
+            ),
+        ]
+    if summary.absolute_worst is not None:
+        worst = summary.absolute_worst
+        rows.append(("absolute error, C01 and C08", f"at most {ABSOLUTE:.0%}", f"{worst:.1%}", worst <= ABSOLUTE))
+    return rows
