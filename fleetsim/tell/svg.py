@@ -16,13 +16,14 @@ from fleetsim.tell.charts.chart import Chart
 
 _WIDTH, _TITLE, _FOOT, _SIDE = 720, 34, 46, 8
 _LEGEND_ROW, _LETTER = 18, 6.5
+_SHARE = 2 / 3  # of the height on a page, where rows are wide enough apart for fingers
 _FONT = "ui-sans-serif, system-ui, sans-serif"
 
 
 def svg(chart: Chart) -> str:
     """The text of the file. Raises ValueError for a trace that is not of single symbols."""
     above = _TITLE + _LEGEND_ROW
-    height = chart.height_px + above
+    height = round(_SHARE * chart.height_px) + above
     place = _Place(chart.layout, above, height - _FOOT)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
@@ -66,7 +67,7 @@ def _shape(shape: Mapping[str, Any], place: _Place) -> str:
     y = [place.y(shape[end], shape.get("yref", "y")) for end in ("y0", "y1")]
     if shape["type"] == "rect":
         corner = f'x="{min(x)}" y="{min(y)}" width="{max(x) - min(x):.1f}" height="{max(y) - min(y):.1f}"'
-        return f'<rect {corner} fill="{_colour("grid")}"/>'
+        return f'<rect {corner} fill="{_colour(shape["fillcolor"])}"/>'
     return f'<line x1="{x[0]}" y1="{y[0]}" x2="{x[1]}" y2="{y[1]}" stroke="{_colour("quiet")}"/>'
 
 
@@ -129,4 +130,5 @@ def _colours() -> dict[str, str]:
 
 
 def _colour(name: str) -> str:
-    return _colours()[name]
+    """name: as "accent", or as a chart writes it: "var(--accent)"."""
+    return _colours()[name.removeprefix("var(--").removesuffix(")")]
