@@ -121,6 +121,8 @@ _COMPARE = (
     say("compare_windows", "compare a.om b.om", "a.om", "b.om"),
     say("compare_windows-json", "compare a.om b.om --metric step_s --metric generated_tok_s --json", "a.om", "b.om"),
     say("compare_spans", "compare lost.om --a ..-12m --b -12m..now", "lost.om"),
+    say("compare_server", "compare --prometheus URL --a -11m..-6m --b -6m..now --metric step_s --metric running",
+        served="capped.om"),
     say("compare_regression", "compare b.json a.json --fail-if regression --fail-if 'ratio.step_s>1.05'", "a.json",
         "b.json"),
     say("compare_no-regression", "compare a.json b.json --fail-if regression.step_s --metric step_s", "a.json",
@@ -146,6 +148,7 @@ _REPLAY = (
         "capped.yaml"),
     say("replay_recommend", "replay --from a.om --scenario tiny.yaml --recommend", "a.om", "tiny.yaml"),
     say("replay_verify", "replay --from capped.om --verify change.json", "capped.om", "change.json"),
+    say("replay_server", "replay --prometheus URL --start -9m --no-backtest", served="capped.om"),
     say("replay_saved", "replay --from a.om --no-backtest --save kept.json", "a.om"),
     say("replay_saved-table", "replay --from a.om --no-backtest --save kept.parquet --start -6m --step 30s --json",
         "a.om"),
@@ -180,10 +183,15 @@ _DASHBOARD = (
 )  # fmt: skip
 
 _WATCH = (
+    say("watch_once", "watch --prometheus URL --once --scenario capped.yaml --window 10m", "capped.yaml",
+        served="capped.om"),
+    say("watch_once-json", "watch --prometheus URL --once --json --window 10m --scenario capped.yaml", "capped.yaml",
+        served="capped.om"),
+    say("watch_once-other", "watch --prometheus URL --once --selector 'job=\"other\"'", served="a.om"),
     say("watch_unreachable", f"watch --prometheus {_NOBODY} --once --timeout 1"),
     say("watch_bad", f"watch --prometheus {_NOBODY} --every 0s --up-after 0 --down-share 2 --listen nowhere"),
     say("watch_nothing", "watch"),
-)
+)  # fmt: skip
 
 _VALIDATE = (
     say("validate_case", "validate --case C01 --case C08"),

@@ -13,7 +13,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -21,6 +21,7 @@ import typer.main
 
 from tests.golden.call import Call
 from tests.golden.inputs import INPUTS
+from tests.golden.server import prometheus
 
 # Variables that would show in what a command says: width, colour, and whatever changes a scenario.
 _QUIET = ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "LINES", "CI", "DATABRICKS_RUNTIME_VERSION")
@@ -53,9 +54,17 @@ class Workshop:
         for name in call.needs:
             self._give(name, place)
         before = _files(place)
-        code, out, err = _said(call, place)
+        code, out, err = self._served(call, place) if call.served else _said(call, place)
         after = _files(place)
         return Ended(code, out, err, {name: place / name for name in after if before.get(name) != after[name]})
+
+    def _served(self, call: Call, place: Path) -> tuple[int, str, str]:
+        """The same with a Prometheus, whose URL is the word URL."""
+        self._give(call.served, self.root)
+        with prometheus(self.root / call.served) as url:
+            argv = tuple(url if word == "URL" else word for word in call.argv)
+            code, out, err = _said(replace(call, argv=argv), place)
+        return code, out.replace(url, "URL"), err.replace(url, "URL")
 
     def _give(self, name: str, place: Path) -> None:
         """Puts the input there, made if it is not yet."""

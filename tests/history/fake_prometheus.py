@@ -103,6 +103,11 @@ class FakePrometheus:
             ]
         if found := re.fullmatch(r"(count|max|sum)(?: by \((\w+)\))? ?\((.*)\)", expr):
             return _aggregate(found[1], found[2], self.evaluate(found[3], at))
+        if found := re.fullmatch(rf"timestamp\({_SELECTOR}\)", expr):
+            rows = self.select(found["name"], found["matchers"])
+            return [(s.labels, _last(s, at, LOOKBACK_S, of_times=True)) for s in rows]
+        if expr == "vector(1)":
+            return [({}, np.ones(len(at)))]
         if found := re.fullmatch(_SELECTOR, expr):
             return [(s.labels, _last(s, at, LOOKBACK_S)) for s in self.select(found["name"], found["matchers"])]
         raise ValueError(f"1:1: parse error: unexpected {expr!r}")
