@@ -11,7 +11,7 @@ VARIABLES: Mapping[str, str] = {
     "Code is run from a folder that is yours alone, nobody else may write to it",
     "FLEETSIM_DEBUG": "anything: an internal error prints its traceback",
     "FLEETSIM_KERNEL": "checked: the kernel's build that checks every index of its tables, some times slower; to look "
-    "for faults in fleetsim",
+    "for faults in fleetsim. Any other word is an error",
     "FLEETSIM_PROMETHEUS_TOKEN": "bearer token for Prometheus, where no file names one",
     "FLEETSIM_PROMETHEUS_USER": "user name for Prometheus, with FLEETSIM_PROMETHEUS_PASSWORD",
     "FLEETSIM_PROMETHEUS_PASSWORD": "password for Prometheus",

@@ -90,7 +90,9 @@ class ErrorsToExitCodes(TyperGroup):
         except USAGE_ERROR as error:
             raise _written_out(error) from None
         except MemoryError as error:
-            say(f"error: out of memory: {error or 'the machine has no more to give'}", err=True)
+            # numpy's own words end with the type of the table, a paragraph for one of many columns
+            what = str(error).partition(" for an array")[0] or "the machine has no more to give"
+            say(f"error: out of memory: {what}", err=True)
             say("simulate fewer steps, samples or replications, or on a larger machine", err=True)
             raise typer.Exit(OutsideError.exit_code) from None
         except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback reaches a user

@@ -95,9 +95,14 @@ def _user() -> str:
     return str(os.geteuid()) if hasattr(os, "geteuid") else "user"
 
 
+def asked_build() -> str:
+    """The build that FLEETSIM_KERNEL asks for; "" is the plain one."""
+    return os.environ.get("FLEETSIM_KERNEL", "")
+
+
 def is_checked() -> bool:
-    """Whether FLEETSIM_KERNEL asks for the build that checks every index: for tests, some times slower."""
-    return os.environ.get("FLEETSIM_KERNEL") == "checked"
+    """Whether that is the build that checks every index: for tests, some times slower."""
+    return asked_build() == "checked"
 
 
 def sources_digest() -> str:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from fleetsim.engine.compiled import CODE, cache_folder, identity, is_checked, shipped_code, strange, warn
+from fleetsim.engine.compiled import CODE, asked_build, cache_folder, identity, is_checked, shipped_code, strange, warn
 from fleetsim.engine.kernel.guard import inspect
+from fleetsim.errors import InputError, Problem
 
 # numba's calling convention: status = f(&result, &exception, arguments...); 0 is success
 _ENTRIES: dict[str, tuple[type, tuple[type, ...]]] = {
@@ -118,8 +119,17 @@ def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callab
     return call
 
 
+def _check_build() -> None:
+    """Raises InputError for a build that there is not: whoever misspells it would believe that indices are checked."""
+    asked = asked_build()
+    if asked and not is_checked():
+        rule = "checked is the only other build there is"
+        raise InputError([Problem("FLEETSIM_KERNEL", asked, rule, "set it to checked, or unset it")])
+
+
 def _load() -> tuple[llvm.ExecutionEngine, dict[str, Callable[..., float]]]:
-    """The engine that owns the machine code, and the entries."""
+    """The engine that owns the machine code, and the entries. Raises InputError for another build than there are."""
+    _check_build()
     machine, path = _machine(), cache_folder() / CODE
     code = _read(path)
     if code is None:

@@ -46,6 +46,7 @@ for _name in ("group", "instance", "prev", "next", "shared", "system", "turn_cac
     _UNSENT[_name] = -1
 for _name in ("sent_s", "start_s", "first_token_s", "finish_s"):
     _UNSENT[_name] = -1.0
+GROUP_TABLES = ("ready", "blocked", "owed")
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
 
 
@@ -74,6 +75,7 @@ class World:
         self.fleet = np.zeros(1, FLEET)
         self._row = self.fleet[0]  # a view: one field of it is read in half the time
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
+        self.n_groups = 0  # drawn, of which the kernel knows those of the last `bind`
         self.samples = np.zeros(0, SAMPLE)
         self.groups = np.zeros(0, GROUP)
         self.prefixes = np.zeros(0, PREFIX)
@@ -150,11 +152,11 @@ class World:
         return self._row[name].item()
 
     def bind(self) -> int:
-        """Tells the kernel where the tables are; returns the address that its functions take.
+        """Tells the kernel where the tables are and which groups there are; returns the address its functions take.
 
-        Raises IndexError when one is not of the type and size that `kernel/sizes.py` asks for.
+        Raises IndexError when a table is not of the type and size that `kernel/sizes.py` asks for.
         """
-        row = dict(zip(FLEET.names or (), self.fleet[0].item(), strict=True))
+        row = dict(zip(FLEET.names or (), self.fleet[0].item(), strict=True)) | {"n_groups": self.n_groups}
         if row["ready_cap"] < 1:
             raise IndexError("a buffer that holds no group: the rules of a scenario refuse it")
         for name, size in SIZES.items():
@@ -163,37 +165,53 @@ class World:
             fits = shape[1:] == need[1:] and shape[0] >= need[0] and table.dtype == size.dtype
             if not fits or not (CHECKED or table.flags.c_contiguous):
                 raise IndexError(f"table {name} is {table.dtype} of {table.shape}, needs {size.dtype} of {need}")
-            self.fleet[name] = table.ctypes.data
+            self._show(name)
+        self.fleet["n_groups"] = self.n_groups
         return self.address
 
     def add_samples(self, n: int) -> slice:
-        """Room for n more samples, unsent; returns their rows. The tables grow by half at least."""
+        """Room for n more samples, unsent; returns their rows. The tables grow by half at least.
+
+        Raises MemoryError when they cannot; the kernel may go on with what it has.
+        """
         used = self.get("n_samples")
-        self.fleet["n_samples"] = used + n
         if used + n > len(self.samples):
             room = max(used + n, len(self.samples) * 3 // 2)
-            self.samples = _longer(self.samples, room)
-            for name in SAMPLE_TABLES:
-                setattr(self, name, _longer(getattr(self, name), room))
             if self.get("caching"):
                 rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
-                self.prefixes = _longer(self.prefixes, rows)
+                self._lengthen("prefixes", rows)
                 self.fleet["cap_prefixes"] = rows
+            for name in (*SAMPLE_TABLES, "samples"):  # the one whose length is asked is the last to grow
+                self._lengthen(name, room)
+        self.fleet["n_samples"] = used + n
         self.samples[used : used + n] = _UNSENT
         return slice(used, used + n)
 
     def add_groups(self, n: int) -> slice:
-        """Room for n more groups, unsent; returns their rows. `n_groups` says how many the kernel may use."""
-        used = int(self.fleet["n_groups"][0])
+        """Room for n more groups, unsent; returns their rows. The kernel may use them from the next `bind` on.
+
+        Raises MemoryError like `add_samples`.
+        """
+        used = self.get("n_groups")
         if used + n > len(self.groups):
             room = max(used + n, len(self.groups) * 3 // 2)
-            for name in ("groups", "ready", "blocked", "owed"):
-                setattr(self, name, _longer(getattr(self, name), room))
-        self.fleet["n_groups"] = used + n
+            for name in (*GROUP_TABLES, "groups"):
+                self._lengthen(name, room)
         new = self.groups[used : used + n]
         new["prefixes"], new["trained_step"] = -1, -1
         new["submit_s"], new["ready_s"], new["left_s"] = -1.0, -1.0, -1.0
+        self.n_groups = used + n
         return slice(used, used + n)
+
+    def _lengthen(self, name: str, n: int) -> None:
+        """Gives a table n rows at least, and tells the kernel at once: the old one is freed here."""
+        table = getattr(self, name)
+        if len(table) < n:
+            setattr(self, name, _longer(table, n))
+            self._show(name)
+
+    def _show(self, name: str) -> None:
+        self.fleet[name] = getattr(self, name).ctypes.data
 
 
 def _instances(n: int, up: int, limits: EngineLimits, slow: Sequence[float]) -> NDArray[Any]:

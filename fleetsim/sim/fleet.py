@@ -275,7 +275,7 @@ class Fleet:
         drawn = self.source.take(wanted)
         self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
         world, size = self.world, self.group_size
-        g, s = world.add_groups(len(drawn)), world.add_samples(len(drawn) * size)
+        s, g = world.add_samples(len(drawn) * size), world.add_groups(len(drawn))
         groups, samples = world.groups[g], world.samples[s]
         groups["first"] = np.arange(s.start, s.stop, size)
         groups["size"], groups["need"] = size, self.kept
@@ -310,7 +310,7 @@ class Fleet:
     def repeat(self, old: NDArray[np.int64]) -> None:
         """These groups start next, once more and with as many samples as are kept, drawn as the first time."""
         world, size = self.world, self.kept
-        g, s = world.add_groups(len(old)), world.add_samples(len(old) * size)
+        s, g = world.add_samples(len(old) * size), world.add_groups(len(old))
         groups, samples = world.groups[g], world.samples[s]
         rows = (world.groups["first"][old][:, None] + np.arange(size)).ravel()
         groups["first"] = np.arange(s.start, s.stop, size)

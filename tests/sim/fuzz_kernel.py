@@ -98,7 +98,6 @@ def run(scenario: Scenario) -> None:
             simulate(scenario)
         finally:
             for fleet in fleets:
-                fleet.world.bind()  # a run that ended in the middle of a draw
                 fleet.world.inspect()
 
 
