@@ -11,6 +11,7 @@ output that is no strict JSON under --json, or a control character that reaches 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -47,9 +48,24 @@ class Fault:
 
 
 def inputs(make: Maker, kind: str, seed: int, count: int) -> Iterator[tuple[int, Input]]:
-    """The numbered inputs of one kind; each has a stream of its own, so that one can be tried again alone."""
-    for number in range(count):
-        yield number, numbered(make, kind, seed, number)
+    """`count` inputs of one kind, none twice; each number has a stream of its own, so that one can be tried alone."""
+    met: set[bytes] = set()
+    number = 0
+    while len(met) < count:
+        given = numbered(make, kind, seed, number)
+        digest = _digest(given)
+        if digest not in met:
+            met.add(digest)
+            yield number, given
+        number += 1
+
+
+def _digest(given: Input) -> bytes:
+    found = hashlib.sha256(repr(given.arguments).encode())
+    for name, data in sorted(given.files.items()):
+        found.update(repr((name, len(data))).encode())
+        found.update(data)
+    return found.digest()
 
 
 def numbered(make: Maker, kind: str, seed: int, number: int) -> Input:
