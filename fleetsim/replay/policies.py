@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.analysis.metrics import metrics_of, window_of
+from fleetsim.analysis.metrics import metrics_of
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -23,15 +23,15 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
+from fleetsim.replay.as_seen import idle_share, in_flight
 from fleetsim.replay.hits import expected_hits, places_when_spread
 from fleetsim.replay.observed import Observed, QueueView
 from fleetsim.replay.queue import grows
-from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
 Engine = tuple[StepTime, EngineLimits]
-# Steps of a trial, and points of time at which its requests in flight are counted.
-_STEPS, _POINTS = 16, 400
+# Steps of a trial.
+_STEPS = 16
 # Trials that a pool is fitted in, and batches that it holds at most.
 _POOL_ROUNDS, _MOST_AHEAD = 2, 16
 # Peak over mean in flight from which they are no steady pool.
@@ -94,7 +94,7 @@ def admission_like(
         return Chosen(one, None, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None and not own:
-        pool = _pool(scenario, engine, fleet.in_flight_mean)
+        pool = _pool(scenario, engine, fleet.in_flight_mean, in_pauses=observed.pauses is None)
         always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
         of = f" in groups of {group}" if group > 1 else ""
         mean, peak = fleet.in_flight_mean, fleet.in_flight_peak
@@ -171,16 +171,17 @@ def _may_be_spread(scenario: Scenario, observed: Observed) -> bool:
     return fleet.prefix_hit < 0.5 * (together + spread)
 
 
-def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float) -> int:
+def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float, *, in_pauses: bool) -> int:
     """Samples that a client keeps, for so many of them to be in flight on average: those of a group that are done wait
-    for its last one, and are the client's as long."""
+    for its last one, and are the client's as long. in_pauses: whether the mean counts pauses too."""
     group = scenario.workload.group_size
     most = scenario.trainer.batch_samples * _MOST_AHEAD
     pool = max(1, round(in_flight_mean / group)) * group
     for _ in range(_POOL_ROUNDS if group > 1 else 0):
         changes = {"admission.law": "fixed_pool", "admission.pool_samples": pool, "run.steps": _STEPS}
         try:
-            mean, _peak = in_flight(simulate(with_changes(scenario, changes), engine=engine))
+            records = simulate(with_changes(scenario, changes), engine=engine)
+            mean, _peak = in_flight(records, in_pauses=in_pauses)
         except FleetsimError:
             break
         pool = min(max(1, round(pool * in_flight_mean / max(mean, 1.0) / group)) * group, max(most, pool))
@@ -260,30 +261,16 @@ def _distance(
     assert fleet is not None  # `admission_like` has looked
     assert fleet.in_flight_mean
     assert fleet.in_flight_peak
-    mean, peak = in_flight(records)
+    mean, peak = in_flight(records, in_pauses=observed.pauses is None)
     batch = scenario.trainer.batch_samples
     off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
     if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
         off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
-        off.append(float(metrics["rollout_idle_fraction"]) - fleet.idle_share)
+        off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)
     if observed.queue.generated_per_trained is not None:
         off.append(float(metrics["tokens_per_trained_token"]) / observed.queue.generated_per_trained - 1.0)
     return float(np.sqrt(np.mean(np.square(off))))
-
-
-def in_flight(records: Records) -> tuple[float, float]:
-    """Mean and 99th percentile of the samples on instances, at even times of the window after warm-up."""
-    window = window_of(records)
-    samples = records.samples
-    sent = samples[samples["sent_s"] >= 0]
-    # one that waits in an engine is in flight as well; one that moved to another has been since it first ran
-    began = np.where(sent["start_s"] >= 0, np.minimum(sent["start_s"], sent["sent_s"]), sent["sent_s"])
-    group_left = records.groups["left_s"][sent["group"]]
-    ended = np.where(sent["finish_s"] >= 0, sent["finish_s"], np.where(group_left >= 0, group_left, np.inf))
-    times = np.linspace(window.start_s, window.end_s, _POINTS)
-    count = np.searchsorted(np.sort(began), times, side="right") - np.searchsorted(np.sort(ended), times, side="right")
-    return float(count.mean()), float(np.percentile(count, 99))
 
 
 def _words(changes: Mapping[str, Any]) -> str:

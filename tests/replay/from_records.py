@@ -10,6 +10,7 @@ from fleetsim.analysis.metrics import window_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.history.history import Buckets, History, InstanceId
+from fleetsim.replay.as_seen import in_flight
 from fleetsim.replay.observed import (
     FleetView,
     Hour,
@@ -22,7 +23,6 @@ from fleetsim.replay.observed import (
     QueueView,
     TrainerView,
 )
-from fleetsim.replay.policies import in_flight
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

@@ -13,9 +13,9 @@ from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.replay.as_seen import in_flight
 from fleetsim.replay.implied import Implied, implied
 from fleetsim.replay.observe import observe
-from fleetsim.replay.policies import in_flight
 from fleetsim.replay.what_if import what_if
 from fleetsim.report.openmetrics import write_openmetrics
 from fleetsim.sim.engines import engine_of

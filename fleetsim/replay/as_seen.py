@@ -1,0 +1,51 @@
+"""What a simulated run holds in flight and how long it stands idle, counted as a window of history shows it.
+
+Where pauses were seen in the window, `FleetView` leaves them out. A trial that is held against it must do the same:
+with a pause of 20 s in every minute, 207 samples are in flight outside pauses and 149 over all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetsim.analysis.metrics import window_of
+from fleetsim.history.history import Floats
+from fleetsim.sim.records import Records
+
+# Points of time at which the requests in flight are counted.
+_POINTS = 400
+
+
+def in_flight(records: Records, *, in_pauses: bool = True) -> tuple[float, float]:
+    """Mean and 99th percentile of the samples on instances, at even times of the window after warm-up.
+
+    in_pauses: also at times at which a weight sync holds the fleet, and few samples may be in flight.
+    """
+    window = window_of(records)
+    samples = records.samples
+    sent = samples[samples["sent_s"] >= 0]
+    # one that waits in an engine is in flight as well; one that moved to another has been since it first ran
+    began = np.where(sent["start_s"] >= 0, np.minimum(sent["start_s"], sent["sent_s"]), sent["sent_s"])
+    group_left = records.groups["left_s"][sent["group"]]
+    ended = np.where(sent["finish_s"] >= 0, sent["finish_s"], np.where(group_left >= 0, group_left, np.inf))
+    times = np.linspace(window.start_s, window.end_s, _POINTS)
+    if not in_pauses:
+        times = _outside_syncs(records, times)
+    count = np.searchsorted(np.sort(began), times, side="right") - np.searchsorted(np.sort(ended), times, side="right")
+    return float(count.mean()), float(np.percentile(count, 99))
+
+
+def _outside_syncs(records: Records, times: Floats) -> Floats:
+    """Those of the times at which no weight sync holds the whole fleet; all of them if there is none such."""
+    syncs = records.syncs
+    begun, ended = (np.searchsorted(np.sort(syncs[name]), times, side="right") for name in ("pause_start_s", "end_s"))
+    free = times[begun == ended]
+    return free if len(free) and records.scenario.sync.scope == "global" else times
+
+
+def idle_share(records: Records, *, in_pauses: bool) -> float:
+    """Of the time that instances are up (in_pauses: that they are held, too), the part without work."""
+    window = window_of(records)
+    busy, idle, paused = (window.total(f"{name}_s") for name in ("busy", "idle", "paused"))
+    up_s = busy + idle + (paused if in_pauses else 0.0)
+    return idle / up_s if up_s > 0 else 0.0

@@ -1,0 +1,63 @@
+"""A trial is held against a window by the same moments: a fleet that is paused a third of the time is found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.replay.as_seen import idle_share, in_flight
+from fleetsim.replay.backtest import backtest
+from fleetsim.replay.implied import implied
+from fleetsim.replay.observe import observe
+from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+
+SCRAPE_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def paused() -> Records:
+    """Three hours, with a pause of 20 s in every minute. At its end nearly all that was in flight has ended."""
+    changes = {"admission.law": "version_window", "admission.max_staleness": 2, "fleet.instances": 3}
+    changes |= {"sync.pause_s": 20, "trainer.fixed_s": 60, "run.steps": 180, "run.warmup_steps": 10}
+    return simulate(with_changes(load_scenario("async-one-step"), changes), scrape_every_s=SCRAPE_S)
+
+
+def test_what_is_in_flight_outside_pauses_is_what_gauges_show_there(paused: Records) -> None:
+    rows = paused.scrapes[paused.scrapes["time_s"] >= paused.steps["start_s"][10]]
+    at = np.unique(rows["time_s"], return_inverse=True)[1]
+    seen = np.bincount(at, weights=rows["running"] + rows["waiting"])
+    free = np.bincount(at, weights=rows["paused"]) == 0
+    outside, everywhere = in_flight(paused, in_pauses=False)[0], in_flight(paused)[0]
+    assert outside == pytest.approx(float(seen[free].mean()), rel=0.05)
+    assert everywhere == pytest.approx(float(seen.mean()), rel=0.05)
+    assert everywhere < 0.8 * outside
+
+
+def test_time_in_pauses_is_no_time_in_which_work_could_have_been_done() -> None:
+    """Far too many instances: outside pauses they are idle for a larger part than of all the time that they are up."""
+    changes = {"fleet.instances": 40, "sync.pause_s": 20, "trainer.fixed_s": 40, "run.steps": 20, "run.warmup_steps": 5}
+    records = simulate(with_changes(load_scenario("async-one-step"), changes))
+    steps = records.steps
+    busy, idle, held = (float(steps[f"{n}_s"][-1] - steps[f"{n}_s"][4]) for n in ("busy", "idle", "paused"))
+    assert held > 0.2 * (busy + idle)
+    assert idle_share(records, in_pauses=False) == pytest.approx(idle / (busy + idle))
+    assert idle_share(records, in_pauses=True) == pytest.approx(idle / (busy + idle + held))
+
+
+def test_the_law_and_the_queue_of_a_fleet_with_pauses_are_found(paused: Records, tmp_path: Path) -> None:
+    """Held against means over all the time, aborting and resuming at every sync came nearer than what was so."""
+    with (tmp_path / "run.om").open("w", encoding="utf-8") as file:
+        write_openmetrics(paused, file, end_s=1.79e9)
+    history = read_openmetrics(tmp_path / "run.om", SCRAPE_S)
+    seen = observe(history)
+    model = implied(seen, history)
+    found = model.scenario
+    assert (found.admission.law, found.admission.max_staleness, found.sync.in_flight) == ("version_window", 2, "keep")
+    errors = {row.quantity: row.error for row in backtest(seen, model).overall}
+    assert all(abs(error) <= 0.03 for error in errors.values()), errors
