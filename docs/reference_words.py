@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from reference_cli import cell, table
 
-from fleetsim.analysis.catalogue import CATALOGUE, OBSERVED, WINDOW_METRICS, Metric
 from fleetsim.errors import EXIT_CODES
 from fleetsim.plan.binding import BINDINGS
+from fleetsim.quantities import CATALOGUE, OBSERVED, WINDOW_METRICS, Quantity
 from fleetsim.replay.figures import FORMULAS
 from fleetsim.replay.finding import QUESTIONS
 from fleetsim.report.words import PARTS
@@ -67,7 +67,7 @@ CODES_INTRO = """\
 The same for every command.
 
 """
-HOW = {"seconds": "s", "share": "share of 1", "number": ""}
+UNITS = {"seconds": "s", "share": "share of 1", "money": "US dollars", "number": "", "count": ""}
 
 
 def metrics_page() -> str:
@@ -79,8 +79,8 @@ def metrics_page() -> str:
     return runs + REPLAY_INTRO + table(("name", "is"), FORMULAS) + windows
 
 
-def _row(m: Metric) -> str:
-    return f"| `{m.name}` | {cell(m.title)} | {HOW[m.how]} | {cell(m.formula)} | {m.better or ''} |"
+def _row(m: Quantity) -> str:
+    return f"| `{m.name}` | {cell(m.title)} | {UNITS[m.unit]} | {cell(m.formula)} | {m.better or ''} |"
 
 
 def words_page() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleetsim import units
+from fleetsim.analysis.intervals import Estimate
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,29 @@ def test_the_small_ones() -> None:
     assert units.money(0.00123) == "$0.0012"
     assert units.money(-2) == "-$2.00"
     assert units.gib(80 * 2**30) == "80.0 GiB"
+
+
+def test_sums_below_a_dollar_that_stand_beside_others_keep_three_figures() -> None:
+    assert [units.beside(x, "money") for x in (0.2516, 0.00123, 12.345, 1234.5, -0.5)] == [
+        "$0.252", "$0.0012", "$12.35", "$1,234.50", "-$0.5",
+    ]  # fmt: skip
+    assert units.beside(0.2516, "share") == "25.2 %"
+    assert units.with_ends(Estimate(0.2516, 0.2061, 0.2971), "money") == "$0.252 [0.206, 0.297]"
+
+
+def test_a_change_that_rounds_to_nothing_has_no_sign() -> None:
+    assert [units.change(x) for x in (0.031, -0.031, 0.0004, -0.0004)] == ["+3.1 %", "-3.1 %", "0.0 %", "0.0 %"]
+
+
+def test_words() -> None:
+    assert [units.plural(n, "batch") for n in (1, 2, 1200, 1.001, 2.4)] == [
+        "1 batch", "2 batches", "1,200 batches", "1 batch", "2.4 batches",
+    ]  # fmt: skip
+    assert [units.listed(parts) for parts in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+    assert units.sentence("the NCCL broadcast") == "The NCCL broadcast."
+    assert units.sentence("why?") == "Why?"

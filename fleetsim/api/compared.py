@@ -110,9 +110,9 @@ def compare(
     Raises InputError with all that is wrong, StuckError where a job blocks itself, OutsideError where a server did not
     do its part.
     """
-    from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
     from fleetsim.plan.compare_results import compare_results
     from fleetsim.plan.compare_runs import LEAST_REPLICATIONS, REPLICATIONS, ToRun, compare_scenarios
+    from fleetsim.quantities import METRICS, WINDOW_METRICS
 
     history = any(_histories(a, b))
     names = _checked(WINDOW_METRICS if history else METRICS, metrics, min_change, replications, LEAST_REPLICATIONS)

@@ -68,7 +68,7 @@ class ReplayResult(Result):
     @property
     def metrics(self) -> Metrics:
         """What was observed, name -> Estimate by batch means, as `fleetsim compare` reads a window; only what the
-        window tells (WINDOW_METRICS of fleetsim/analysis/catalogue.py has all)."""
+        window tells (WINDOW_METRICS of fleetsim/quantities.py has all)."""
         from fleetsim.replay.window_metrics import window_means, window_of
 
         means, _ = window_means(window_of(self.history))

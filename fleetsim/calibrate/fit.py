@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.calibrate.bootstrap import draws, interval
 from fleetsim.calibrate.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
 from fleetsim.calibrate.grams import Array, Grams, solve, sum_up
@@ -268,7 +269,7 @@ def _lost(model: _Model, o: Observations, w: Weights) -> tuple[str, ...]:
     share = float(np.sum(o.seconds[out] - expected) / np.sum(o.seconds))
     if share < LOST:
         return ()
-    return (f"{share:.1%} of the time measured went into outliers, which predictions leave out",)
+    return (f"{units.share(share)} of the time measured went into outliers, which predictions leave out",)
 
 
 def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> FitError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleetsim import units
 from fleetsim.calibrate.places import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.calibrate.request import Request
@@ -292,8 +293,8 @@ def warnings_of(profile: Profile) -> tuple[str, ...]:
         )
     elif error.worst is not None and error.worst > GOOD and profile.kind == "measured":
         found.append(
-            f"off by up to {error.worst:.1%} on the {error.what}; fleetsim profile show says where. A noisy machine, "
-            "clocks that throttle or a flag that changes speed with content are the usual causes"
+            f"off by up to {units.share(error.worst)} on the {error.what}; fleetsim profile show says where. A noisy "
+            "machine, clocks that throttle or a flag that changes speed with content are the usual causes"
         )
     cache = profile.prefix_cache
     if cache is not None and abs(cache.hit_tokens - cache.expected_tokens) > HIT_SLACK * max(cache.expected_tokens, 1):
@@ -306,7 +307,7 @@ def warnings_of(profile: Profile) -> tuple[str, ...]:
 
 
 def _short_batches(checks: Sequence[Any]) -> list[str]:
-    short = [f"{c.name} ({c.length_scale:.0%})" for c in checks if c.length_scale < 1]
+    short = [f"{c.name} ({units.share(c.length_scale, 0)})" for c in checks if c.length_scale < 1]
     if not short:
         return []
     return [f"time allowed shorter responses only in {', '.join(short)}; a larger --budget-s checks longer ones"]

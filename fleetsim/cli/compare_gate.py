@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fleetsim.analysis.catalogue import PAID_FOR, described
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.gate import Condition, Gate, parse_conditions
+from fleetsim.quantities import PAID_FOR, quantity
 
 if TYPE_CHECKING:
     from fleetsim.plan.compare import Change, Comparison
@@ -40,7 +40,7 @@ def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = 
     regression of any counts; else of those that a user pays for. Raises InputError, all problems."""
     from fleetsim.config.tree import did_you_mean
 
-    judged = [m for m in metrics if described(m).better is not None]
+    judged = [m for m in metrics if quantity(m).better is not None]
     watched = tuple(m for m in judged if named or m in PAID_FOR)
     known = [*metrics, *(f"{part}.{m}{end}" for m in metrics for part in _PARTS for end in _ENDS)]
     words = (REGRESSION, *(f"{REGRESSION}.{m}" for m in judged))

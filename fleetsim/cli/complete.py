@@ -129,7 +129,7 @@ def _files(*patterns: str) -> Iterator[str]:
 
 
 def _gate_metrics(command: str) -> Iterable[str]:
-    from fleetsim.analysis.catalogue import METRICS
+    from fleetsim.quantities import METRICS
 
     if command == "replay":
         from fleetsim.replay import figures
@@ -141,7 +141,7 @@ def _gate_metrics(command: str) -> Iterable[str]:
 
 def _objectives() -> Iterator[str]:
     """Metrics, those of which one way is better by their bare name; any with its way before it."""
-    from fleetsim.analysis.catalogue import CATALOGUE
+    from fleetsim.quantities import CATALOGUE
 
     yield from (metric.name for metric in CATALOGUE if metric.better is not None)
     yield from (f"{way}:{metric.name}" for way in ("min", "max") for metric in CATALOGUE)
@@ -149,7 +149,7 @@ def _objectives() -> Iterator[str]:
 
 def _comparisons() -> Iterator[str]:
     """What the gate of a comparison knows, without its condition."""
-    from fleetsim.analysis.catalogue import METRICS
+    from fleetsim.quantities import METRICS
 
     yield "regression"
     for name in METRICS:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fleetsim import units
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def check(
     from fleetsim.report.profile_check import check_document, check_report, compared
 
     if not 0 < limit <= 1:
-        remedy = f"for {limit:g} % give --limit {limit / 100:g}" if 1 < limit <= 100 else "0.05 allows errors of 5 %"
+        meant = f"for {units.limit(limit / 100)} give --limit {limit / 100:g}"
+        remedy = meant if 1 < limit <= 100 else "0.05 allows errors of 5 %"
         raise InputError([Problem("--limit", limit, "a share above 0, at most 1", remedy)])
     profile = load_profile(name)
     place = _raw_file(profile, find_profile(name), raw)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import fsum, inf
 from typing import TYPE_CHECKING
 
-from fleetsim.analysis.catalogue import BY_NAME
+from fleetsim import units
 from fleetsim.job.watch import Watch
+from fleetsim.quantities import quantity
 
 if TYPE_CHECKING:
     from fleetsim.sweep.cell import Row
@@ -37,8 +38,8 @@ class BestSoFar:
         if self._cell < 0:
             return ""
         from fleetsim.sweep.design import text_of
-        from fleetsim.units import number
 
-        value = number(-self._best if self._objective.most else self._best)
+        q = quantity(self._objective.metric)
+        value = units.beside(-self._best if self._objective.most else self._best, q.unit)
         where = ", ".join(f"{path}={text_of(v)}" for path, v in self._grid.values(self._cell).items())
-        return f"best {BY_NAME[self._objective.metric].title} {value} at {where}"
+        return f"best {q.title} {value} at {where}"

@@ -70,7 +70,7 @@ class PublicError:
         way = "short" if self.median < 0 else "long"
         return (
             f"{self.domain.text}: predicted times are {units.share(abs(self.median))} too {way} in the median of "
-            f"{self.points:,} runs (half of them {100 * self.low:+.0f} to {100 * self.high:+.0f} %; "
+            f"{self.points:,} runs (half of them {units.percent_change(self.low, 0)} to {units.change(self.high, 0)}; "
             f"{', '.join(self.sources)})"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft, Read
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
@@ -58,7 +59,7 @@ def lengths(
     draft.assume(
         "workload.output_tokens.mean",
         max(1, round(MEAN_OF_CAP * cap)),
-        f"{MEAN_OF_CAP:.0%} of the cap, as published runs have it; a configuration says caps only",
+        f"{units.share(MEAN_OF_CAP, 0)} of the cap, as published runs have it; a configuration says caps only",
         "--set workload.output_tokens.mean=TOKENS, from your own logs",
     )
     draft.assume(
@@ -69,7 +70,7 @@ def lengths(
             "workload.prompt_tokens",
             max(1, round(PROMPT_OF_CAP * prompt_cap.value)),
             prompt_cap,
-            why=f"{PROMPT_OF_CAP:.0%} of the cap; --set workload.prompt_tokens=TOKENS",
+            why=f"{units.share(PROMPT_OF_CAP, 0)} of the cap; --set workload.prompt_tokens=TOKENS",
         )
         draft.guesses.add("workload.prompt_tokens")
     else:

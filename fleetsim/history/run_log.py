@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.run_log_maps import BY_NAME, COLUMNS, FRAMEWORKS, Entry, Framework
@@ -226,7 +227,7 @@ def _missing_notes(columns: Mapping[str, Floats]) -> list[Note]:
     for c in _MAIN:
         holes = float(np.isnan(columns[c]).mean()) if c in columns else 0.0
         if holes > 0 and len(columns[c]) * holes > 1.5:
-            notes.append(Note("partial", f"{c} is missing in {holes:.0%} of the steps.", holes))
+            notes.append(Note("partial", f"{c} is missing in {units.share(holes, 0)} of the steps.", holes))
     if "time_s" not in columns:
         text = "The log has no clock: its window begins at 0 and is as long as its steps."
         notes.append(Note("missing", text))

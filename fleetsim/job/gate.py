@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.errors import InputError, Problem
+from fleetsim.quantities import METRICS
 
 __all__ = ["EXIT_CODE", "METRICS", "Condition", "Gate", "parse_conditions", "parse_gate", "tripped"]
 

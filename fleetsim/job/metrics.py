@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fleetsim.analysis.catalogue import BY_NAME
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.tree import did_you_mean
+from fleetsim.quantities import BY_NAME
 
 if TYPE_CHECKING:
     import pandas as pd

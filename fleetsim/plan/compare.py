@@ -21,7 +21,7 @@ EQUAL = "equal"
 class Change:
     """One metric of A and of B.
 
-    metric: dotted name, of `analysis/catalogue.py`. a, b: each side's own mean and 95 % interval, None where that side
+    metric: dotted name, of `quantities.py`. a, b: each side's own mean and 95 % interval, None where that side
     has no such metric. ratio: b / a, paired where the draws are shared; None where the mean of a is not told from 0.
     difference: b - a, in the metric's unit. verdict: "changed" where neither way is good as such. why: what the verdict
     means, or of "not comparable" the reason. p_adjusted: p-value of no change beyond the smallest one of interest,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
@@ -14,6 +13,7 @@ from fleetsim.plan.compare_runs import ToRun, run_side, unpaired_because, unpair
 from fleetsim.plan.judge import compare
 from fleetsim.plan.results import Result
 from fleetsim.plan.trials import Measure, simulated
+from fleetsim.quantities import METRICS
 
 
 def compare_results(

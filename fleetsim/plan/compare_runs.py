@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -16,6 +15,7 @@ from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.input_diff import PROFILE_HASH, assumed_of, inputs_of
 from fleetsim.plan.judge import compare
 from fleetsim.plan.trials import Measure, flat, simulated
+from fleetsim.quantities import METRICS
 from fleetsim.units import count
 
 # Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fleetsim import units
-from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.compare import BY_ITSELF, Change, Comparison
+from fleetsim.quantities import quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ def headline_of(found: Comparison) -> str:
 
 def change_words(change: Change) -> str:
     """ "generated tok/s 3.2 % lower (2.9 to 3.5 %)"."""
-    return _sentence(change, _Said(f"{described(change.metric).title} {{}} higher", ""))
+    return _sentence(change, _Said(f"{quantity(change.metric).title} {{}} higher", ""))
 
 
 def size_of(change: Change) -> tuple[Estimate, Callable[[float], str]] | None:
     """By how much, and how to write it: points of a share, per cent of a ratio, else in the metric's unit."""
-    how = described(change.metric).how
+    how = quantity(change.metric).unit
     if how == "share" and change.difference is not None:
-        return change.difference, lambda x: f"{100.0 * x:.1f}"
+        return change.difference, units.percent
     if change.ratio is not None:
         r = change.ratio
         return Estimate(r.mean - 1.0, r.ci_low - 1.0, r.ci_high - 1.0), lambda x: _percent(100.0 * x)
@@ -80,7 +80,7 @@ def _percent(x: float) -> str:
 def _sentence(change: Change, words: _Said) -> str:
     size = size_of(change)
     if size is None:
-        return described(change.metric).title
+        return quantity(change.metric).title
     by, write = size
     unit = _unit(change)
     more = by.mean >= 0
@@ -93,7 +93,7 @@ def _sentence(change: Change, words: _Said) -> str:
 
 
 def _unit(change: Change) -> str:
-    how = described(change.metric).how
+    how = quantity(change.metric).unit
     return " points" if how == "share" else "" if change.ratio is None else " %"
 
 
@@ -106,8 +106,8 @@ def _step_range(step: Change) -> str:
         return f" ({step.why})"
     if step.ratio is None:
         return ""
-    low, high = (f"{100.0 * x:+.1f}" for x in (by.ci_low, by.ci_high))
-    return f" ({low} %)" if low == high else f" ({low} to {high} %)"
+    low, high = (units.percent_change(x) for x in (by.ci_low, by.ci_high))
+    return f" ({units.change(by.ci_high)})" if low == high else f" ({low} to {units.change(by.ci_high)})"
 
 
 def _weight(change: Change) -> float:

@@ -90,7 +90,7 @@ def explained(
 def binds(binding: str) -> str:
     """What binds and how one sees it."""
     words = binding_words(binding)
-    return f"What binds: {words.name}." + (f" {_capital(words.meaning)}." if words.meaning else "")
+    return f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")
 
 
 def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
@@ -126,7 +126,7 @@ def change_words(ratio: Estimate, replications: int) -> str:
     if replications < 2:
         return change
     low, high = sorted((abs(1.0 - ratio.ci_low), abs(1.0 - ratio.ci_high)))
-    return f"{change} [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{change} [{units.percent(low)}, {units.percent(high)}]"
 
 
 def _others(alternatives: Alternatives) -> list[str]:
@@ -139,7 +139,7 @@ def _others(alternatives: Alternatives) -> list[str]:
     idle = [a for a in others if not a.shortens and not a.lengthens]
     if idle:
         here = next((f" with {a.anew.instead_of:,} instances" for a in idle if a.anew is not None and a.anew.saves), "")
-        found.append(f"{_capital(_listed([a.text for a in idle]))} would buy nothing measurable{here}.")
+        found.append(f"{units.capital(units.listed([a.text for a in idle]))} would buy nothing measurable{here}.")
     worse = [_change(a) for a in others if a.lengthens]
     if worse:
         found.append(f"What would lengthen it: {'; '.join(worse)}.")
@@ -150,7 +150,7 @@ def _others(alternatives: Alternatives) -> list[str]:
     ]
     missing += [f"{_STUCK[name]} would block the run" for name in alternatives.stuck]
     if missing:
-        found.append(f"{_capital(_listed(missing))}.")
+        found.append(f"{units.capital(units.listed(missing))}.")
     return found
 
 
@@ -192,7 +192,7 @@ def _sentence(more: Alternative) -> str:
     """What one more instance buys, and what it costs."""
     if not more.shortens:
         what = "lengthens the step" if more.lengthens else "buys nothing measurable"
-        return f"{_capital(more.text)} {what}."
+        return f"{units.capital(more.text)} {what}."
     cost = more.cost_ratio.mean - 1.0
     price = (
         "at the same cost per step"
@@ -200,7 +200,7 @@ def _sentence(more: Alternative) -> str:
         else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
     )
     change = change_words(more.step_ratio, more.replications)
-    return f"{_capital(more.text)} shortens the step by {change} {price}{_risk(more)}."
+    return f"{units.capital(more.text)} shortens the step by {change} {price}{_risk(more)}."
 
 
 def _cheapest(alternatives: Alternatives) -> str:
@@ -220,11 +220,3 @@ def _price(a: Alternative) -> str:
     if a.free or a.price_usd_per_s is None:
         return "for no money" if a.cost_change > -1e-12 else f"and {units.money(-a.cost_change)} less per step"
     return f"for {units.money(a.cost_change)} more per step"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 from fleetsim.plan.assumptions import is_touched
 from fleetsim.plan.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.plan.compare_words import headline_of
 from fleetsim.plan.input_diff import input_differences
 from fleetsim.plan.prices import PRICE, price_notes
+from fleetsim.quantities import quantity
 
 ALPHA = 0.05
 ONE_RUN = "one run has no interval: take more replications"
@@ -44,7 +44,7 @@ def compare(
     min_change: float,
     notes: Sequence[str] = (),
 ) -> Comparison:
-    """metrics: names of `analysis/catalogue.py`, in their order. pair: runs of the same seed and replication drew the
+    """metrics: names of `quantities.py`, in their order. pair: runs of the same seed and replication drew the
     same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""
     common = [key for key in a.runs if key in b.runs] if pair else []
     judged = [_judged(a, b, name, common, min_change) for name in metrics]
@@ -123,7 +123,7 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
     )
     if contrast.difference_error == 0.0 and contrast.b.value == contrast.a.value:
         return _Judged(replace(change, why=f"{EQUAL} in every run"))
-    up, down = _tests(contrast, described(name).how == "share", min_change)
+    up, down = _tests(contrast, quantity(name).unit == "share", min_change)
     return _Judged(change, up < down, min(1.0, 2.0 * min(up, down)))
 
 
@@ -151,14 +151,14 @@ def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Ch
     change = judged.change
     if p_adjusted is None or judged.p_value is None:
         return change
-    metric = described(change.metric)
+    metric = quantity(change.metric)
     change = replace(change, p_adjusted=p_adjusted)
     if p_adjusted < ALPHA:
         better: Verdict = "changed"
         if metric.better is not None:
             better = "better" if (metric.better == "more") == judged.above else "worse"
         return replace(change, verdict=better)
-    points = metric.how == "share"  # of time, tokens, samples
+    points = metric.unit == "share"  # of time, tokens, samples
     band = f"{100.0 * min_change:g} {'%' if not points else 'point' if min_change == 0.01 else 'points'}"
     if judged.p_value < ALPHA:
         return replace(change, why=BY_ITSELF)

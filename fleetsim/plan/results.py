@@ -15,7 +15,6 @@ from typing import Any
 from pydantic import ValidationError
 
 import fleetsim
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.contrast import Mean
 from fleetsim.analysis.intervals import t_quantile
 from fleetsim.config.run import CostConfig
@@ -25,6 +24,7 @@ from fleetsim.plan.compare import Side
 from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.input_diff import PROFILE_HASH, WORDS
 from fleetsim.plan.prices import PRICE
+from fleetsim.quantities import METRICS
 from fleetsim.tell.data import SCHEMA_VERSION
 
 COMMANDS = ("simulate", "size", "split")

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
@@ -98,9 +99,9 @@ def mean_step_s(scenario: Scenario) -> float:
 def law_words(trainer: TrainerConfig) -> str:
     """The law in a line, for a report."""
     points, assumed = trainer.scaling.points, trainer.scaling.parallel_share is None
-    share = 100.0 * parallel_share(trainer, trainer.gpus)
+    share = units.share(parallel_share(trainer, trainer.gpus), 0)
     source = ", as verl's published runs imply" if assumed else ""
-    law = f"of the seconds on {trainer.gpus} GPUs {share:.0f} % are divided by more of them{source}"
+    law = f"of the seconds on {trainer.gpus} GPUs {share} are divided by more of them{source}"
     if not points:
         return law
     counts = ", ".join(str(gpus) for gpus, _ in points)

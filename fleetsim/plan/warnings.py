@@ -108,8 +108,8 @@ def error_warnings(profile: EngineSource) -> tuple[str, ...]:
     if profile.error_worst is None or profile.error_worst <= _POOR:
         return ()
     return (
-        f"the {profile.kind} engine speed is itself off by up to {profile.error_worst:.0%} ({profile.error_what}): "
-        "measure it again on a quiet machine before acting on the answer",
+        f"the {profile.kind} engine speed is itself off by up to {units.share(profile.error_worst, 0)} "
+        f"({profile.error_what}): measure it again on a quiet machine before acting on the answer",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from fleetsim import units
 from fleetsim.errors import Problem
 from fleetsim.policies.law import (
     PLENTY,
@@ -252,7 +253,7 @@ LAWS: Mapping[LawName, Law] = complete(
             follows_kv=False,
         ),
         "per_sync_window": Law(
-            says=lambda a: f"sync window + {a.staleness_threshold:.0%}",
+            says=lambda a: f"sync window + {units.share(a.staleness_threshold, 0)}",
             rule=(
                 "per sync window at most floor(W x (1 + `staleness_threshold`)) groups may be *started*; at a "
                 "publication the count restarts at what was started and the new version does not contain (verl fully "

@@ -25,6 +25,7 @@ from fleetsim.analysis.warmup import warmup_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_FILTERED
+from fleetsim.quantities import Quantity, quantity
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.observed import Hour, Observed
 from fleetsim.replay.queue import grows
@@ -39,16 +40,29 @@ _SLACK = 1.25
 # Steps of the short simulation that says how long a step of a fleet size takes, where nobody observed it.
 _PILOT_STEPS = 24
 
-Quantity = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"]
+Compared = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"]
 Measure = Literal["ratio", "points", "batches"]
-MEASURES: dict[Quantity, Measure] = {
+MEASURES: dict[Compared, Measure] = {
     "tok_s": "ratio",
     "instance_tok_s": "ratio",
     "step_s": "ratio",
     "trainer_idle": "points",
     "queue": "batches",
 }
-QUANTITIES: tuple[Quantity, ...] = tuple(MEASURES)
+QUANTITIES: tuple[Compared, ...] = tuple(MEASURES)
+# What each is in the catalogue. The words above are keys of JSON and of plan files, which stay as they are.
+_CATALOGUED: dict[Compared, str] = {
+    "tok_s": "generated_tok_s",
+    "instance_tok_s": "instance_tok_s",
+    "step_s": "step_s",
+    "trainer_idle": "trainer_idle_fraction",
+    "queue": "queue_depth",
+}
+
+
+def catalogued(name: Compared) -> Quantity:
+    """What the catalogue says of a quantity of the back-test."""
+    return quantity(_CATALOGUED[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,7 @@ class Row:
     three the limit is the same number. within: |error| <= limit.
     """
 
-    quantity: Quantity
+    quantity: Compared
     observed: float
     predicted: float
     interval: Estimate
@@ -99,7 +113,7 @@ class Backtest:
         """The row with the largest error."""
         return max(self.overall, key=lambda row: abs(row.error), default=None)
 
-    def row(self, quantity: Quantity) -> Row | None:
+    def row(self, quantity: Compared) -> Row | None:
         """The overall row of a quantity, None where it was not compared."""
         return next((row for row in self.overall if row.quantity == quantity), None)
 
@@ -230,7 +244,7 @@ class _Span:
             groups["need"].astype(np.float64),
         )
 
-    def between(self, a: float, b: float | None) -> dict[Quantity, float]:
+    def between(self, a: float, b: float | None) -> dict[Compared, float]:
         """The quantities from a to b seconds after warm-up; b None or beyond the run = to its end."""
         end = float(self.time[-1]) if b is None else min(b, float(self.time[-1]))
         a = min(a, 0.999 * end)
@@ -252,8 +266,8 @@ class _Span:
         }
 
 
-def _rows(seen: Hour, predicted: Sequence[dict[Quantity, float]], batch: int, limit: float) -> tuple[Row, ...]:
-    values: dict[Quantity, float | None] = {
+def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, limit: float) -> tuple[Row, ...]:
+    values: dict[Compared, float | None] = {
         "tok_s": seen.tok_s or None,
         "instance_tok_s": seen.instance_tok_s or None,
         "step_s": seen.step_s,
@@ -261,13 +275,13 @@ def _rows(seen: Hour, predicted: Sequence[dict[Quantity, float]], batch: int, li
         "queue": seen.queue,
     }
     rows = []
-    for quantity in QUANTITIES:
-        value = values[quantity]
+    for name in QUANTITIES:
+        value = values[name]
         if value is None or not np.isfinite(value):
             continue
-        interval = estimate([p[quantity] for p in predicted])
-        measure = MEASURES[quantity]
+        interval = estimate([p[name] for p in predicted])
+        measure = MEASURES[name]
         scale = {"ratio": value, "points": 1.0, "batches": max(value, float(batch))}[measure]
         error = (interval.mean - value) / scale
-        rows.append(Row(quantity, value, interval.mean, interval, error, measure, abs(error) <= limit))
+        rows.append(Row(name, value, interval.mean, interval, error, measure, abs(error) <= limit))
     return tuple(rows)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.analysis.catalogue import WINDOW_METRICS
+from fleetsim import units
 from fleetsim.analysis.intervals import t_quantile
 from fleetsim.history.history import History
 from fleetsim.history.window import shown
 from fleetsim.plan.compare import Comparison, Side
 from fleetsim.plan.judge import compare
+from fleetsim.quantities import WINDOW_METRICS
 from fleetsim.replay.window_metrics import Window, window_means, window_of
 from fleetsim.units import seconds, share
 
@@ -158,5 +159,6 @@ def _cautions(w: Window) -> list[str]:
         found.append(f"{restarts} restart{'' if restarts == 1 else 's'} of instances")
     for trend in seen.trends:
         what = "the mean response length" if trend.what == "response_tokens" else "the step"
-        found.append(f"{what} moves by {trend.growth:+.0%} over the window: a mean over it is of no one time")
+        moved = units.change(trend.growth, 0)
+        found.append(f"{what} moves by {moved} over the window: a mean over it is of no one time")
     return found

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetsim import units
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.analysis.threads import side_by_side
 from fleetsim.config.load import with_changes
@@ -126,7 +127,7 @@ def admission_like(
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
     text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
-    return Chosen(law, off, f"{text} ({100 * off:.0f} % off)")
+    return Chosen(law, off, f"{text} ({units.share(off, 0)} off)")
 
 
 def _with_facts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim import units
 from fleetsim.config.plan import IntervalFields, Plan
 
 Promised = Literal["trainer_idle", "queue", "oldest_age", "cost_per_step"]
@@ -32,7 +33,7 @@ def misses_of(plan: Plan) -> dict[Promised, Miss]:
     found: list[Miss] = []
     idle = _predicted(plan, "trainer_idle_fraction")
     if idle is not None and idle.mean > targets.trainer_idle_fraction:
-        text = f"trainer idle at most {targets.trainer_idle_fraction:.1%}, {idle.mean:.1%} predicted"
+        text = f"trainer idle at most {units.share(targets.trainer_idle_fraction)}, {units.share(idle.mean)} predicted"
         limit = targets.trainer_idle_fraction
         found.append(Miss("trainer_idle", limit, idle.mean, idle.ci_high + IDLE_SLACK, text))
     queue = _predicted(plan, "queue_depth")
@@ -49,7 +50,8 @@ def misses_of(plan: Plan) -> dict[Promised, Miss]:
             found.append(Miss("oldest_age", targets.staleness_steps, age.mean, bound, text))
     cost = _predicted(plan, "cost_per_step")
     if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
-        text = f"cost per step at most ${targets.cost_per_step:,.4g}, ${cost.mean:,.4g} predicted"
+        most, mean = (units.beside(x, "money") for x in (targets.cost_per_step, cost.mean))
+        text = f"cost per step at most {most}, {mean} predicted"
         bound = cost.ci_high * (1.0 + COST_SLACK)
         found.append(Miss("cost_per_step", targets.cost_per_step, cost.mean, bound, text))
     return {miss.name: miss for miss in found}

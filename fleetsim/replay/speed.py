@@ -28,6 +28,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
 from fleetsim.replay.load_seen import Level, Seen, seen_of
@@ -93,7 +94,7 @@ class Speed:
             "assumed": "level from the window, shape assumed" + (" like a roofline's" if self.factor else ""),
         }[self.shape]
         at = f"at {self.loads[0]:.0f} to {self.loads[1]:.0f} running requests"
-        off = "" if self.held_out is None else f"; {100 * self.held_out:.1f} % off on the second half, kept out"
+        off = "" if self.held_out is None else f"; {units.share(self.held_out)} off on the second half, kept out"
         return f"{how} ({at}{off})" + (f"; {self.refused}" if self.refused else "")
 
 

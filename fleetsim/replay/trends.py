@@ -27,7 +27,7 @@ def trends_of(history: History, steps: Steps | None) -> tuple[Trend, ...]:
 
 def trend_words(trend: Trend) -> str:
     """Both ends, and how they differ."""
-    percent = f"{100 * trend.growth:+.0f} %"
+    percent = units.change(trend.growth, 0)
     if trend.what == "response_tokens":
         way = "grew" if trend.growth > 0 else "shrank"
         return (

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim import units
 from fleetsim.config.plan import Plan
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.plan_file import cost_of
@@ -101,9 +102,9 @@ def _idle(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     if seen is None:
         return _check("trainer_idle", None, limit, None, "the trainer's sample-wait is not exported")
     promised = plan.recommended.predicted.get("trainer_idle_fraction")
-    text = f"trainer idle {seen.value:.1%} of a step ({seen.source}), at most {target:.1%}"
+    text = f"trainer idle {units.share(seen.value)} of a step ({seen.source}), at most {units.share(target)}"
     if promised is not None:
-        text += f"; {promised.mean:.1%} was predicted"
+        text += f"; {units.share(promised.mean)} was predicted"
     return _check("trainer_idle", seen.value, limit, seen.value <= limit, text)
 
 
@@ -154,9 +155,9 @@ def _cost(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
         what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
         return _check("cost_per_step", None, limit, None, f"cost per step: {what}")
     cost = cost_of(plan.scenario, observed.fleet.instances, step.value)
-    text = f"${cost:,.4g} per optimizer step, ${limit:,.4g} before the change"
+    text = f"{units.beside(cost, 'money')} per optimizer step, {units.beside(limit, 'money')} before the change"
     if miss is not None:
-        text += f"; ${miss.predicted:,.4g} was predicted"
+        text += f"; {units.beside(miss.predicted, 'money')} was predicted"
         return _check("cost_per_step", cost, miss.bound, cost <= miss.bound, text)
     return _check("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
 
@@ -178,7 +179,7 @@ def _prefix(plan: Plan, observed: Observed) -> Check:
     if before is None or now is None:
         return _check("prefix_hit", now, before, None, "the prefix-cache hit ratio is not exported in both windows")
     limit = max(0.0, before - HIT_SLACK)
-    text = f"prefix-cache hits {now:.1%}, {before:.1%} before the change"
+    text = f"prefix-cache hits {units.share(now)}, {units.share(before)} before the change"
     return _check("prefix_hit", now, limit, now >= limit, text)
 
 
@@ -192,7 +193,7 @@ def _warnings(plan: Plan, observed: Observed) -> tuple[str, ...]:
     if observed.start_s < plan.window.end_s:
         found.append("the window begins before the plan's own ended: it is not one after the change alone")
     if observed.gap_share > 0.05:
-        found.append(f"{observed.gap_share:.0%} of the instances' time was not read")
+        found.append(f"{units.share(observed.gap_share, 0)} of the instances' time was not read")
     fleet = observed.fleet
     if fleet is not None and fleet.instances_min != fleet.instances_max:
         found.append(f"the fleet changed inside the window: {fleet.instances_min} to {fleet.instances_max} instances")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from fleetsim import units
 from fleetsim.replay.checks.case import Case, Draft
 from fleetsim.replay.finding import MENDS, Check, Mend, Withheld
 
@@ -74,7 +75,7 @@ def _untrusted(case: Case, model: Draft) -> str:
     if back.verdict == "unknown":
         return "nothing of what was observed is predicted: the back-test compared nothing"
     where = f": {back.where[0]}" if back.where else ""
-    return f"the back-test is off by more than {back.limit:.0%}{where}"
+    return f"the back-test is off by more than {units.share(back.limit, 0)}{where}"
 
 
 def _touches(path: str, keys: Collection[str]) -> bool:

@@ -10,25 +10,10 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.history.window import has_clock
-from fleetsim.replay.backtest import QUANTITIES, Backtest, Quantity, Row, Slice
+from fleetsim.replay.backtest import QUANTITIES, Backtest, Compared, Row, Slice, catalogued
 from fleetsim.report.replay_words import clock
 from fleetsim.tell.terminal import grid
-from fleetsim.units import number
 
-NAMES: dict[Quantity, str] = {
-    "tok_s": "fleet tok/s",
-    "instance_tok_s": "tok/s per instance",
-    "step_s": "optimizer step",
-    "trainer_idle": "trainer idle",
-    "queue": "queue, samples",
-}
-_SHORT: dict[Quantity, str] = {
-    "tok_s": "tok/s",
-    "instance_tok_s": "tok/s each",
-    "step_s": "step",
-    "trainer_idle": "idle",
-    "queue": "queue",
-}
 _MOST_SLICES = 24
 
 
@@ -60,7 +45,7 @@ def verdict_words(back: Backtest) -> str:
 def _worst(row: Row) -> str:
     """Which quantity is off most, and by how much; nothing where that rounds to nothing."""
     said = error_words(row)
-    return "" if not any(c in "123456789" for c in said) else f", worst: {NAMES[row.quantity]} {said}"
+    return "" if not any(c in "123456789" for c in said) else f", worst: {catalogued(row.quantity).title} {said}"
 
 
 def overall(rows: Sequence[Row]) -> Table:
@@ -70,10 +55,9 @@ def overall(rows: Sequence[Row]) -> Table:
         predicted = Text(_value(row.quantity, row.predicted))
         half = (row.interval.ci_high - row.interval.ci_low) / 2
         if half > 0:
-            shown = f"{100 * half:.1f}" if row.quantity == "trainer_idle" else number(half)
-            predicted.append(f" ±{shown}", style="dim")
+            predicted.append(f" ±{units.percent(half) if row.measure == 'points' else units.number(half)}", style="dim")
         table.add_row(
-            NAMES[row.quantity],
+            catalogued(row.quantity).title,
             _value(row.quantity, row.observed),
             predicted,
             error_words(row),
@@ -87,7 +71,7 @@ def by_slice(slices: Sequence[Slice]) -> Table:
     """The errors of every slice; which of them the engine's speed was fitted on."""
     there = [q for q in QUANTITIES if any(row.quantity == q for s in slices for row in s.rows)]
     began = "from (UTC)" if has_clock(slices[0].start_s) else "from"
-    table = grid(began, *(_SHORT[q] for q in there), "", align=("left", *("right",) * len(there), "left"))
+    table = grid(began, *(_heading(q) for q in there), "", align=("left", *("right",) * len(there), "left"))
     for s in slices[:_MOST_SLICES]:
         errors = {row.quantity: row for row in s.rows}
         cells = [error_words(errors[q], short=True) if q in errors else "-" for q in there]
@@ -98,16 +82,19 @@ def by_slice(slices: Sequence[Slice]) -> Table:
     return table
 
 
+def _heading(name: Compared) -> str:
+    """Without the unit: below it stand errors."""
+    return catalogued(name).heading.partition(",")[0]
+
+
 def error_words(row: Row, short: bool = False) -> str:
     """ "+3.1 %", "+1.2 points" or "-0.10 batches"; short: in fewer letters, for a table whose heading says the rest."""
     if row.measure == "ratio":
-        return f"{100 * row.error:+.1f} %"
+        return units.change(row.error)
     if row.measure == "points":
-        return f"{100 * row.error:+.1f} p" if short else f"{100 * row.error:+.1f} points"
+        return units.points(row.error, short=True) if short else units.points(row.error)
     return f"{row.error:+.2f} b" if short else f"{row.error:+.2f} batches"
 
 
-def _value(quantity: Quantity, x: float) -> str:
-    if quantity == "step_s":
-        return units.seconds(x)
-    return units.share(x) if quantity == "trainer_idle" else number(x)
+def _value(name: Compared, x: float) -> str:
+    return units.written(x, catalogued(name).unit)

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 import fleetsim
-from fleetsim.analysis.catalogue import described
 from fleetsim.plan.compare import Change, Comparison
+from fleetsim.quantities import quantity
 from fleetsim.tell.data import SCHEMA_VERSION
 
 
@@ -33,5 +33,5 @@ def compare_document(found: Comparison) -> dict[str, Any]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    metric = described(change.metric)
-    return {**asdict(change), "title": metric.title, "unit": metric.how, "better_is": metric.better}
+    metric = quantity(change.metric)
+    return {**asdict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fleetsim.analysis.catalogue import described
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.compare import EQUAL, Change, Comparison
+from fleetsim.quantities import quantity
 from fleetsim.report.as_sheet import as_sheet
-from fleetsim.report.compare_view import RATIO, change_of, input_table, table, written
-from fleetsim.report.words import plural
+from fleetsim.report.compare_view import RATIO, change_of, input_table, table
 from fleetsim.tell.charts.chart import Chart, axis
 from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
 from fleetsim.tell.document import Table
@@ -69,7 +69,7 @@ def ratios_chart(found: Comparison) -> Chart | None:
     words = "B / A with its 95 % interval, on a logarithmic axis; right of the line B has more."
     words += _band_words(band, " %")
     if left_out:
-        words += f" Beyond a factor of {_FURTHEST:g}, and in the table only: {plural(left_out, 'metric')}."
+        words += f" Beyond a factor of {_FURTHEST:g}, and in the table only: {units.plural(left_out, 'metric')}."
     return forest("ratios", "Ratio of every metric, B / A", words, rows, _STYLES, ratio_axis("B / A", low, high),
                   centre=1.0, bands=((1 - band, 1 + band),))  # fmt: skip
 
@@ -96,7 +96,7 @@ def shares_chart(found: Comparison) -> Chart | None:
 
 def _dot(change: Change, value: Estimate, factor: float) -> Dot:
     said, interval = change_of(change)
-    metric = described(change.metric)
+    metric = quantity(change.metric)
     told = f"{said} ({interval})" if interval else said
     return Dot(
         metric.title, factor * value.mean, said, change.verdict, factor * value.ci_low, factor * value.ci_high,
@@ -105,7 +105,7 @@ def _dot(change: Change, value: Estimate, factor: float) -> Dot:
 
 
 def _is_share(change: Change) -> bool:
-    return described(change.metric).how == "share"
+    return quantity(change.metric).unit == "share"
 
 
 def _of(found: Comparison, verdict: str) -> Sequence[Change]:
@@ -118,7 +118,7 @@ def _told(found: Comparison, verdict: str) -> Sequence[Change]:
 
 
 def _equal(found: Comparison) -> str:
-    names = [described(c.metric).title for c in found.changes if not c.significant and c.why.startswith(EQUAL)]
+    names = [quantity(c.metric).title for c in found.changes if not c.significant and c.why.startswith(EQUAL)]
     return f"Equal on both sides: {'; '.join(names)}." if names else ""
 
 
@@ -131,31 +131,23 @@ def _lede(found: Comparison) -> Iterator[str]:
     yield f"A: {found.a_label}"
     yield f"B: {found.b_label}"
     if found.kind == "windows":
-        yield f"Windows of history, unpaired: {plural(found.replications, 'block')} of the shorter one."
+        yield f"Windows of history, unpaired: {units.plural(found.replications, 'block')} of the shorter one."
     else:
         how = "paired: both sides see the same draws" if found.paired else "unpaired: each side has draws of its own"
-        yield f"{plural(found.replications, 'replication')}, {how}."
+        yield f"{units.plural(found.replications, 'replication')}, {how}."
     counts = {title.lower(): len(_of(found, verdict)) for verdict, title in _GROUPS}
     without = len(_of(found, "not comparable"))
     told = ", ".join(f"{title} {count}" for title, count in counts.items() if count)
-    yield f"Of {plural(len(found.changes), 'metric')}: {told or 'none compared'}" + (
+    yield f"Of {units.plural(len(found.changes), 'metric')}: {told or 'none compared'}" + (
         f", not comparable {without}." if without else "."
     )
 
 
 def _values(found: Comparison) -> Iterator[tuple[str, ...]]:
     for change in found.changes:
-        metric = described(change.metric)
-        sides = tuple(_side(e, metric.how) for e in (change.a, change.b))
+        metric = quantity(change.metric)
+        sides = tuple("-" if e is None else units.with_ends(e, metric.unit) for e in (change.a, change.b))
         yield (metric.title, change.verdict, *sides)
-
-
-def _side(e: Estimate | None, how: str) -> str:
-    if e is None:
-        return "-"
-    if e.ci_low == e.ci_high:
-        return written(e.mean, how)
-    return f"{written(e.mean, how)} [{written(e.ci_low, how)}, {written(e.ci_high, how)}]"
 
 
 def _differs(found: Comparison) -> Table:
@@ -168,5 +160,5 @@ def _why(found: Comparison) -> str:
     """What could not be compared, and why."""
     without: dict[str, list[str]] = {}
     for change in _of(found, "not comparable"):
-        without.setdefault(change.why, []).append(described(change.metric).title)
+        without.setdefault(change.why, []).append(quantity(change.metric).title)
     return "; ".join(f"{why}: {', '.join(titles)}" for why, titles in without.items())

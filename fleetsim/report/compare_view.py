@@ -9,13 +9,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fleetsim import units
-from fleetsim.analysis.catalogue import described
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.assumptions import short
 from fleetsim.plan.compare import Change, Comparison
+from fleetsim.quantities import quantity
 from fleetsim.report.compare_table import ChangeRow, ChangeTable, InputTable
 from fleetsim.tell.terminal import section
-from fleetsim.units import number
 
 _STYLE = {"better": "bold", "worse": "bold", "changed": "bold"}
 _MOST_INPUTS = 60
@@ -33,7 +32,7 @@ def compare_report(found: Comparison) -> Group:
     if same:
         blocks.append(section(f"no significant change ({RATIO})", table(same)))
     if equal:
-        names = "; ".join(described(c.metric).title for c in equal)
+        names = "; ".join(quantity(c.metric).title for c in equal)
         blocks.append(section("equal on both sides", Text(names)))
     if without:
         blocks.append(section("not comparable", *(Text(line) for line in _reasons(without))))
@@ -55,7 +54,7 @@ def opening(found: Comparison) -> Group:
             "paired: the same draws on both sides" if found.paired else "unpaired"
         )
     points = f"{100.0 * found.min_change:g} point{'' if found.min_change == 0.01 else 's'}"
-    smallest = f"smallest change of interest {100.0 * found.min_change:g} %, of shares {points}"
+    smallest = f"smallest change of interest {units.limit(found.min_change)}, of shares {points}"
     return Group(
         Text(found.headline, style="bold"),
         Text(f"A: {found.a_label}", style="dim"),
@@ -70,21 +69,21 @@ def table(changes: Sequence[Change]) -> ChangeTable:
 
 
 def _row(change: Change) -> ChangeRow:
-    metric = described(change.metric)
-    a, b = ("" if side is None else written(side.mean, metric.how) for side in (change.a, change.b))
+    metric = quantity(change.metric)
+    a, b = ("" if side is None else units.beside(side.mean, metric.unit) for side in (change.a, change.b))
     word = change.verdict if change.significant else change.why
     return ChangeRow(metric.title, word, (a, b, *change_of(change)), _STYLE.get(change.verdict, "dim"))
 
 
 def change_of(change: Change) -> tuple[str, str]:
     """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
-    how = described(change.metric).how
+    how = quantity(change.metric).unit
     if how == "share" and change.difference is not None:
-        return _interval(change.difference, lambda x: f"{100.0 * x:+.1f}", " points")
+        return _interval(change.difference, units.percent_change, " points")
     if change.ratio is not None:
         return _interval(change.ratio, lambda x: f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}", "")
     if change.difference is not None:
-        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{written(x, how)}", "")
+        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.beside(x, how)}", "")
     return "", ""
 
 
@@ -93,16 +92,11 @@ def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tupl
     return f"{write(value.mean)}{unit}", "" if value.ci_low == value.ci_high else f"{low} to {high}"
 
 
-def written(x: float, how: str) -> str:
-    """A value of a metric."""
-    return {"seconds": units.seconds, "share": units.share}.get(how, number)(x)
-
-
 def _reasons(changes: Sequence[Change]) -> list[str]:
     """Metrics by the reason why they cannot be compared."""
     by_why: dict[str, list[str]] = {}
     for change in changes:
-        by_why.setdefault(change.why, []).append(described(change.metric).title)
+        by_why.setdefault(change.why, []).append(quantity(change.metric).title)
     return [f"{why}: {'; '.join(titles)}" for why, titles in by_why.items()]
 
 

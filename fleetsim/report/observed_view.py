@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.quantities import quantity
 from fleetsim.replay.observed import InstanceView, Observed, Quantity
 from fleetsim.report.replay_words import source_mark
 from fleetsim.tell.characters import sparkline
 from fleetsim.tell.terminal import grid, section
-from fleetsim.units import number
 
 _MOST_INSTANCES = 12
 _SPARK_WIDTH = 24
@@ -40,22 +40,25 @@ def fleet(observed: Observed) -> Table:
     table = grid("", "", align=("left", "left"))
     if f is None:
         return table
-    table.add_row("output", f"{number(f.tok_s)} tok/s, {number(f.instance_tok_s)} per instance")
+    table.add_row("output", f"{units.number(f.tok_s)} tok/s, {units.number(f.instance_tok_s)} per instance")
     table.add_row("spread of the instances", f"{units.share(f.tok_s_cv)} (deviation / mean)")
     if f.in_flight_mean is not None and f.in_flight_peak is not None:
-        table.add_row("samples in flight", f"{number(f.in_flight_mean)} on average, {number(f.in_flight_peak)} at most")
+        table.add_row(
+            "samples in flight",
+            f"{units.number(f.in_flight_mean)} on average, {units.number(f.in_flight_peak)} at most",
+        )
     if f.running is not None and f.waiting is not None:
-        table.add_row("running, waiting", f"{number(f.running)}, {number(f.waiting)}")
+        table.add_row("running, waiting", f"{units.number(f.running)}, {units.number(f.waiting)}")
     if f.kv_use is not None and f.kv_use_peak is not None:
         table.add_row("KV cache in use", f"{units.share(f.kv_use)} on average, {units.share(f.kv_use_peak)} at most")
     if f.idle_share is not None:
         table.add_row("instances without work", units.share(f.idle_share))
     if f.preemptions_per_s is not None:
-        table.add_row("preemptions", f"{number(f.preemptions_per_s * 3600)} an hour")
+        table.add_row("preemptions", f"{units.number(f.preemptions_per_s * 3600)} an hour")
     if f.prefix_hit is not None:
         table.add_row("prefix-cache hits", units.share(f.prefix_hit))
     if f.finished_s is not None:
-        ended = f"{number(f.finished_s)} a second"
+        ended = f"{units.number(f.finished_s)} a second"
         for share, what in ((f.length_share, "cut at the cap"), (f.aborted_share, "aborted")):
             ended += f", {units.share(share)} {what}" if share else ""
         table.add_row("requests ended", ended)
@@ -88,20 +91,20 @@ def instances(views: Sequence[InstanceView]) -> Group:
     for i in shown:
         table.add_row(
             _name(i),
-            number(i.active_tok_s),
-            f"{100 * i.spread:.0f} %",
+            units.number(i.active_tok_s),
+            units.share(i.spread, 0),
             f"{i.pace:.2f}",
             _maybe(i.running),
             _maybe(i.waiting),
-            "-" if i.kv_use is None else f"{100 * i.kv_use:.0f} %",
+            "-" if i.kv_use is None else units.share(i.kv_use, 0),
             _maybe(i.preemptions),
-            "-" if i.prefix_hit is None else f"{100 * i.prefix_hit:.0f} %",
+            "-" if i.prefix_hit is None else units.share(i.prefix_hit, 0),
             style="bold" if i.straggler else "",
         )
     lines: list[RenderableType] = [table]
     if rest:
         rates = [i.active_tok_s for i in rest]
-        span = f"{number(min(rates))} to {number(max(rates))} tok/s, median {number(median(rates))}"
+        span = f"{units.number(min(rates))} to {units.number(max(rates))} tok/s, median {units.number(median(rates))}"
         lines.append(Text(f"and {len(rest):,} more: {span}"))
     lines.append(Text("tok/s outside pauses; pace: rate / the median instance's at the same load", style="dim"))
     return Group(*lines)
@@ -116,7 +119,7 @@ def _name(i: InstanceView) -> str:
 
 
 def _maybe(x: float | None) -> str:
-    return "-" if x is None else number(x)
+    return "-" if x is None else units.number(x)
 
 
 def trainer(observed: Observed) -> Table:
@@ -124,25 +127,25 @@ def trainer(observed: Observed) -> Table:
     t, q = observed.trainer, observed.queue
     table = grid("", "", "", align=("left", "left", "left"))
 
-    def row(name: str, quantity: Quantity | None, text: str) -> None:
-        if quantity is not None:
-            table.add_row(name, text, Text(source_mark(quantity), style="dim"))
+    def row(name: str, seen: Quantity | None, text: str) -> None:
+        if seen is not None:
+            table.add_row(name, text, Text(source_mark(seen), style="dim"))
 
-    def of_step(quantity: Quantity | None) -> str:
-        if quantity is None or t.step_s is None or t.step_s.value <= 0:
+    def of_step(seen: Quantity | None) -> str:
+        if seen is None or t.step_s is None or t.step_s.value <= 0:
             return ""
-        return f" ({units.share(quantity.value / t.step_s.value)})"
+        return f" ({units.share(seen.value / t.step_s.value)})"
 
-    for name, quantity in (
-        ("optimizer step", t.step_s),
+    for name, seen in (
+        (quantity("step_s").title, t.step_s),
         ("waits for samples", t.wait_s),
         ("computes", t.train_s),
         ("held by weight sync", t.sync_s),
     ):
-        if quantity is not None:
-            row(name, quantity, units.seconds(quantity.value) + ("" if quantity is t.step_s else of_step(quantity)))
+        if seen is not None:
+            row(name, seen, units.seconds(seen.value) + ("" if seen is t.step_s else of_step(seen)))
     if t.idle_fraction is not None and t.wait_s is None:
-        row("trainer idle", t.idle_fraction, units.share(t.idle_fraction.value))
+        row(quantity("trainer_idle_fraction").title, t.idle_fraction, units.share(t.idle_fraction.value))
     if t.steps is not None:
         row("steps", t.steps, units.count(round(t.steps.value)))
     if t.batch_samples is not None:
@@ -153,12 +156,14 @@ def trainer(observed: Observed) -> Table:
         row("MFU", t.mfu, units.share(t.mfu.value))
     if q.depth is not None and q.depth_max is not None:
         grows = "" if not q.growth_per_h else f", {q.growth_per_h:+,.0f} an hour"
-        table.add_row("queue", f"{number(q.depth)} samples on average, {number(q.depth_max)} at most{grows}", "")
+        table.add_row(
+            "queue", f"{units.number(q.depth)} samples on average, {units.number(q.depth_max)} at most{grows}", ""
+        )
     if q.oldest_age_steps is not None and q.oldest_age_max_steps is not None:
-        age = f"{number(q.oldest_age_steps)} steps on average, {number(q.oldest_age_max_steps)} at most"
+        age = f"{units.number(q.oldest_age_steps)} steps on average, {units.number(q.oldest_age_max_steps)} at most"
         table.add_row("oldest sample", age, "")
     if q.generated_per_trained is not None:
-        table.add_row("generated per trained token", number(q.generated_per_trained), "")
+        table.add_row(quantity("tokens_per_trained_token").title, units.number(q.generated_per_trained), "")
     if q.dropped_share is not None:
         table.add_row("samples thrown away", units.share(q.dropped_share), "")
     if not table.row_count:
@@ -173,16 +178,16 @@ def lengths(observed: Observed) -> Table:
     if ls is None:
         return table
     each = (("p50", 0.5, ls.p50), ("p90", 0.9, ls.p90), ("p99", 0.99, ls.p99))
-    quantiles = ", ".join(f"{name} {'above ' if ls.unbounded(q) else ''}{number(x)}" for name, q, x in each)
-    table.add_row("output tokens", f"mean {number(ls.mean)}, {quantiles}")
-    finite = [f"{units.tokens(b)}" for b in ls.le if b != float("inf")]
+    quantiles = ", ".join(f"{name} {'above ' if ls.unbounded(q) else ''}{units.number(x)}" for name, q, x in each)
+    table.add_row("output tokens", f"mean {units.number(ls.mean)}, {quantiles}")
+    finite = [units.tokens(b) for b in ls.le if b != float("inf")]
     if finite:
         scale = f"up to {finite[0]} ... {finite[-1]}" + (" and more" if len(finite) < len(ls.le) else "")
         table.add_row("", f"{sparkline(list(ls.count), _SPARK_WIDTH)}  {scale}")
     if ls.drift_per_h is not None:
-        table.add_row("drift", f"{100 * ls.drift_per_h:+.1f} % an hour")
+        table.add_row("drift", f"{units.change(ls.drift_per_h)} an hour")
     if ls.prompt_mean is not None:
-        table.add_row("prompt tokens", f"mean {number(ls.prompt_mean)}")
+        table.add_row("prompt tokens", f"mean {units.number(ls.prompt_mean)}")
     if ls.group_size is not None:
-        table.add_row("samples per prompt", f"{number(ls.group_size.value)} ({source_mark(ls.group_size)})")
+        table.add_row("samples per prompt", f"{units.number(ls.group_size.value)} ({source_mark(ls.group_size)})")
     return table

@@ -9,12 +9,12 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.alternatives import Alternative, Alternatives
 from fleetsim.plan.explain import explained
 from fleetsim.plan.size import SizeResult
+from fleetsim.quantities import quantity
 from fleetsim.report import words
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.dots import Change, change_dots, change_words
+from fleetsim.tell.charts.dots import Change, change_dots
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 from fleetsim.tell.document import Block, Bullets, Listed, Table
-from fleetsim.units import number
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005
@@ -39,14 +39,14 @@ def alternatives_chart(found: Alternatives) -> Chart | None:
     best = found.named(found.cheapest or "")
     said = "None of them makes a step measurably shorter without losing more samples."
     if best is not None:
-        said = f"The cheapest, in bold: {best.text}, step time {change_words(best.step_ratio)}."
+        said = f"The cheapest, in bold: {best.text}, step time {units.ratio_change(best.step_ratio)}."
     return change_dots(
         "levers",
         "What each lever buys",
         "Each change alone, beside the answer under the same draws: how much longer or shorter a step becomes, and how "
         f"much dearer or cheaper, with 95 % intervals; left is less. {said}",
         [Change(a.text, (a.step_ratio, a.cost_ratio), strong=a is best) for a in ranked],
-        ("step time", "cost per step"),
+        (quantity("step_s").title, quantity("cost_per_step").title),
         x_title="change of a step",
     )
 
@@ -64,10 +64,10 @@ def alternatives_sheet(found: Alternatives) -> Table | None:
         (
             a.text,
             a.risk or "nothing",
-            change_words(a.step_ratio) + ("" if a.shortens or a.lengthens else " (within chance)"),
-            change_words(a.cost_ratio),
+            units.ratio_change(a.step_ratio) + ("" if a.shortens or a.lengthens else " (within chance)"),
+            units.ratio_change(a.cost_ratio),
             _less(a.gain_s),
-            number(a.staleness_p99_steps),
+            units.number(a.staleness_p99_steps),
             units.share(a.long_samples_lost),
         )
         for a in ranking(found)
@@ -77,7 +77,7 @@ def alternatives_sheet(found: Alternatives) -> Table | None:
         "lever",
         "asks of the algorithm",
         "step time",
-        "cost per step",
+        quantity("cost_per_step").title,
         "seconds off a step",
         "staleness p99",
         "long samples lost",
@@ -105,8 +105,8 @@ def headroom_chart(result: SizeResult) -> Chart:
     return waterfall_chart(
         "headroom",
         "Headroom, part by part",
-        f"Of {number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; each "
-        f"cause was taken away alone to see its part, and what overlaps is given back.{said}",
+        f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; "
+        f"each cause was taken away alone to see its part, and what overlaps is given back.{said}",
         Part("without any loss", 1.0),
         [Part(_SHORT.get(name, words.PARTS.get(name, name)), part) for name, part in shown],
         Part("consumed by the trainer", rest),

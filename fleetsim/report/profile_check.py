@@ -12,7 +12,6 @@ from rich.text import Text
 import fleetsim
 from fleetsim import units
 from fleetsim.config.profile import BatchCheck, Profile
-from fleetsim.report.profile_words import signed
 from fleetsim.tell.terminal import grid, section
 
 # Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
@@ -79,8 +78,8 @@ def check_report(profile: Profile, checked: Sequence[Rechecked], limit: float) -
             Text(now.name),
             f"{now.makespan_s:,.1f} s",
             f"{now.predicted_s:,.1f} s",
-            signed(now.makespan_error),
-            "" if one.stored is None else signed(one.stored.makespan_error),
+            units.change(now.makespan_error),
+            "" if one.stored is None else units.change(one.stored.makespan_error),
             units.share(now.finish_error_median),
             "ok" if one.passed else "above",
             style="" if one.passed else "bold",

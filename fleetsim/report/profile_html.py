@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.config.profile import Profile
 from fleetsim.report.profile_points import Row, by_context, decode_line, rows_of
 from fleetsim.report.profile_sheets import sheets_of
-from fleetsim.report.profile_words import batch_words, opening, signed
+from fleetsim.report.profile_words import batch_words, opening
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import render
@@ -33,7 +33,7 @@ def profile_page(profile: Profile) -> str:
 
 def _checks(profile: Profile) -> Table:
     rows = tuple(
-        (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", signed(c.makespan_error),
+        (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", units.change(c.makespan_error),
          units.share(c.finish_error_median), units.share(c.finish_error_p90))
         for c in profile.checks
     )  # fmt: skip
@@ -68,7 +68,7 @@ def _batches(profile: Profile) -> Chart | None:
             [c.predicted_s for c in checks],
             "second",
             "/",
-            [f" ({signed(c.makespan_error)})" for c in checks],
+            [f" ({units.change(c.makespan_error)})" for c in checks],
         ),
     )
     told = [plain_text(batch_words(c)) for c in checks]
@@ -169,7 +169,7 @@ def _decodes(profile: Profile) -> Chart | None:
 def _decode_words(r: Row) -> str:
     return (
         f"{r.point.decodes:,.0f} sequences, context {r.context:,.0f}<br>measured {_MS * r.point.seconds:,.2f} ms, "
-        f"predicted {_MS * r.predicted_s:,.2f} ms ({signed(r.error)})<br>{r.tok_s:,.0f} tok/s"
+        f"predicted {_MS * r.predicted_s:,.2f} ms ({units.change(r.error)})<br>{r.tok_s:,.0f} tok/s"
     )
 
 
@@ -180,7 +180,7 @@ def _prompts(profile: Profile) -> Chart | None:
     x = [r.point.prefill_tokens for r in rows]
     told = [
         f"{r.point.prefill_tokens:,.0f} prefill tokens<br>measured {_MS * r.point.seconds:,.2f} ms, predicted "
-        f"{_MS * r.predicted_s:,.2f} ms ({signed(r.error)})<br>{r.tok_s:,.0f} tok/s"
+        f"{_MS * r.predicted_s:,.2f} ms ({units.change(r.error)})<br>{r.tok_s:,.0f} tok/s"
         for r in rows
     ]
     measured = [_MS * r.point.seconds for r in rows]
@@ -213,7 +213,7 @@ def _errors(profile: Profile) -> Chart | None:
             [100 * r.error for r in rows[kind]],
             colour,
             symbol,
-            text=[f"{kind}, {_MS * r.point.seconds:,.2f} ms: {signed(r.error)}" for r in rows[kind]],
+            text=[f"{kind}, {_MS * r.point.seconds:,.2f} ms: {units.change(r.error)}" for r in rows[kind]],
         )
         for kind, colour, symbol in _KINDS
         if rows[kind]
@@ -231,6 +231,6 @@ def _errors(profile: Profile) -> Chart | None:
     inside = sum(abs(r.error) <= _GOOD for r in every)
     words = (
         f"Predicted over measured, less one, for every load of the sweep: {inside} of {len(every)} lie within "
-        f"{100 * _GOOD:g} % (the band). A slope or a bow would say that the model misses something."
+        f"{units.limit(_GOOD)} (the band). A slope or a bow would say that the model misses something."
     )
     return Chart("errors", "Errors of single iterations", words, data, layout)

@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import Profile
 from fleetsim.report.profile_points import Row, by_context, rows_of
-from fleetsim.report.profile_words import device_words, signed
+from fleetsim.report.profile_words import device_words
 from fleetsim.tell.document import Table
 
 # f has at most this many rows; knots in between are left out, first and last never.
@@ -35,28 +35,8 @@ def sheets_of(profile: Profile) -> tuple[Table, ...]:
     return tuple(sheet for sheet in made if sheet.rows)
 
 
-def with_interval(estimate: EstimateFields) -> tuple[str, str]:
-    """A coefficient and its 95 % interval in one unit: ("13.5 ns", "13.1 to 13.9")."""
-    factor, unit = _unit(estimate.value or estimate.ci_high or 0.0)
-    value = f"{_three(factor * estimate.value)} {unit}" if estimate.value else "0"
-    low, high = estimate.ci_low, estimate.ci_high
-    if low is None or high is None:
-        return value, ""
-    end = f" {unit}" if not estimate.value and high > 0 else ""
-    return value, f"{_three(factor * low)} to {_three(factor * high)}{end}"
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    for least, factor, unit in ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (1e-9, 1e9, "ns")):
-        if seconds >= least:
-            return factor, unit
-    return (1e12, "ps") if seconds > 0 else (1.0, "s")
-
-
-def _three(x: float) -> str:
-    if x == 0:
-        return "0"
-    return f"{x:,.0f}" if x >= 999.5 else f"{x:.3g}"
+def _coefficient(e: EstimateFields) -> tuple[str, str]:
+    return units.coefficient(e.value, e.ci_low, e.ci_high)
 
 
 def _ms(seconds: float) -> str:
@@ -84,9 +64,7 @@ def _step_time(profile: Profile) -> Table:
     c = profile.coefficients
     knots = list(zip(c.knots_tokens, c.knots_s, strict=True))
     shown = _thinned(knots, _MOST_KNOTS)
-    rows: list[tuple[str, ...]] = [
-        (f"f at {n:,.0f} {'token' if n == 1 else 'tokens'}", *with_interval(s)) for n, s in shown
-    ]
+    rows: list[tuple[str, ...]] = [(f"f at {units.plural(round(n), 'token')}", *_coefficient(s)) for n, s in shown]
     for name, estimate in (
         ("per decoding sequence", c.per_seq_s),
         ("per prefill token", c.per_prefill_token_s),
@@ -94,7 +72,7 @@ def _step_time(profile: Profile) -> Table:
         ("per query-key pair of prefill", c.per_attn_pair_s),
     ):
         if estimate.value > 0 or estimate.ci_high:
-            rows.append((name, *with_interval(estimate)))
+            rows.append((name, *_coefficient(estimate)))
     fit = profile.fit
     notes = [_left_out(len(shown), len(knots), "knots of f")]
     if fit is not None:
@@ -112,7 +90,7 @@ def _step_time(profile: Profile) -> Table:
 
 
 def _measured(row: Row) -> tuple[str, str, str]:
-    return _ms(row.point.seconds), _ms(row.predicted_s), signed(row.error)
+    return _ms(row.point.seconds), _ms(row.predicted_s), units.change(row.error)
 
 
 def _decodes(profile: Profile) -> Table:

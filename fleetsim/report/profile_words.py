@@ -78,7 +78,7 @@ def how_fast(profile: Profile) -> tuple[str, ...]:
 def batch_words(check: BatchCheck) -> str:
     """What is worth knowing of a kept-out batch beside its two makespans."""
     told = [
-        f"{signed(check.makespan_error)} makespan",
+        f"{units.change(check.makespan_error)} makespan",
         f"finish times {units.share(check.finish_error_median)} (p90 {units.share(check.finish_error_p90)})",
     ]
     if check.preemptions or check.predicted_preemptions:
@@ -86,11 +86,6 @@ def batch_words(check: BatchCheck) -> str:
     if check.length_scale < 1:
         told.append(f"responses at {units.share(check.length_scale)} of their planned length")
     return ", ".join(told)
-
-
-def signed(error: float) -> str:
-    """An error with its sign: "+1.2 %"; zero has none."""
-    return "0.0 %" if abs(error) < 0.0005 else f"{100 * error:+.1f} %"
 
 
 def _median(values: list[float]) -> float:

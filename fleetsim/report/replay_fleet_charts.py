@@ -13,12 +13,10 @@ from fleetsim.replay.activity import DOING, Activity, Doing
 from fleetsim.replay.observed import Observed
 from fleetsim.replay.series import Bins, Fleet
 from fleetsim.report.replay_words import span_of_time
-from fleetsim.report.words import plural
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene
 from fleetsim.tell.charts.strip import Look, short, strip
-from fleetsim.units import number
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3
@@ -63,8 +61,8 @@ def fleet_chart(fleet: Fleet, observed: Observed, scene: Scene) -> Chart:
     each.append(Panel("instances", (there,), height_px=70))
     f, words = observed.fleet, ""
     if f is not None:
-        words = f"The fleet makes {number(f.tok_s)} output tokens per second on average"
-        words += f", with {number(f.running)} requests running." if f.running is not None else "."
+        words = f"The fleet makes {units.number(f.tok_s)} output tokens per second on average"
+        words += f", with {units.number(f.running)} requests running." if f.running is not None else "."
     return scene.panels("fleet", "Fleet: rate and load", words + _bins_words(bins, scene), each)
 
 
@@ -93,7 +91,7 @@ def instances_chart(fleet: Fleet, names: Sequence[str], observed: Observed, scen
             each.append(Panel(title, tuple(lines), (Band(_how(rows), x, known(low), known(high)),), height_px=height))
     if slow:
         more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
-        words = f"{plural(len(slow), 'straggler')}: {', '.join(slow[:_MOST_NAMED])}{more}."
+        words = f"{units.plural(len(slow), 'straggler')}: {', '.join(slow[:_MOST_NAMED])}{more}."
     else:
         words = f"None of the {len(names):,} instances is a straggler."
     if len(names) > _FEW:
@@ -126,7 +124,7 @@ def activity_chart(activity: Activity, whole_s: float) -> Chart:
         words += f" {len(rows)} of {activity.of:,} instances: those that stand out, and others evenly."
     told = "; ".join(_TOLD[doing] for doing in DOING if doing in used)
     words += (
-        f" {told[:1].upper()}{told[1:]}; nothing: it is not there. What is shorter than the time between two readings "
+        f" {units.capital(told)}; nothing: it is not there. What is shorter than the time between two readings "
         f"({units.seconds(activity.resolution_s)}) is not told apart."
     )
     clock = Clock.of(activity.from_s, activity.until_s)

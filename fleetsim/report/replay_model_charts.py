@@ -11,35 +11,23 @@ from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.quantities import quantity
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.backtest import QUANTITIES, Backtest, Quantity, Row
+from fleetsim.replay.backtest import QUANTITIES, Backtest, Row, catalogued
 from fleetsim.replay.observed import Lengths
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.what_if import Sweep
-from fleetsim.report.backtest_view import NAMES, error_words, verdict_words
-from fleetsim.report.words import plural
+from fleetsim.report.backtest_view import error_words, verdict_words
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.clock import Clock, stepped
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.forest import Dot, Style, forest
 from fleetsim.tell.charts.panels import Band, Line, Panel, panels
-from fleetsim.tell.charts.parts import Mark, upright, written
-from fleetsim.units import number
+from fleetsim.tell.charts.parts import Mark, upright
 
-_UNITS: dict[Quantity, tuple[str, float, str]] = {
-    "tok_s": ("tok/s of the fleet", 1.0, ""),
-    "instance_tok_s": ("tok/s per instance", 1.0, ""),
-    "step_s": ("seconds of a step", 1.0, ""),
-    "trainer_idle": ("trainer idle", 100.0, " %"),
-    "queue": ("samples queued", 1.0, ""),
-}
-_CURVES = (
-    ("trainer_idle_fraction", "trainer idle", "share"),
-    ("step_s", "seconds of an optimizer step", "number"),
-    ("cost_per_step", "cost of an optimizer step", "money"),
-)
-SWEPT = tuple(f"sweep-{metric.split('.')[0]}" for metric, _, _ in _CURVES)
-CANDIDATES = tuple(f"fleet-{metric.split('.')[0]}" for metric, _, _ in _CURVES)
+_CURVES = ("trainer_idle_fraction", "step_s", "cost_per_step")
+SWEPT = tuple(f"sweep-{name}" for name in _CURVES)
+CANDIDATES = tuple(f"fleet-{name}" for name in _CURVES)
 
 
 def lengths_chart(lengths: Lengths | None) -> Chart | None:
@@ -82,9 +70,10 @@ def lengths_chart(lengths: Lengths | None) -> Chart | None:
     unbounded = " The hatched bar has no upper bound." if math.isinf(pairs[last][0]) else ""
     above = {q: "above " if lengths.unbounded(q) else "" for q in (0.5, 0.9, 0.99)}
     words = (
-        f"{total:,.0f} finished requests: mean {number(lengths.mean)} tokens, half of them up to {above[0.5]}"
-        f"{number(lengths.p50)}, p90 {above[0.9]}{number(lengths.p90)}, p99 {above[0.99]}{number(lengths.p99)}. "
-        f"The bars are the engine's own buckets, which differ in width.{unbounded}"
+        f"{total:,.0f} finished requests: mean {units.number(lengths.mean)} tokens, half of them up to {above[0.5]}"
+        f"{units.number(lengths.p50)}, p90 {above[0.9]}{units.number(lengths.p90)}, p99 {above[0.99]}"
+        f"{units.number(lengths.p99)}."
+        f" The bars are the engine's own buckets, which differ in width.{unbounded}"
     )
     return Chart("lengths", "Response lengths", words, (data,), layout, 340)
 
@@ -104,7 +93,9 @@ def _errors(back: Backtest) -> Chart:
         scale = (row.predicted - row.observed) / row.error if row.error else 1.0
         ends = sorted(100 * (x - row.observed) / scale for x in (row.interval.ci_low, row.interval.ci_high))
         style = "within" if row.within else "off"
-        rows.append(Dot(NAMES[row.quantity], 100 * row.error, error_words(row), style, ends[0], ends[1], _both(row)))
+        rows.append(
+            Dot(catalogued(row.quantity).title, 100 * row.error, error_words(row), style, ends[0], ends[1], _both(row))
+        )
     reach = 1.15 * max(100 * back.limit, *(abs(v) for d in rows for v in (d.value, d.low or 0.0, d.high or 0.0)))
     styles = {"within": Style("within the limit", "accent", "circle"), "off": Style("OFF", "second", "x")}
     limit = 100 * back.limit
@@ -115,7 +106,7 @@ def _errors(back: Backtest) -> Chart:
 
 
 def _both(row: Row) -> str:
-    return f"observed {number(row.observed)}, simulated {number(row.predicted)}: {error_words(row)}"
+    return f"observed {units.number(row.observed)}, simulated {units.number(row.predicted)}: {error_words(row)}"
 
 
 def _by_part(back: Backtest) -> Chart:
@@ -123,12 +114,13 @@ def _by_part(back: Backtest) -> Chart:
     start = np.array([s.start_s for s in back.hours])
     end = np.array([s.end_s for s in back.hours])
     each = []
-    for quantity in QUANTITIES:
-        rows = [next((r for r in s.rows if r.quantity == quantity), None) for s in back.hours]
+    for name in QUANTITIES:
+        rows = [next((r for r in s.rows if r.quantity == name), None) for s in back.hours]
         if not any(rows):
             continue
-        title, factor, suffix = _UNITS[quantity]
-        whole = back.row(quantity)
+        q = catalogued(name)
+        title, (factor, suffix) = q.title, (100.0, " %") if q.unit == "share" else (1.0, "")
+        whole = back.row(name)
         if whole is not None:
             title += f": {error_words(whole)} off"
 
@@ -185,16 +177,17 @@ def _swept(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
     if recommended not in [x for x, _ in points]:
         recommended = None  # it stands in the charts of the recommendation
     stuck = [str(p.value) for p in sweep.points if p.estimates is None]
-    words = f"Every value of {sweep.key} under the same draws, {plural(sweep.replications, 'replication')} each."
+    words = f"Every value of {sweep.key} under the same draws, {units.plural(sweep.replications, 'replication')} each."
     if stuck:
         words += f" At {', '.join(stuck)} the run gets stuck: nothing is drawn there."
     beyond = [str(p.value) for p in sweep.points if p.extrapolated is not None]
     if beyond:
         words += f" At {', '.join(beyond)} the engines run at loads that the window never saw."
     now = float(sweep.now) if _is_number(sweep.now) else None
-    for id_, (metric, title, how) in zip(SWEPT, _CURVES, strict=True):
+    for id_, metric in zip(SWEPT, _CURVES, strict=True):
+        title, how = quantity(metric).title, quantity(metric).unit
         values = [estimates[metric] for _, estimates in points]
-        told = words if metric == _CURVES[0][0] else _ends(points, metric, how)
+        told = words if metric == _CURVES[0] else _ends(points, metric, how)
         yield _curve(id_, f"{title} against {sweep.key}", told, [x for x, _ in points], values, sweep.key, title, how,
                      recommended, now)  # fmt: skip
 
@@ -207,22 +200,23 @@ def _candidates(advised: Recommendation) -> Iterator[Chart]:
         return
     targets = {t.metric: [Mark(t.limit, "target")] for t in advised.size.targets}
     words = (
-        f"The recommended {plural(advised.instances, 'instance')}, the neighbours, the fleet as it is "
+        f"The recommended {units.plural(advised.instances, 'instance')}, the neighbours, the fleet as it is "
         f"({advised.was:,}) and what rate matching gives, under the same draws."
     )
-    for id_, (metric, title, how) in zip(CANDIDATES, _CURVES, strict=True):
+    for id_, metric in zip(CANDIDATES, _CURVES, strict=True):
+        title, how = quantity(metric).title, quantity(metric).unit
         yield _curve(id_, f"{title} against the number of instances",
-                     words if metric == _CURVES[0][0] else _ends(points, metric, how),
+                     words if metric == _CURVES[0] else _ends(points, metric, how),
                      [x for x, _ in points], [e[metric] for _, e in points], "instances", title, how,
                      float(advised.instances), float(advised.was), targets.get(metric, []))  # fmt: skip
 
 
 def _curve(
-    id_: str, title: str, words: str, x: list[float], y: list[Estimate], x_title: str, y_title: str, how: str,
+    id_: str, title: str, words: str, x: list[float], y: list[Estimate], x_title: str, y_title: str, how: units.Unit,
     recommended: float | None, now: float | None, targets: Sequence[Mark] = (),
 ) -> Chart:  # fmt: skip
     chart = curve_chart(
-        id_, f"{title[:1].upper()}{title[1:]}", words, [Curve(y_title, x, y)], x_title=plain_text(x_title),
+        id_, units.capital(title), words, [Curve(y_title, x, y)], x_title=plain_text(x_title),
         y_title=y_title, how=how, recommended=recommended, targets=targets, height_px=280,
     )  # fmt: skip
     if now is None or now == recommended or not x[0] <= now <= x[-1]:
@@ -236,10 +230,11 @@ def _curve(
     return replace(chart, layout=layout)
 
 
-def _ends(points: Sequence[tuple[float, Mapping[str, Estimate]]], metric: str, how: str) -> str:
+def _ends(points: Sequence[tuple[float, Mapping[str, Estimate]]], metric: str, how: units.Unit) -> str:
     """The curve in words: its two ends."""
     (low, first), (high, last) = points[0], points[-1]
-    return f"From {written(first[metric].mean, how)} at {low:g} to {written(last[metric].mean, how)} at {high:g}."
+    begins, ends = (units.written(e[metric].mean, how) for e in (first, last))
+    return f"From {begins} at {low:g} to {ends} at {high:g}."
 
 
 def _is_number(value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fleetsim import units
 from fleetsim.history.history import History
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.finding import Finding, Verdict
@@ -110,7 +111,7 @@ def _lede(result: Replayed) -> Iterator[str]:
         yield total
     yield from replay_words.differs_words(result.implied)
     yield f"{observed.source}: {replay_words.span_words(observed)}."
-    yield f"{_upper(replay_words.fleet_words(observed))}."
+    yield f"{units.capital(replay_words.fleet_words(observed))}."
     yield f"Side that waits: {_starves(verdict)}."
 
 
@@ -190,7 +191,7 @@ def _simulated(result: Replayed) -> Iterator[str]:
             yield TOO_FEW
         if result.backtest.where:
             yield "Where to look:"
-            yield from (f"{_upper(place)}." for place in result.backtest.where)
+            yield from (f"{units.capital(place)}." for place in result.backtest.where)
 
 
 def _sheets(result: Replayed) -> Iterator[Table]:
@@ -209,7 +210,7 @@ def _sheets(result: Replayed) -> Iterator[Table]:
     gaps = (
         ""
         if not observed.gap_share
-        else f"Of {100 * observed.gap_share:.1f} % of the instances' time nothing was read."
+        else f"Of {units.share(observed.gap_share)} of the instances' time nothing was read."
     )
     notes = tuple((note.kind, replay_words.note_words(note)) for note in observed.notes)
     if not notes:
@@ -221,7 +222,3 @@ def _sheets(result: Replayed) -> Iterator[Table]:
     assumed = (*(model.assumed if model is not None else ()), *result.priced)
     note = "Change with --given KEY=VALUE, or --scenario FILE."
     yield Table("assumed", ("",), tuple((text,) for text in assumed), note=note)
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

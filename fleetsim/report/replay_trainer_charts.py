@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from fleetsim import units
+from fleetsim.quantities import quantity
 from fleetsim.replay.observed import Observed, Pauses
 from fleetsim.replay.series import Queue, Trainer
-from fleetsim.report.words import plural
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known, stepped
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene, legend_px
-from fleetsim.units import number
 
 _MOST_PAUSES = 720
 _FROM = {"exported": "as exported", "log": "as the run log has it", "inferred": "inferred from the engines"}
@@ -38,13 +37,13 @@ def trainer_chart(trainer: Trainer, observed: Observed, scene: Scene) -> Chart:
         words = f"A step takes {units.seconds(t.step_s.value)} on average, {_FROM[t.step_s.source]}."
     if trainer.idle_fraction is not None:
         x, y = stepped(clock, trainer.start_s, trainer.end_s, 100.0 * trainer.idle_fraction)
-        idle = Line("trainer idle", x, y, "second", steps=True, fill=True)
+        idle = Line(quantity("trainer_idle_fraction").title, x, y, "second", steps=True, fill=True)
         level = None
         if t.idle_fraction is not None:
             mean = units.share(t.idle_fraction.value)
             level = (100.0 * t.idle_fraction.value, f"mean {mean}")
             words += f" The trainer waits for samples {mean} of its time."
-        each.append(Panel("trainer idle", (idle,), (), " %", level, 110, 100.0))
+        each.append(Panel(quantity("trainer_idle_fraction").title, (idle,), (), " %", level, 110, 100.0))
     if trainer.merged:
         words += f" Every level is the mean of about {np.median(trainer.steps):,.0f} steps, to keep the page small."
     elif t.step_s is not None and t.step_s.source == "exported":
@@ -64,13 +63,13 @@ def queue_chart(queue: Queue, observed: Observed, scene: Scene) -> Chart:
             level = (round(batch.value, 1), "one batch")
         each.append(Panel("samples that wait", lines, bands, level=level))
         if q.depth is not None and q.depth_max is not None:
-            words = f"{number(q.depth)} samples wait on average, {number(q.depth_max)} at most."
+            words = f"{units.number(q.depth)} samples wait on average, {units.number(q.depth_max)} at most."
     if queue.oldest_age_steps is not None:
         x = clock.places((queue.start_s + queue.end_s) / 2)
         age = Line("oldest sample", x, known(queue.oldest_age_steps), "third")
-        each.append(Panel("age of the oldest sample, steps", (age,), height_px=90))
+        each.append(Panel(quantity("oldest_sample_age_steps").title, (age,), height_px=90))
         if q.oldest_age_max_steps is not None:
-            words += f" The oldest is up to {number(q.oldest_age_max_steps)} steps old."
+            words += f" The oldest is up to {units.number(q.oldest_age_max_steps)} steps old."
     if q.growth_per_h is not None and abs(q.growth_per_h) >= 0.5:
         words += f" The queue moves by {q.growth_per_h:+,.0f} samples an hour."
     if queue.highest is not None:
@@ -84,7 +83,7 @@ def _depth(queue: Queue, clock: Clock) -> tuple[tuple[Line, ...], tuple[Band, ..
     assert queue.depth is not None
     if queue.highest is None:
         x, y = stepped(clock, queue.start_s, queue.end_s, queue.depth)
-        return (Line("samples in the queue", x, y, steps=True, fill=True),), ()
+        return (Line(quantity("queue_depth").title, x, y, steps=True, fill=True),), ()
     x = clock.places((queue.start_s + queue.end_s) / 2)
     band = Band("up to the highest reading", x, known(queue.depth), known(queue.highest))
     return (Line("mean", x, known(queue.depth)),), (band,)
@@ -98,7 +97,7 @@ def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:
         chosen = tuple(pauses.each[k * (count - 1) // (_MOST_PAUSES - 1)] for k in range(_MOST_PAUSES))
     every = "" if pauses.period_s is None else f", every {units.seconds(pauses.period_s)}"
     words = (
-        f"{plural(count, 'pause')} of {units.seconds(pauses.mean_s)} on average{every}: the fleet stands still "
+        f"{units.plural(count, 'pause')} of {units.seconds(pauses.mean_s)} on average{every}: the fleet stands still "
         f"{units.share(pauses.share)} of the time. Each is known to within one reading "
         f"({units.seconds(scene.step_s)})."
     )

@@ -12,7 +12,6 @@ from fleetsim.replay.checks.data import FEW_STEPS
 from fleetsim.replay.finding import Check, Finding, Verdict
 from fleetsim.replay.implied import Implied
 from fleetsim.replay.observed import Observed, Quantity
-from fleetsim.report.words import plural
 
 # A window below this shows few steps of any job, whether or not anybody counts them.
 FEW_S = 600.0
@@ -69,7 +68,7 @@ def fleet_words(observed: Observed) -> str:
     engine = f" of {observed.engine}" if observed.engine else ""
     model = f", model {observed.model}" if observed.model else ""
     placement = f", {observed.placement} (inferred)" if observed.placement else ""
-    return f"{plural(f.instances_now, 'instance')}{engine} now{was}{model}{placement}"
+    return f"{units.plural(f.instances_now, 'instance')}{engine} now{was}{model}{placement}"
 
 
 def size_words(finding: Finding) -> str | None:
@@ -112,7 +111,7 @@ def few_words(observed: Observed) -> str | None:
     if steps is not None and steps.value >= FEW_STEPS:
         return None
     if steps is not None:
-        seen = f"{plural(max(0, int(steps.value)), 'optimizer step')} in {units.seconds(observed.span_s)}"
+        seen = f"{units.plural(max(0, int(steps.value)), 'optimizer step')} in {units.seconds(observed.span_s)}"
     elif observed.span_s < FEW_S:
         seen = f"{units.seconds(observed.span_s)}, and no optimizer step"
     else:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.analysis import timeline
 from fleetsim.analysis.metrics import window_of
-from fleetsim.report.words import plural
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.gantt import MERGED, PARTS, Kind, Row, Span, gantt_chart, merged, spread
@@ -106,7 +105,7 @@ def gantt_words(shown: Shown) -> str:
 
 
 def _work(shown: Shown) -> str:
-    return units.share(_share(shown.rows, WORK)) if shown.rows else plural(0, "instance")
+    return units.share(_share(shown.rows, WORK)) if shown.rows else units.plural(0, "instance")
 
 
 def _share(rows: Sequence[Sequence[Span]], kind: str) -> float:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.analysis.catalogue import BY_NAME, CATALOGUE, Metric
-from fleetsim.analysis.intervals import Estimate
 from fleetsim.engine.transport import sync_times, sync_words
+from fleetsim.quantities import CATALOGUE, Quantity
 from fleetsim.report import words
 from fleetsim.report.counted import counted_words
 from fleetsim.report.run_sections import over_time, rests_on
 from fleetsim.report.run_view import RARE, RunView
 from fleetsim.sim.records import Records
-from fleetsim.tell.charts.parts import interval_words, with_interval, written
-from fleetsim.tell.document import Document, Section, Table, Tile, present
+from fleetsim.tell.document import Document, Section, Table, figure, present
 from fleetsim.tell.page import document_page
-from fleetsim.units import number
 
-# Figures above the pictures: metric, and how its name is cut for a tile.
+# Figures above the pictures.
 _TILES = (
-    ("step_s", "optimizer step"),
-    ("trainer_idle_fraction", "trainer idle"),
-    ("trainer_idle_with_sync_fraction", "with weight sync"),
-    ("rollout_utilization", "rollout utilization"),
-    ("staleness_steps.p99", "staleness p99, steps"),
-    ("goodput", "trained tok per GPU-second"),
-    ("cost_per_step", "cost per step"),
+    "step_s",
+    "trainer_idle_fraction",
+    "trainer_idle_with_sync_fraction",
+    "rollout_utilization",
+    "staleness_steps.p99",
+    "goodput",
+    "cost_per_step",
 )
 
 
@@ -41,18 +38,18 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Documen
     s = view.scenario
     transport = sync_words(sync_times(s))
     lede = (
-        f"{words.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
-        f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step; "
-        f"{words.plural(s.run.steps, 'step')}, {words.plural(view.replications, 'replication')}, seed {s.run.seed}; "
+        f"{units.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
+        f"{units.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step; "
+        f"{units.plural(s.run.steps, 'step')}, {units.plural(view.replications, 'replication')}, seed {s.run.seed}; "
         f"{counted_words(s, view.warmups)}.",
         words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit)),
-        f"{transport[:1].upper()}{transport[1:]}." if transport else "",
+        units.sentence(transport) if transport else "",
     )
     return Document(
         kind="fleetsim simulate",
         title=s.name,
         lede=tuple(sentence for sentence in lede if sentence),
-        tiles=tuple(_tile(view, name, label) for name, label in _TILES if name in view.metrics),
+        tiles=tuple(figure(name, view.metrics[name]) for name in _TILES if name in view.metrics),
         warnings=warnings,
         sections=(
             over_time(run, view.metrics, "The run"),
@@ -62,43 +59,29 @@ def run_story(view: RunView, run: Records, warnings: tuple[str, ...]) -> Documen
     )
 
 
-def _tile(view: RunView, name: str, label: str) -> Tile:
-    e, how = view.metrics[name], "money" if name == "cost_per_step" else BY_NAME[name].how
-    return Tile(label, written(e.mean, how), interval_words(e, how))
-
-
 def metrics_sheet(view: RunView) -> Table:
     """All metrics with their intervals."""
     once = view.replications == 1
     headings = ("metric", "value") if once else ("metric", "mean", "95 % interval")
-    rows = tuple((_capital(m), *_mean_and_ends(view.metrics[m.name], m.how)) for m in _shown(view))
+    rows = tuple((units.capital(m.title), *units.mean_and_ends(view.metrics[m.name], m.unit)) for m in _shown(view))
     note = (
         "Of the steps after warm-up."
         if once
-        else f"Means over {words.plural(view.replications, 'replication')}, of the steps after warm-up."
+        else f"Means over {units.plural(view.replications, 'replication')}, of the steps after warm-up."
     )
     return Table("metrics", headings, tuple(row[: len(headings)] for row in rows), note=note)
 
 
 def formulas_sheet(view: RunView) -> Table:
     """How each of them is computed."""
-    rows = tuple((_capital(m), m.formula) for m in _shown(view))
+    rows = tuple((units.capital(m.title), m.formula) for m in _shown(view))
     return Table("how each metric is computed", ("metric", "computed as"), rows, left=2, open=False)
 
 
-def _shown(view: RunView) -> list[Metric]:
+def _shown(view: RunView) -> list[Quantity]:
     """All metrics but those that are of use to some placements only, and nothing here."""
     known = view.metrics
     return [m for m in CATALOGUE if m.name in known and not (m.name in RARE and known[m.name].mean == 0.0)]
-
-
-def _capital(m: Metric) -> str:
-    return f"{m.title[:1].upper()}{m.title[1:]}"
-
-
-def _mean_and_ends(e: Estimate, how: str) -> tuple[str, str]:
-    mean, bracket, ends = with_interval(e, how).partition(" [")
-    return mean, f"{ends.rstrip(']')}".replace(", ", " to ") if bracket else ""
 
 
 def published_sheet(view: RunView) -> Table | None:
@@ -113,7 +96,7 @@ def published_sheet(view: RunView) -> Table | None:
     if p.tok_s_per_gpu is not None:
         predicted = view.metrics["generated_tok_s"].mean / (s.fleet.instances * s.engine.tp)
         ratio = f"{predicted / p.tok_s_per_gpu:.2f}"
-        rows.append(("tok/s per rollout GPU", number(predicted), number(p.tok_s_per_gpu), ratio))
+        rows.append(("tok/s per rollout GPU", units.number(predicted), units.number(p.tok_s_per_gpu), ratio))
     if p.bottleneck is not None:
         rows.append(("what binds", view.binding, p.bottleneck, ""))
     headings = ("", "predicted", "published", "ratio")

@@ -8,12 +8,11 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.analysis import timeline
-from fleetsim.analysis.catalogue import BY_NAME
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.metrics import lengths_of, window_of
 from fleetsim.config.lengths import longest_length
 from fleetsim.plan.explain import lost_words
-from fleetsim.report.split_words import plural_steps
+from fleetsim.quantities import WASTE, quantity
 from fleetsim.sim.records import Records
 from fleetsim.tell.charts.bars import Cause, cause_bars
 from fleetsim.tell.charts.chart import Chart
@@ -21,7 +20,6 @@ from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Look, Mark
 from fleetsim.tell.charts.stacked import Layer, stacked_bars
 from fleetsim.tell.charts.steps import Series, step_chart
-from fleetsim.units import number
 
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.
@@ -32,7 +30,6 @@ _SECONDS = (
     ("switch_s", "GPUs change hands", Look("quiet", pattern="\\")),
     ("checkpoint_s", "checkpoint", Look("third", pattern="x")),
 )
-WASTE = ("stale", "filtered", "aborted", "recomputed", "lost")
 
 
 def seconds_chart(records: Records) -> Chart:
@@ -83,7 +80,7 @@ def queue_chart(records: Records, cap: int | None = None) -> Chart:
         "queue",
         "Queue depth",
         words,
-        [Series("samples in the buffer", times, values)],
+        [Series(quantity("queue_depth").title, times, values)],
         x_title="seconds of the run",
         y_title="samples",
         limits=limits,
@@ -98,8 +95,8 @@ def staleness_chart(records: Records, metrics: Mapping[str, Estimate]) -> Chart:
     mean, p99 = metrics["staleness_steps.mean"].mean, metrics["staleness_steps.p99"].mean
     words = (
         "Optimizer steps between the weights that a sample began under and the step that trained it, for each batch: "
-        f"the oldest sample and the mean. Over all of them the mean is {number(mean)}, the 99th percentile "
-        f"{plural_steps(p99)}."
+        f"the oldest sample and the mean. Over all of them the mean is {units.number(mean)}, the 99th percentile "
+        f"{units.plural(p99, 'step')}."
     )
     return step_chart(
         "staleness",
@@ -117,8 +114,7 @@ def staleness_chart(records: Records, metrics: Mapping[str, Estimate]) -> Chart:
 
 def waste_chart(metrics: Mapping[str, Estimate]) -> Chart | None:
     """Tokens made in vain for each one that was trained, by cause; None where there are none."""
-    found = [(BY_NAME[f"waste.{cause}"].title, metrics[f"waste.{cause}"]) for cause in WASTE]
-    causes = [Cause(title.removeprefix("waste: "), e, strong=True) for title, e in found if e.mean > 0]
+    causes = [Cause(quantity(name).heading, metrics[name], strong=True) for name in WASTE if metrics[name].mean > 0]
     if not causes:
         return None
     causes.sort(key=lambda cause: -cause.value.mean)
@@ -136,7 +132,7 @@ def waste_words(metrics: Mapping[str, Estimate]) -> str:
     """Tokens generated for each trained one, and whether long samples are lost."""
     made = metrics["tokens_per_trained_token"].mean
     lost, longest = (metrics[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
-    return f"Tokens generated per trained token: {number(made)}. {lost_words(lost, longest)}"
+    return f"Tokens generated per trained token: {units.number(made)}. {lost_words(lost, longest)}"
 
 
 def lengths_chart(records: Records) -> Chart | None:

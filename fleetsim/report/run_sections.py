@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.assumptions import Assumption
@@ -53,7 +54,7 @@ def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assume
     """Where the engine's speed comes from and how far off it may be; what was assumed."""
     accuracy = words.profile(source)
     outside = source.extrapolations or ()
-    told = [f"{accuracy[:1].upper()}{accuracy[1:]}."]
+    told = [units.sentence(accuracy)]
     if outside:
         told.append(f"The answer leaves what was measured: {'; '.join(outside)}.")
     sheet = assumption_sheet(assumed) if assumed else nothing_assumed

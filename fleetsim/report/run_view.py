@@ -19,44 +19,37 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.plan.assumptions import Assumption, assumed_values, short
 from fleetsim.plan.engine_source import EngineSource
 from fleetsim.plan.explain import lost_words
+from fleetsim.quantities import WASTE, quantity
 from fleetsim.report import words
 from fleetsim.report.counted import counted_words
 from fleetsim.sim.records import Records
 from fleetsim.tell.characters import bar, sparkline
 from fleetsim.tell.terminal import grid, section, with_interval
-from fleetsim.units import number
 
 _BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12
 _MOST_DEFAULTS = 6
 WAIT, TRAIN, SYNC, CHECKPOINT, SWITCH = "·", "█", "▒", "c", "s"
 
-# Metric, what it is called, how it is written: the first block of the view, in reading order.
+# The first block of the view, in reading order.
 _MAIN = (
-    ("step_s", "optimizer step", "seconds"),
-    ("trainer_idle_fraction", "trainer idle", "share"),
-    ("sync_fraction", "weight sync holds the trainer", "share"),
-    ("trainer_idle_with_sync_fraction", "trainer idle, weight sync included", "share"),
-    ("rollout_idle_fraction", "rollout idle", "share"),
-    ("rollout_utilization", "rollout utilization", "share"),
-    ("switch_fraction", "GPUs changing hands", "share"),
-    ("lent_fraction", "trainer GPUs lent to rollout", "share"),
-    ("generated_tok_s", "generated tok/s", "number"),
-    ("instance_tok_s", "tok/s per instance", "number"),
-    ("goodput", "goodput, trained tok per GPU-second", "number"),
-    ("cost_per_step", "US dollars per step, {prices}", "number"),
-    ("kv_use", "KV cache in use while computing", "share"),
-    ("preemptions", "preemptions per step", "number"),
+    "step_s",
+    "trainer_idle_fraction",
+    "sync_fraction",
+    "trainer_idle_with_sync_fraction",
+    "rollout_idle_fraction",
+    "rollout_utilization",
+    "switch_fraction",
+    "lent_fraction",
+    "generated_tok_s",
+    "instance_tok_s",
+    "goodput",
+    "cost_per_step",
+    "kv_use",
+    "preemptions",
 )
 # Of use to some placements only: shown when they are anything.
 RARE = ("switch_fraction", "lent_fraction")
-_WASTE = (
-    ("waste.stale", "too old"),
-    ("waste.filtered", "filtered"),
-    ("waste.aborted", "aborted"),
-    ("waste.recomputed", "recomputed"),
-    ("waste.lost", "lost to failures"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +87,7 @@ def run_report(view: RunView) -> Group:
     blocks += [
         section(f"where the seconds go (wait {WAIT}  train {TRAIN}  sync {SYNC}{_others(view)})", time_split(view)),
         section("queue by step, staleness of the trained samples by age", queue(view)),
-        section("tokens generated per trained token", waste(view)),
+        section(quantity("tokens_per_trained_token").title, waste(view)),
         section("accuracy", Text(words.profile(view.profile))),
     ]
     return Group(*blocks)
@@ -117,18 +110,18 @@ def _others(view: RunView) -> str:
 def opening(view: RunView) -> Group:
     """What ran, what its transport made of a weight sync, what nobody measured, and what binds."""
     s = view.scenario
-    runs = words.plural(view.replications, "replication")
+    runs = units.plural(view.replications, "replication")
     what = (
-        f"{s.name}: {words.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
-        f"{words.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
+        f"{s.name}: {units.plural(s.fleet.instances, 'instance')} ({words.instance_words(s)}), "
+        f"{units.plural(s.trainer.gpus, 'trainer GPU')}, {s.trainer.batch_samples:,} samples per step"
     )
     transport = sync_words(sync_times(s))
     assumed = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(s).items())
     return Group(
         Text(what, style="bold"),
-        Text(f"{words.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
+        Text(f"{units.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"),
         Text(counted_words(s, view.warmups)),
-        *([Text(transport[:1].upper() + transport[1:])] if transport else []),
+        *([Text(units.capital(transport))] if transport else []),
         *([Text(f"Assumed, not measured: {assumed}")] if assumed else []),
         Text(words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit))),
         *([Text(defaults)] if (defaults := defaults_words(view)) else []),
@@ -143,24 +136,26 @@ def defaults_words(view: RunView) -> str:
         return ""
     more = len(paths) - _MOST_DEFAULTS
     shown = ", ".join(paths[:_MOST_DEFAULTS]) + (f" and {more} more (--html names them)" if more > 0 else "")
-    return f"{words.plural(len(paths), 'value')} {'is a default' if len(paths) == 1 else 'are defaults'}: {shown}"
+    return f"{units.plural(len(paths), 'value')} {'is a default' if len(paths) == 1 else 'are defaults'}: {shown}"
 
 
 def metrics(view: RunView) -> RenderableType:
     """The main metrics, with intervals where the run was replicated."""
     table = grid("", "", align=("left", "left"))
-    for name, label, how in _MAIN:
+    for name in _MAIN:
         if name in view.metrics and not (name in RARE and view.metrics[name].mean == 0.0):
-            table.add_row(label.format(prices=_prices(view.scenario)), with_interval(view.metrics[name], how))
+            q = quantity(name)
+            label = f"{q.title}, {_prices(view.scenario)}" if name == "cost_per_step" else q.title
+            table.add_row(label, with_interval(view.metrics[name], q.unit))
     return table
 
 
 def _prices(s: Scenario) -> str:
-    """What a cost rests on: "$3 a GPU-hour", or the prices of both pools."""
+    """What a cost rests on: "at $3 a GPU-hour", or the prices of both pools."""
     rollout, trainer = s.cost.instance_price_usd_per_gpu_h, s.cost.trainer_price_usd_per_gpu_h
     if rollout == trainer:
-        return f"${rollout:g} a GPU-hour"
-    return f"${rollout:g} a rollout and ${trainer:g} a trainer GPU-hour"
+        return f"at {units.price(rollout)} a GPU-hour"
+    return f"at {units.price(rollout)} a rollout and {units.price(trainer)} a trainer GPU-hour"
 
 
 def published(view: RunView) -> RenderableType:
@@ -176,7 +171,10 @@ def published(view: RunView) -> RenderableType:
         gpus = s.fleet.instances * s.engine.tp
         predicted = view.metrics["generated_tok_s"].mean / gpus
         table.add_row(
-            "tok/s per rollout GPU", number(predicted), number(p.tok_s_per_gpu), f"{predicted / p.tok_s_per_gpu:.2f}"
+            "tok/s per rollout GPU",
+            units.number(predicted),
+            units.number(p.tok_s_per_gpu),
+            f"{predicted / p.tok_s_per_gpu:.2f}",
         )
     if p.bottleneck is not None:
         table.add_row("what binds", view.binding, p.bottleneck, "")
@@ -222,14 +220,16 @@ def queue(view: RunView) -> RenderableType:
     age = [float(d) for d in view.steps["oldest_age_steps"]]
     m = view.metrics
     table = grid("", "", "", align=("left", "left", "left"))
-    table.add_row("queue depth", sparkline(depth, _SPARK_WIDTH), f"0 to {number(max(depth, default=0.0))} samples")
-    table.add_row("oldest sample", sparkline(age, _SPARK_WIDTH), f"0 to {number(max(age, default=0.0))} steps")
+    table.add_row(
+        "queue depth", sparkline(depth, _SPARK_WIDTH), f"0 to {units.number(max(depth, default=0.0))} samples"
+    )
+    table.add_row("oldest sample", sparkline(age, _SPARK_WIDTH), f"0 to {units.number(max(age, default=0.0))} steps")
     counts = np.bincount(view.staleness_steps.astype(np.int64)) if len(view.staleness_steps) else np.zeros(1)
     table.add_row(
         "staleness",
         sparkline([float(c) for c in counts], _SPARK_WIDTH),
-        f"0 to {len(counts) - 1} steps; mean {number(m['staleness_steps.mean'].mean)}, "
-        f"p99 {number(m['staleness_steps.p99'].mean)}",
+        f"0 to {len(counts) - 1} steps; mean {units.number(m['staleness_steps.mean'].mean)}, "
+        f"p99 {units.number(m['staleness_steps.p99'].mean)}",
     )
     return table
 
@@ -238,8 +238,8 @@ def waste(view: RunView) -> RenderableType:
     """Tokens generated for each one that was trained, where the others went, and how many long samples were lost."""
     table = grid("", "", align=("left", "left"))
     table.add_row("all", with_interval(view.metrics["tokens_per_trained_token"], "number"))
-    for name, label in _WASTE:
+    for name in WASTE:
         if name in view.metrics and view.metrics[name].mean > 0:
-            table.add_row(label, with_interval(view.metrics[name], "number"))
+            table.add_row(quantity(name).heading, with_interval(view.metrics[name], "number"))
     lost, longest = (view.metrics[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
     return Group(table, Text(lost_words(lost, longest)))

@@ -8,7 +8,8 @@ from fleetsim import units
 from fleetsim.plan.explain import bound_by
 from fleetsim.plan.split import Outcome, SplitResult
 from fleetsim.plan.ways import By
-from fleetsim.report import split_words, words
+from fleetsim.quantities import quantity
+from fleetsim.report import split_words
 from fleetsim.report.plan_pictures import levers, why
 from fleetsim.report.run_gantt import gantt
 from fleetsim.report.run_sections import kind_of, rests_on
@@ -16,18 +17,12 @@ from fleetsim.report.split_view import shown_ways
 from fleetsim.sim.records import Records
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import Change, change_dots, change_words
-from fleetsim.tell.charts.parts import Mark, interval_words, with_interval, written
-from fleetsim.tell.document import Document, Section, Table, Tile, pair, present
+from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.parts import Mark
+from fleetsim.tell.document import Document, Section, Table, Tile, figure, pair, present
 from fleetsim.tell.page import document_page
-from fleetsim.units import number
 
-# How a measure is called, and how its values are written.
-_MEASURES: Mapping[By, tuple[str, str, str]] = {
-    "step_s": ("Step time", "seconds per step", "seconds"),
-    "goodput": ("Goodput", "trained tok per GPU-second", "number"),
-    "cost_per_step": ("Cost", "US dollars per step", "money"),
-}
+_TILES = ("step_s", "cost_per_step", "trainer_idle_fraction", "staleness_steps.p99")
 
 
 def split_page(result: SplitResult, runs: Mapping[str, Records]) -> str:
@@ -47,7 +42,7 @@ def split_story(result: SplitResult, runs: Mapping[str, Records]) -> Document:
     reasons = why(bound_by(result.chosen.binding, result.alternatives), result.alternatives, result.chosen.estimates)
     gantts = [gantt(run, f"gantt-{i}", f"{label}, step by step") for i, (label, run) in enumerate(runs.items())]
     return Document(
-        kind=f"{kind_of('split', result.scenario)} · {words.plural(result.gpus, 'GPU')}",
+        kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         title=split_words.headline(result),
         lede=tuple(sentence for sentence in lede if sentence),
         tiles=_tiles(result),
@@ -73,9 +68,9 @@ def rules_words(result: SplitResult) -> str:
     """What a split had to keep to."""
     least, unit = result.rules.trainer_least or 1, result.rules.trainer_unit
     return (
-        f"A split's trainer has at least {words.plural(least, 'GPU')}"
+        f"A split's trainer has at least {units.plural(least, 'GPU')}"
         + (f", in multiples of {unit}" if unit > 1 else "")
-        + f"; {words.plural(result.splits, 'split')} of {words.plural(result.gpus, 'GPU')} keep to that."
+        + f"; {units.plural(result.splits, 'split')} of {units.plural(result.gpus, 'GPU')} keep to that."
     )
 
 
@@ -83,22 +78,19 @@ def _tiles(result: SplitResult) -> tuple[Tile, ...]:
     way, of = result.chosen.arrangement, result.chosen.estimates
     shared = way.kind != "split"
     ratio = result.ratio
-    tiles = [
+    tiles: list[Tile] = [
         Tile("advised", way.label, "the same GPUs in turn" if shared else "rollout + trainer GPUs"),
-        Tile("optimizer step", written(of["step_s"].mean, "seconds"), interval_words(of["step_s"], "seconds")),
-        Tile("cost per step", units.money(of["cost_per_step"].mean), interval_words(of["cost_per_step"], "money")),
-        Tile("trainer idle", units.share(of["trainer_idle_fraction"].mean)),
-        Tile("staleness p99, steps", number(of["staleness_steps.p99"].mean)),
+        *(figure(name, of[name]) for name in _TILES),
     ]
     if ratio is not None:
-        what = _MEASURES[result.by][0].lower()
-        tiles.append(Tile("best split beside best colocated", change_words(ratio).partition(" [")[0], what))
+        what = quantity(result.by).title
+        tiles.append(Tile("best split beside best colocated", units.ratio_change(ratio).partition(" [")[0], what))
     return tuple(tiles)
 
 
 def way_chart(result: SplitResult, measure: By) -> Chart | None:
     """One measure of all splits against their rollout GPUs, the colocated ways as lines across. None without splits."""
-    title, y_title, how = _MEASURES[measure]
+    q = quantity(measure)
     splits = sorted(
         (o for o in result.outcomes if o.arrangement.kind == "split"), key=lambda o: o.arrangement.rollout_gpus
     )
@@ -106,24 +98,28 @@ def way_chart(result: SplitResult, measure: By) -> Chart | None:
         return None
     shared = [o for o in result.outcomes if o.arrangement.kind != "split"]
     lines = [
-        Mark(o.mean(measure), f"{o.arrangement.label}: {written(o.mean(measure), how)}" + _if_advised(result, o))
+        Mark(
+            o.mean(measure), f"{o.arrangement.label}: {units.written(o.mean(measure), q.unit)}" + _if_advised(result, o)
+        )
         for o in shared
     ]
     best = result.best_split
     told = [
-        f"{o.arrangement.label}: {with_interval(o.estimates[measure], how)}" for o in (best, *shared) if o is not None
+        f"{o.arrangement.label}: {units.with_ends(o.estimates[measure], q.unit)}"
+        for o in (best, *shared)
+        if o is not None
     ]
     chosen = result.chosen.arrangement
     curve = Curve("splits", [float(o.arrangement.rollout_gpus) for o in splits], [o.estimates[measure] for o in splits])
     return curve_chart(
         measure.replace("_", "-"),
-        f"{title} by arrangement",
+        f"{units.capital(q.title)} by arrangement",
         f"Splits by how many of the {result.gpus:,} GPUs generate (the others train); dashed lines across: all "
         f"GPUs doing both in turn. Best split and colocated ways: {'; '.join(told)}.",
         [curve],
         x_title="rollout GPUs of the split",
-        y_title=y_title,
-        how=how,
+        y_title=q.title,
+        how=q.unit,
         recommended=float(chosen.rollout_gpus) if chosen.kind == "split" else None,
         star=f"advised: {chosen.label}",
         levels=lines,
@@ -136,14 +132,14 @@ def _if_advised(result: SplitResult, outcome: Outcome) -> str:
 
 def ratio_chart(result: SplitResult) -> Chart:
     """How far each way is from the first-ranked one, run by run under the same draws."""
-    name = _MEASURES[result.by][0].lower()
+    name = quantity(result.by).title
     first = result.outcomes[0]
     shown = shown_ways(result)
     ties = [o.arrangement.label for o in result.outcomes[1:] if o.ties and o.replications > 1]
     said = f"Not significantly different from it: {', '.join(ties[:6])}." if ties else "None is within chance of it."
     return change_dots(
         "ratio",
-        f"{name.capitalize()} beside the best way",
+        f"{units.capital(name)} beside the best way",
         f"Change of {name} against {first.arrangement.label}, replication by replication under the same draws, with 95 "
         f"% intervals; bold is what is advised. {said}",
         [Change(_way(o), (o.ratio,), strong=o is result.chosen) for o in shown],
@@ -154,7 +150,18 @@ def ratio_chart(result: SplitResult) -> Chart:
 
 def _way(outcome: Outcome) -> str:
     once = "" if outcome.replications > 1 else " (one run)"
-    return f"{outcome.arrangement.label}{once}: {change_words(outcome.ratio)}"
+    return f"{outcome.arrangement.label}{once}: {units.ratio_change(outcome.ratio)}"
+
+
+# Columns of the table of all ways: with intervals, then means alone.
+_WITH_INTERVAL = ("step_s", "goodput", "cost_per_step")
+_MEANS = (
+    "trainer_idle_fraction",
+    "trainer_idle_with_sync_fraction",
+    "rollout_utilization",
+    "staleness_steps.p99",
+    "samples_lost.longest_tenth",
+)
 
 
 def ways_sheet(result: SplitResult) -> Table:
@@ -162,30 +169,12 @@ def ways_sheet(result: SplitResult) -> Table:
     rows = tuple(
         (
             f"{i + 1}. {o.arrangement.label}" + (" (advised)" if o is result.chosen else ""),
-            change_words(o.ratio) + (" (within chance)" if o.ties and o.replications > 1 and i else ""),
-            with_interval(o.estimates["step_s"], "seconds"),
-            with_interval(o.estimates["goodput"], "number"),
-            with_interval(o.estimates["cost_per_step"], "money"),
-            units.share(o.mean("trainer_idle_fraction")),
-            units.share(o.mean("trainer_idle_with_sync_fraction")),
-            units.share(o.mean("rollout_utilization")),
-            number(o.mean("staleness_steps.p99")),
-            units.share(o.mean("samples_lost.longest_tenth")),
+            units.ratio_change(o.ratio) + (" (within chance)" if o.ties and o.replications > 1 and i else ""),
+            *(units.with_ends(o.estimates[name], quantity(name).unit) for name in _WITH_INTERVAL),
+            *(units.written(o.mean(name), quantity(name).unit) for name in _MEANS),
             f"{o.replications}",
         )
         for i, o in enumerate(result.outcomes)
     )
-    headings = (
-        "way",
-        "beside the first",
-        "step",
-        "goodput",
-        "cost per step",
-        "trainer idle",
-        "with weight sync",
-        "rollout utilization",
-        "staleness p99",
-        "long samples lost",
-        "runs",
-    )
-    return Table("every way in figures", headings, rows)
+    titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
+    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows)

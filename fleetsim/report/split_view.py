@@ -10,14 +10,17 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from fleetsim import units
 from fleetsim.plan.split import Outcome, SplitResult
-from fleetsim.plan.ways import By
+from fleetsim.quantities import quantity
 from fleetsim.report import split_words, words
 from fleetsim.report.assumption_table import assumption_table
-from fleetsim.tell.terminal import grid, section
+from fleetsim.tell.terminal import grid, section, two_lines
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14
+# Heading of the column that shows how idle the trainer and the instances are, one behind the other.
+_IDLE = "idle t/r"
 
 
 def split_report(result: SplitResult) -> Group:
@@ -48,7 +51,7 @@ def answer(result: SplitResult) -> RenderableType:
 def ranking(result: SplitResult) -> Group:
     """Best first; what lies between the shown ones is left out and said to be."""
     notes = (
-        "idle: the trainer's share / the instances'; stale: p99 in steps; lost: share of the longest tenth of the "
+        "idle: the trainer's share / the instances'; stale: in steps; long lost: share of the longest tenth of the "
         "samples that is dropped or aborted"
     )
     return Group(_Ranking(result), Text(split_words.orders(result)), Text(notes, style="dim"))
@@ -61,7 +64,7 @@ class _Ranking:
         self._result = result
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        by = _COLUMN_OF[self._result.by]
+        by = self._result.by
         intervals = [name for name in _INTERVALS if name != by]
         columns = [name for name in _COLUMNS if name != by]
         for gone in range(len(intervals) + len(columns) + 1):
@@ -71,13 +74,18 @@ class _Ranking:
                 break
         yield table
         if gone:
-            left_out = [*dropped, *(f"the interval of {name}" for name in bare if name not in dropped)]
+            left_out = [
+                *map(_heading, dropped),
+                *(f"the interval of {_heading(name)}" for name in bare if name not in dropped),
+            ]
             yield Text(f"Left out, the terminal is too narrow: {', '.join(left_out)}.", style="dim")
 
 
 def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Table:
     """bare: columns without their intervals."""
-    table = grid("", "", *columns, align=("left", "left", *("right",) * len(columns)))
+    table = grid(
+        "", "", *(_heading(name, two_lines) for name in columns), align=("left", "left", *("right",) * len(columns))
+    )
     table.columns[1].no_wrap = True
     blank = [""] * len(columns)
     last = 0
@@ -96,10 +104,10 @@ def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Ta
 
 def ways_table(outcomes: Sequence[Outcome]) -> Table:
     """Ways by rank, with the runs that are behind each: for what is known before there is an advice."""
-    headings = ("step, s", "$/step", "tok/GPU-s")
-    table = grid("", *headings, "runs", align=("left", *("right",) * 4))
+    names = ("step_s", "cost_per_step", "goodput")
+    table = grid("", *map(_heading, names), "runs", align=("left", *("right",) * 4))
     for outcome in outcomes:
-        figures = [_FIGURES[name](outcome, True) for name in headings]
+        figures = [_FIGURES[name](outcome, True) for name in names]
         table.add_row(outcome.arrangement.label, *figures, f"{outcome.replications}")
     return table
 
@@ -134,22 +142,29 @@ def _interval(outcome: Outcome, metric: str, shown: bool) -> Text:
 
 
 def _idle(outcome: Outcome) -> Text:
-    idle = [100 * outcome.mean(f"{pool}_idle_fraction") for pool in ("trainer", "rollout")]
-    return Text(f"{idle[0]:.0f}/{idle[1]:.0f} %")
+    trainer, rollout = (outcome.mean(name) for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
+    return Text(f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}")
 
 
-# Heading of a column and what stands in it, with its interval or without.
+# What stands in a column, with its interval or without. Idle is one column of two quantities.
 _FIGURES: Mapping[str, Callable[[Outcome, bool], Text]] = {
-    "step, s": lambda outcome, shown: _interval(outcome, "step_s", shown),
-    "tok/GPU-s": lambda outcome, shown: _interval(outcome, "goodput", shown),
-    "$/step": lambda outcome, shown: _interval(outcome, "cost_per_step", shown),
-    "idle t/r": lambda outcome, shown: _idle(outcome),
-    "stale": lambda outcome, shown: Text(f"{outcome.mean('staleness_steps.p99'):.3g}"),
-    "lost": lambda outcome, shown: Text(f"{100 * outcome.mean('samples_lost.longest_tenth'):.0f} %"),
+    "step_s": lambda outcome, shown: _interval(outcome, "step_s", shown),
+    "goodput": lambda outcome, shown: _interval(outcome, "goodput", shown),
+    "cost_per_step": lambda outcome, shown: _interval(outcome, "cost_per_step", shown),
+    _IDLE: lambda outcome, shown: _idle(outcome),
+    "staleness_steps.p99": lambda outcome, shown: Text(units.number(outcome.mean("staleness_steps.p99"))),
+    "samples_lost.longest_tenth": lambda outcome, shown: Text(
+        units.share(outcome.mean("samples_lost.longest_tenth"), 0)
+    ),
 }
-_COLUMN_OF: Mapping[By, str] = {"step_s": "step, s", "goodput": "tok/GPU-s", "cost_per_step": "$/step"}
 # What goes where the terminal is too narrow, the first one first; never the figure that the ways are ranked by.
-_INTERVALS = ("$/step", "tok/GPU-s", "step, s")
-_COLUMNS = ("tok/GPU-s", "$/step", "lost", "stale", "idle t/r", "step, s")
+_INTERVALS: tuple[str, ...] = ("cost_per_step", "goodput", "step_s")
+_COLUMNS = ("goodput", "cost_per_step", "samples_lost.longest_tenth", "staleness_steps.p99", _IDLE, "step_s")
+
+
+def _heading(name: str, of: Callable[[str], str] = lambda name: quantity(name).heading) -> str:
+    return name if name == _IDLE else of(name)
+
+
 # Wide enough for any table: what it needs is measured, not what the terminal has.
 _UNBOUNDED = 10_000

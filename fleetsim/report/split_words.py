@@ -7,7 +7,7 @@ from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.explain import change_words
 from fleetsim.plan.scaling import law_words, mean_step_s, time_factor
 from fleetsim.plan.split import Outcome, SplitResult
-from fleetsim.report.words import instance_words, plural
+from fleetsim.report.words import instance_words
 
 # A measure, what it is of a step, and how more and less of it are called.
 _MEASURES = {
@@ -23,11 +23,10 @@ def headline(result: SplitResult) -> str:
     way = result.chosen.arrangement
     each = instance_words(way.scenario)
     if result.verdict == "split":
-        fleet = f"{plural(way.instances, 'rollout instance')} ({each})"
-        return f"Split {way.label}: {fleet} beside {plural(way.trainer_gpus, 'trainer GPU')}."
-    return (
-        f"Do not split: {way.label} on all {plural(result.gpus, 'GPU')}, {plural(way.instances, 'instance')} ({each})."
-    )
+        fleet = f"{units.plural(way.instances, 'rollout instance')} ({each})"
+        return f"Split {way.label}: {fleet} beside {units.plural(way.trainer_gpus, 'trainer GPU')}."
+    fleet = units.plural(way.instances, "instance")
+    return f"Do not split: {way.label} on all {units.plural(result.gpus, 'GPU')}, {fleet} ({each})."
 
 
 def verdict(result: SplitResult) -> str:
@@ -43,9 +42,10 @@ def verdict(result: SplitResult) -> str:
         return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_beside(other, result.by)})."
     if result.verdict == "do_not_split":
         return f"{chosen} The best split, {best.arrangement.label}, is {change} ({_beside(best, result.by)})."
+    low, high = units.percent(result.ratio.ci_low), units.share(result.ratio.ci_high)
     return (
         f"{chosen} The best split, {best.arrangement.label}, is not significantly different "
-        f"({_beside(best, result.by)}; {_ends(result.ratio)} of it), and sharing the GPUs is simpler."
+        f"({_beside(best, result.by)}; {low} to {high} of it), and sharing the GPUs is simpler."
     )
 
 
@@ -56,7 +56,7 @@ def on_policy(result: SplitResult) -> str | None:
         return None
     stale = result.chosen.mean("staleness_steps.p99")
     return (
-        f"Its samples are up to {plural_steps(stale)} old (p99). Only colocated sync trains on-policy; "
+        f"Its samples are up to {units.plural(stale, 'step')} old (p99). Only colocated sync trains on-policy; "
         f"a step of it takes {units.seconds(sync.mean('step_s'))}."
     )
 
@@ -91,8 +91,8 @@ def law(result: SplitResult) -> str:
         counts = {result.best_split.arrangement.trainer_gpus: "best split"} | counts
     taken = [f"{known * time_factor(trainer, g):.3g} s on {g} ({what})" for g, what in counts.items()]
     return (
-        f"{known:.3g} s per step on {plural(trainer.gpus, 'GPU')}, so {' and '.join(taken)}: {law_words(trainer)}. "
-        "Checkpoints and weight syncs do not scale."
+        f"{known:.3g} s per step on {units.plural(trainer.gpus, 'GPU')}, so {units.listed(taken)}: "
+        f"{law_words(trainer)}. Checkpoints and weight syncs do not scale."
     )
 
 
@@ -100,11 +100,6 @@ def comparison(ratio: Estimate, by: str, replications: int) -> str:
     """A paired ratio as "15.5 % [15.1, 15.8] shorter"."""
     _, less, more = _MEASURES[by]
     return f"{change_words(ratio, replications)} {less if ratio.mean < 1.0 else more}"
-
-
-def plural_steps(steps: float) -> str:
-    """ "1 step", "2.4 steps"."""
-    return f"{steps:.3g} {'step' if round(steps, 2) == 1 else 'steps'}"
 
 
 def _numbers(outcome: Outcome) -> str:
@@ -124,7 +119,3 @@ def _value(outcome: Outcome, by: str) -> str:
 def _beside(outcome: Outcome, by: str) -> str:
     """A way's own figure and how old its samples are."""
     return f"{_value(outcome, by)}, staleness p99 {outcome.mean('staleness_steps.p99'):.3g}"
-
-
-def _ends(ratio: Estimate) -> str:
-    return f"{100 * ratio.ci_low:.1f} to {100 * ratio.ci_high:.1f} %"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fleetsim.analysis.catalogue import BY_NAME
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.quantities import quantity
 from fleetsim.report.as_sheet import as_sheet
 from fleetsim.report.run_sections import kind_of
 from fleetsim.report.sweep_view import best_words, cell_words, cells, commands, effect, failures, has_effect
-from fleetsim.report.words import plural
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Mark
 from fleetsim.sweep.run import Sweep
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
-from fleetsim.tell.charts.parts import Look, interval_words, with_interval, wrapped, written
+from fleetsim.tell.charts.parts import Look, wrapped
 from fleetsim.tell.document import Bullets, Document, Listed, Section, Tile, present
 from fleetsim.tell.page import document_page
 
@@ -42,10 +42,10 @@ def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()
     """What the page tells, in order."""
     pareto, axes = result.pareto, result.design.grid.axes
     shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in axes)
-    runs = plural(result.design.replications, "replication")
+    runs = units.plural(result.design.replications, "replication")
     ran = bool(pareto.best)
     failed = [row for row in result.rows if row.status != "ok"]
-    counted = f"{len(result.rows):,} of {plural(len(result.design.grid), 'cell')}"
+    counted = f"{len(result.rows):,} of {units.plural(len(result.design.grid), 'cell')}"
     title = best_words(result, pareto.best[0]) if ran else "No cell could be simulated"
     sections: list[Section] = []
     if ran:
@@ -60,7 +60,7 @@ def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()
     if failed:
         sections.append(Section("Cells that could not be simulated", (Bullets(tuple(failures(result, failed))),)))
     if sources := engine_sources(result):
-        rests = tuple(f"{source.accuracy[:1].upper()}{source.accuracy[1:]}." for source in sources)
+        rests = tuple(units.sentence(source.accuracy) for source in sources)
         sections.append(Section("What this rests on", rests))
     if ran:
         simulate, size = commands(result, call)
@@ -70,7 +70,7 @@ def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()
         kind=kind_of("sweep", result.scenario),
         title=f"{title}.",
         lede=(
-            f"{counted if not result.complete else plural(len(result.rows), 'cell')}: {shape}.",
+            f"{counted if not result.complete else units.plural(len(result.rows), 'cell')}: {shape}.",
             f"{runs} each, the same draws in every cell: two of them are compared run by run.",
             *(f"{best_words(result, best)}." for best in pareto.best[1:]),
         ),
@@ -142,9 +142,9 @@ def front_chart(result: Sweep) -> Chart | None:
             f" The larger the symbol, the higher its {_title(sized)}: {_shown(low, sized)} to {_shown(high, sized)}."
         )
     if left_out:
-        words += f" {plural(left_out, 'beaten cell')} not drawn."
+        words += f" {units.plural(left_out, 'beaten cell')} not drawn."
     title = f"{_title(up)} against {_title(right)}"
-    return Chart("front", f"{title[:1].upper()}{title[1:]}", words, tuple(data), layout, 460)
+    return Chart("front", units.capital(title), words, tuple(data), layout, 460)
 
 
 def _tiles(result: Sweep) -> Iterator[Tile]:
@@ -152,9 +152,11 @@ def _tiles(result: Sweep) -> Iterator[Tile]:
         row = result.row(result.pareto.best[0].cell)
         found = row.estimates()
         for objective in result.pareto.objectives[:4]:
-            e, how = found[objective.metric], BY_NAME[objective.metric].how
-            yield Tile(f"{_title(objective)}, best cell", written(e.mean, how), interval_words(e, how))
-        yield Tile("on the Pareto front", f"{len(result.pareto.front):,}", f"of {plural(len(result.rows), 'cell')}")
+            e, how = found[objective.metric], quantity(objective.metric).unit
+            yield Tile(f"{_title(objective)}, best cell", units.written(e.mean, how), units.interval(e, how))
+        yield Tile(
+            "on the Pareto front", f"{len(result.pareto.front):,}", f"of {units.plural(len(result.rows), 'cell')}"
+        )
 
 
 def _legend(result: Sweep) -> str:
@@ -164,26 +166,26 @@ def _legend(result: Sweep) -> str:
 def _hover(result: Sweep, row: Row, found: dict[str, Estimate]) -> Iterator[str]:
     yield wrapped(cell_words(result, row.cell), 44, 4)
     for objective in result.pareto.objectives:
-        how = BY_NAME[objective.metric].how
-        yield plain_text(f"{_title(objective)}: {with_interval(found[objective.metric], how)}")
+        how = quantity(objective.metric).unit
+        yield plain_text(f"{_title(objective)}: {units.with_ends(found[objective.metric], how)}")
     yield plain_text(f"bound by {row.binding.replace('_', ' ')}")
 
 
 def _title(objective: Objective) -> str:
-    return BY_NAME[objective.metric].title
+    return quantity(objective.metric).title
 
 
 def _axis_title(objective: Objective) -> str:
-    unit = {"seconds": ", s", "share": ", %"}.get(BY_NAME[objective.metric].how, "")
+    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
     return f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
 
 
 def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:
-    return found[objective.metric].mean * (100.0 if BY_NAME[objective.metric].how == "share" else 1.0)
+    return found[objective.metric].mean * (100.0 if quantity(objective.metric).unit == "share" else 1.0)
 
 
 def _shown(value: float, objective: Objective) -> str:
-    return f"{value:.3g}{' %' if BY_NAME[objective.metric].how == 'share' else ''}"
+    return f"{value:.3g}{' %' if quantity(objective.metric).unit == 'share' else ''}"
 
 
 def _px(value: float, low: float, high: float) -> float:

@@ -11,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetsim import units
-from fleetsim.analysis.catalogue import BY_NAME
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.quantities import quantity
 from fleetsim.report.next_lines import NextLines
-from fleetsim.report.words import plural
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.design import text_of
 from fleetsim.sweep.engines import engine_sources
@@ -23,24 +22,12 @@ from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Best
 from fleetsim.sweep.run import Sweep
 from fleetsim.tell.terminal import Fitting, grid, section, with_interval
-from fleetsim.units import number
 
 # Rows of the table of cells; the dominated ones go first where there are more.
 _MOST_ROWS = 40
 # Values of a key whose effect is shown.
 _MOST_VALUES = 20
 _MARKS = {"front": "*", "tied": "~", "dominated": ""}
-_SHORT = {
-    "step_s": "step, s",
-    "cost_per_step": "$/step",
-    "staleness_steps.mean": "stale mean",
-    "staleness_steps.p99": "stale p99",
-    "trainer_idle_fraction": "trainer idle",
-    "trainer_idle_with_sync_fraction": "idle with sync",
-    "rollout_idle_fraction": "rollout idle",
-    "rollout_utilization": "rollout use",
-    "goodput": "tok/GPU-s",
-}
 
 
 def sweep_report(result: Sweep, call: Sequence[str]) -> Group:
@@ -68,10 +55,14 @@ def opening(result: Sweep) -> Group:
     axes = result.design.grid.axes
     shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in axes)
     done = len(result.rows)
-    count = plural(done, "cell") if result.complete else f"{done:,} of {plural(len(result.design.grid), 'cell')}"
+    count = (
+        units.plural(done, "cell")
+        if result.complete
+        else f"{done:,} of {units.plural(len(result.design.grid), 'cell')}"
+    )
     lines = [
         Text(f"{result.scenario.name}: {count}, {shape}", style="bold"),
-        Text(f"{plural(result.design.replications, 'replication')} each, the same draws in every cell"),
+        Text(f"{units.plural(result.design.replications, 'replication')} each, the same draws in every cell"),
     ]
     lines += [Text(best_words(result, best)) for best in result.pareto.best]
     if not result.pareto.best:
@@ -85,8 +76,8 @@ def best_words(result: Sweep, best: Best) -> str:
     value = _value(best.objective, row.estimates()[best.objective.metric]).plain
     way = "Highest" if best.objective.most else "Lowest"
     lucky = len(best.tied) - len(best.equal)
-    ties = [f"{plural(len(best.equal), 'other cell')} equal to it"] if best.equal else []
-    ties += [f"{plural(lucky, 'other' if ties else 'other cell')} within luck of it"] if lucky else []
+    ties = [f"{units.plural(len(best.equal), 'other cell')} equal to it"] if best.equal else []
+    ties += [f"{units.plural(lucky, 'other' if ties else 'other cell')} within luck of it"] if lucky else []
     told = "; " + ", ".join(ties) if ties else ""
     return f"{way} {_title(best.objective)}: {value} at {cell_words(result, best.cell)}{told}"
 
@@ -102,14 +93,14 @@ def cells(result: Sweep) -> list[RenderableType]:
         shown = shown[:_MOST_ROWS]
     tables = [_cells_table(result, shown, binds) for binds in (True, False)]
     left = len(ran) - len(shown)
-    note = f"{plural(left, 'other cell')} not shown: --out FILE and --json have all of them"
+    note = f"{units.plural(left, 'other cell')} not shown: --out FILE and --json have all of them"
     return [Fitting(*tables), *([Text(note, style="dim")] if left else [])]
 
 
 def _cells_table(result: Sweep, shown: Sequence[Row], binds: bool) -> Table:
     objectives, marks, axes = result.pareto.objectives, result.pareto.marks, result.design.grid.axes
     last = ("binds",) if binds else ()
-    table = grid(" ", *_headings(axes), *(_SHORT.get(o.metric, o.metric) for o in objectives), *last)
+    table = grid(" ", *_headings(axes), *(quantity(o.metric).heading for o in objectives), *last)
     for row in shown:
         estimates, values = row.estimates(), result.design.grid.values(row.cell)
         table.add_row(
@@ -141,7 +132,7 @@ def effect(result: Sweep, axis: Axis) -> RenderableType:
         rows_of[value] = (*shown, f"{len(rows):,}")
     tables = []
     for heading in (axis.path, axis.path.rpartition(".")[2]):
-        table = grid(heading, *(_SHORT.get(o.metric, o.metric) for o in objectives), "cells")
+        table = grid(heading, *(quantity(o.metric).heading for o in objectives), "cells")
         for value, cells_of_row in rows_of.items():
             table.add_row(value, *cells_of_row)
         tables.append(table)
@@ -169,10 +160,12 @@ def failures(result: Sweep, failed: Sequence[Row]) -> list[str]:
         reasons.setdefault((row.status, row.reason), []).append(row.cell)
     lines: list[str] = []
     for (status, reason), found in list(reasons.items())[:_MOST_ROWS]:
-        where = cell_words(result, found[0]) + (f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else "")
+        where = cell_words(result, found[0]) + (
+            f" and {units.plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
+        )
         lines.append(f"{where}: {status}: {reason}")
     left = len(reasons) - _MOST_ROWS
-    return [*lines, *([f"{plural(left, 'other reason')} not shown"] if left > 0 else [])]
+    return [*lines, *([f"{units.plural(left, 'other reason')} not shown"] if left > 0 else [])]
 
 
 def _sets(result: Sweep, cell: int) -> list[str]:
@@ -196,18 +189,18 @@ def _order(row: Row, objective: Objective) -> tuple[float, int]:
 
 
 def _title(objective: Objective) -> str:
-    return BY_NAME[objective.metric].title
+    return quantity(objective.metric).title
 
 
 def _value(objective: Objective, value: Estimate) -> Text:
-    how = BY_NAME[objective.metric].how
+    how = quantity(objective.metric).unit
     if how != "seconds" or value.mean < 60:
         return with_interval(value, how)
     text = with_interval(value, "number")  # a column of minutes does not compare
-    plain = number(value.mean)
+    plain = units.number(value.mean)
     return Text.assemble(plain, " s", text[len(plain) :])
 
 
 def _plain(objective: Objective, mean: float) -> str:
-    how = BY_NAME[objective.metric].how
-    return units.share(mean) if how == "share" else number(mean)
+    how = quantity(objective.metric).unit
+    return units.share(mean) if how == "share" else units.number(mean)

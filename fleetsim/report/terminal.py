@@ -15,10 +15,10 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.plan.size import SizeResult
 from fleetsim.plan.trials import Trial
+from fleetsim.quantities import quantity
 from fleetsim.report import words
 from fleetsim.report.assumption_table import assumption_table
-from fleetsim.tell.terminal import Fitting, grid, section, with_interval
-from fleetsim.units import number
+from fleetsim.tell.terminal import Fitting, grid, section, two_lines, with_interval
 
 
 def size_report(result: SizeResult) -> Group:
@@ -55,16 +55,19 @@ def candidates(result: SizeResult) -> Fitting:
     return trials_table(result.candidates, result.instances)
 
 
-# Heading, whether a narrow terminal shows it, and the cell. In two lines, or nine columns would not fit 80 characters.
+def _step(t: Trial) -> RenderableType:
+    return f"{t.mean('step_s'):,.1f}"  # a column of minutes does not compare
+
+
+# Quantity, whether a narrow terminal shows it, and the cell.
 _COLUMNS: tuple[tuple[str, bool, Callable[[Trial], RenderableType]], ...] = (
-    ("instances", True, lambda t: f"{t.instances:,}"),
-    ("trainer\nidle", True, lambda t: with_interval(t.estimates["trainer_idle_fraction"])),
-    ("with\nsync", False, lambda t: units.share(t.mean("trainer_idle_with_sync_fraction"))),
-    ("rollout\nuse", True, lambda t: units.share(t.mean("rollout_utilization"))),
-    ("step, s", True, lambda t: f"{t.mean('step_s'):,.1f}"),
-    ("stale\np99", True, lambda t: number(t.mean("staleness_steps.p99"))),
-    ("tok/GPU-s", False, lambda t: number(t.mean("goodput"))),
-    ("$/step", True, lambda t: number(t.mean("cost_per_step"))),
+    ("trainer_idle_fraction", True, lambda t: with_interval(t.estimates["trainer_idle_fraction"])),
+    ("trainer_idle_with_sync_fraction", False, lambda t: units.share(t.mean("trainer_idle_with_sync_fraction"))),
+    ("rollout_utilization", True, lambda t: units.share(t.mean("rollout_utilization"))),
+    ("step_s", True, _step),
+    ("staleness_steps.p99", True, lambda t: units.number(t.mean("staleness_steps.p99"))),
+    ("goodput", False, lambda t: units.number(t.mean("goodput"))),
+    ("cost_per_step", True, lambda t: units.number(t.mean("cost_per_step"))),
 )
 
 
@@ -74,11 +77,11 @@ def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Fit
 
     def table(narrow: bool) -> Table:
         columns = [column for column in _COLUMNS if column[1] or not narrow]
-        made = grid("", *(heading for heading, _, _ in columns))
+        made = grid("", "instances", *(two_lines(name) for name, _, _ in columns))
         for trial in shown:
             mine = trial.instances == recommended
             cells = (cell(trial) for _, _, cell in columns)
-            made.add_row(">" if mine else "", *cells, style="bold" if mine else "")
+            made.add_row(">" if mine else "", f"{trial.instances:,}", *cells, style="bold" if mine else "")
         return made
 
     return Fitting(table(narrow=False), table(narrow=True))
@@ -86,7 +89,7 @@ def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Fit
 
 def rate_table(result: SizeResult) -> Table:
     """The two signatures of a wrong fleet: an idle trainer below the match, a growing backlog above it."""
-    table = grid("", "instances", "trainer idle", "backlog without a cap", "after 10 min")
+    table = grid("", "instances", quantity("trainer_idle_fraction").title, "backlog without a cap", "after 10 min")
     for row in result.rate_matching.rows:
         mine = row.instances == result.rate_matching.instances
         grows = row.queue_growth_tok_s > 0

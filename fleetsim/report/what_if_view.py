@@ -12,39 +12,23 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.quantities import quantity
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.reach import Extrapolated
 from fleetsim.replay.recommend import Recommendation
 from fleetsim.replay.verify import Verification
 from fleetsim.replay.what_if import Sweep, WhatIf
-from fleetsim.report.words import plural, target
-from fleetsim.tell.document import half_width
+from fleetsim.report.words import target
 from fleetsim.tell.terminal import grid, with_interval
-from fleetsim.units import number
 
-# Metric, what it is called, how it is written.
-METRICS: Mapping[str, tuple[str, str]] = {
-    "step_s": ("optimizer step", "seconds"),
-    "trainer_idle_fraction": ("trainer idle", "share"),
-    "rollout_idle_fraction": ("rollout idle", "share"),
-    "sync_fraction": ("weight sync", "share"),
-    "generated_tok_s": ("generated tok/s", "number"),
-    "instance_tok_s": ("tok/s per instance", "number"),
-    "queue_depth": ("queue, samples", "number"),
-    "oldest_sample_age_steps": ("oldest sample, steps", "number"),
-    "staleness_steps.p99": ("staleness p99, steps", "number"),
-    "tokens_per_trained_token": ("generated per trained token", "number"),
-    "goodput": ("goodput, tok per GPU-s", "number"),
-    "cost_per_step": ("US dollars per step", "number"),
-}
 _PROMISED = ("step_s", "trainer_idle_fraction", "rollout_idle_fraction", "staleness_steps.p99", "cost_per_step")
 _SWEPT = (
-    ("step_s", "step, s"),
-    ("trainer_idle_fraction", "trainer idle"),
-    ("rollout_idle_fraction", "rollout idle"),
-    ("queue_depth", "queue"),
-    ("staleness_steps.p99", "stale p99"),
-    ("cost_per_step", "$/step"),
+    "step_s",
+    "trainer_idle_fraction",
+    "rollout_idle_fraction",
+    "queue_depth",
+    "staleness_steps.p99",
+    "cost_per_step",
 )
 
 
@@ -52,11 +36,11 @@ def what_if_view(answer: WhatIf) -> Group:
     """Before and after, metric by metric; what does not differ by more than chance is said to be so."""
     table = grid("", "now", "then", "ratio", align=("left", "right", "right", "left"))
     for effect in answer.effects:
-        label, how = METRICS.get(effect.metric, (effect.metric, "number"))
+        q = quantity(effect.metric)
         table.add_row(
-            label,
-            _estimate(effect.before, how),
-            _estimate(effect.after, how),
+            q.title,
+            _estimate(effect.before, q.unit),
+            _estimate(effect.after, q.unit),
             Text(_ratio(effect.ratio)) if effect.changed else Text("no significant change", style="dim"),
         )
     lines: list[RenderableType] = [Text(changes_words(answer.changes), style="bold"), table]
@@ -76,7 +60,7 @@ def changes_words(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{path} = {value}" for path, value in changes.items()) or "nothing to change"
 
 
-def _estimate(estimate: Estimate, how: str = "share") -> Text:
+def _estimate(estimate: Estimate, how: units.Unit = "share") -> Text:
     """With its interval, unless that is nothing beside it: rounding, not chance."""
     if estimate.ci_high - estimate.ci_low < 1e-6 * abs(estimate.mean):
         estimate = Estimate(estimate.mean, estimate.mean, estimate.mean)
@@ -84,14 +68,14 @@ def _estimate(estimate: Estimate, how: str = "share") -> Text:
 
 
 def _ratio(ratio: Estimate) -> str:
-    half = half_width(ratio)
+    half = units.half_width(ratio)
     return f"{ratio.mean:.3f}" + (f" ±{half:.3f}" if half > 0 else "")
 
 
 def sweep_view(answer: Sweep) -> Group:
     """A row a value, the present one marked, and with a star those at loads that the window never saw."""
     # The key is in the section's title; its last word as a heading would be cut where it is long.
-    table = grid("", "value", *(name for _, name in _SWEPT), "binds")
+    table = grid("", "value", *(quantity(name).heading for name in _SWEPT), "binds")
     stuck: list[RenderableType] = []
     for point in answer.points:
         mark = ">" if point.value == answer.now else ""
@@ -99,7 +83,7 @@ def sweep_view(answer: Sweep) -> Group:
             table.add_row(mark, str(point.value), *("-",) * len(_SWEPT), "stuck")
             stuck.append(Text(f"{answer.key} = {point.value}: {point.stuck}", style="dim"))
             continue
-        cells = [_cell(metric, point.estimates[metric]) for metric, _ in _SWEPT]
+        cells = [_cell(name, point.estimates[name]) for name in _SWEPT]
         value = f"{point.value}{'*' if point.extrapolated is not None else ''}"
         table.add_row(mark, value, *cells, (point.binding or "").replace("_", " "), style="bold" if mark else "")
     lines: list[RenderableType] = [table, *stuck]
@@ -126,10 +110,10 @@ def _said(answer: Sweep) -> list[RenderableType]:
 
 
 def _cell(metric: str, estimate: Estimate) -> Text:
-    how = METRICS[metric][1]
+    how = quantity(metric).unit
     if how == "share":
         return _estimate(estimate)
-    return Text(f"{estimate.mean:,.1f}" if how == "seconds" else number(estimate.mean))
+    return Text(f"{estimate.mean:,.1f}" if how == "seconds" else units.number(estimate.mean))
 
 
 def recommendation_view(answers: Answers) -> Group:
@@ -157,7 +141,8 @@ def withheld_words(answers: Answers) -> Iterator[str]:
     yield f"Nothing is recommended now: {held.why}."
     if then is not None:
         others = {path: value for path, value in then.changes.items() if path != "fleet.instances"}
-        count = f"{plural(then.instances, 'instance')}{', as now' if not then.resized else f' instead of {then.was:,}'}"
+        than = f" instead of {then.was:,}" if then.resized else ", as now"
+        count = f"{units.plural(then.instances, 'instance')}{than}"
         yield f"Then {count}, simulated with {changes_words(others)}: size it anew from a window after the change."
     elif held.first:
         yield "Then size the fleet anew, from a window after the change."
@@ -190,8 +175,8 @@ def promised(found: Recommendation) -> Table:
     )
     for metric in _PROMISED:
         if metric in found.now and metric in found.predicted:
-            label, how = METRICS[metric]
-            table.add_row(label, _estimate(found.now[metric], how), _estimate(found.predicted[metric], how))
+            q = quantity(metric)
+            table.add_row(q.title, _estimate(found.now[metric], q.unit), _estimate(found.predicted[metric], q.unit))
     return table
 
 
@@ -200,8 +185,8 @@ def recommendation_words(found: Recommendation) -> str:
     others = {path: value for path, value in found.changes.items() if path != "fleet.instances"}
     start = f"With {changes_words(others)}: " if others else ""
     if not found.resized:
-        return f"{start}{plural(found.was, 'instance')}, as now."
-    return f"{start}{plural(found.instances, 'instance')} instead of {found.was:,}."
+        return f"{start}{units.plural(found.was, 'instance')}, as now."
+    return f"{start}{units.plural(found.instances, 'instance')} instead of {found.was:,}."
 
 
 def verification_view(found: Verification) -> Group:

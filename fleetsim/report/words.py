@@ -14,7 +14,6 @@ from fleetsim.plan.size import SizeResult
 from fleetsim.policies.law import LawName
 from fleetsim.report.profile_words import device_words
 from fleetsim.sim.engines import profile_of
-from fleetsim.units import number
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
@@ -53,11 +52,6 @@ _SETTINGS = {
 }
 
 
-def plural(number: int, noun: str) -> str:
-    """ "1 instance", "13 instances", "1,200 samples"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def target(name: str, limit: float) -> str:
     """ "trainer idle at most 5.0 %"; name: a field of a scenario's targets."""
     return f"{_TARGETS[name]} {target_value(name, limit)}"
@@ -69,7 +63,7 @@ def target_value(name: str, value: float) -> str:
         return units.share(value)
     if name == "step_s":
         return units.seconds(value)
-    return units.money(value) if name == "cost_per_step" else number(value)
+    return units.money(value) if name == "cost_per_step" else units.number(value)
 
 
 def instance_words(scenario: Scenario) -> str:
@@ -86,9 +80,9 @@ def instance_words(scenario: Scenario) -> str:
 def headline(result: SizeResult) -> str:
     """The answer in one sentence."""
     s = result.scenario
-    fleet = f"{plural(result.instances, 'rollout instance')} ({instance_words(s)})"
+    fleet = f"{units.plural(result.instances, 'rollout instance')} ({instance_words(s)})"
     verb = "keeps" if result.instances == 1 else "keep"
-    trainer = plural(s.trainer.gpus, "trainer GPU")
+    trainer = units.plural(s.trainer.gpus, "trainer GPU")
     if not result.feasible:
         return f"No fleet holds {asked(result, held=False)}. Without that: {fleet} for {trainer}."
     if result.at_knee:
@@ -119,7 +113,7 @@ def reach(result: SizeResult) -> str | None:
     largest = result.largest
     idle = largest.estimates["trainer_idle_fraction"]
     # A target holds where the whole interval does: a mean below it would read as if it were reached.
-    ends = f" [{100 * idle.ci_low:.1f}, {100 * idle.ci_high:.1f}]"
+    ends = units.bracket(idle, "share")
     within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
     return (
         f"No fleet reaches {wished or 'the targets'}: {largest.instances:,} instances come to "
@@ -133,9 +127,9 @@ def way_out(result: SizeResult) -> str | None:
     if w is None:
         return None
     return (
-        f"Way out: with --max-staleness {w.max_staleness:g}, {plural(w.instances, 'instance')} would hold it: "
+        f"Way out: with --max-staleness {w.max_staleness:g}, {units.plural(w.instances, 'instance')} would hold it: "
         f"trainer idle {units.share(w.trainer_idle_fraction)}, step {units.seconds(w.step_s)}, {cost_words(w)}, "
-        f"staleness p99 {plural(round(w.staleness_p99_steps), 'step')}."
+        f"staleness p99 {units.plural(round(w.staleness_p99_steps), 'step')}."
     )
 
 
@@ -143,7 +137,7 @@ def verdict(result: SizeResult) -> str:
     """The numbers behind the headline, in one line."""
     trial = result.recommended
     idle = trial.estimates["trainer_idle_fraction"]
-    interval = f" [{100 * idle.ci_low:.1f}, {100 * idle.ci_high:.1f}]" if trial.replications > 1 else ""
+    interval = units.bracket(idle, "share") if trial.replications > 1 else ""
     return (
         f"trainer idle {units.share(idle.mean)}{interval}, step {units.seconds(trial.mean('step_s'))}, "
         f"{units.money(trial.mean('cost_per_step'))} per step"
@@ -155,9 +149,7 @@ def binds(binding: str, law: LawName = "version_window", scope: str = "global", 
     words = binding_words(binding, law, scope, unit)
     if not words.meaning:
         return f"What binds: {words.name}."
-    return (
-        f"What binds: {words.name}. {words.meaning[:1].upper()}{words.meaning[1:]}. What would lift it: {words.lift}."
-    )
+    return f"What binds: {words.name}. {units.capital(words.meaning)}. What would lift it: {words.lift}."
 
 
 def as_settings(text: str) -> str:
@@ -175,10 +167,10 @@ def arithmetic(result: SizeResult) -> str:
         most = units.count(round(r.instances * r.instance_tok_s, 1))
         return (
             f"{consumed} tok/s consumed: no fleet covers that; the samples that may be in flight make at most {most} "
-            f"tok/s x headroom {r.headroom:g}, with {plural(r.instances, 'instance')} or more"
+            f"tok/s x headroom {r.headroom:g}, with {units.plural(r.instances, 'instance')} or more"
         )
     each = f"({rate} tok/s per instance x headroom {r.headroom:g})"
-    return f"{consumed} tok/s consumed / {each} = {plural(r.instances, 'instance')}"
+    return f"{consumed} tok/s consumed / {each} = {units.plural(r.instances, 'instance')}"
 
 
 def headroom(result: SizeResult) -> str:
@@ -186,8 +178,8 @@ def headroom(result: SizeResult) -> str:
     h = result.headroom
     return (
         f"computed headroom {h.computed:.2f} (the arithmetic took {result.rate_matching.headroom:g}): of the "
-        f"{number(h.nameplate_tok_s)} tok/s that {plural(result.instances, 'instance')} would make without any loss, "
-        f"{units.share(h.computed)} is what the trainer consumes"
+        f"{units.number(h.nameplate_tok_s)} tok/s that {units.plural(result.instances, 'instance')} would make without "
+        f"any loss, {units.share(h.computed)} is what the trainer consumes"
     )
 
 

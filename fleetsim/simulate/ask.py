@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
+from fleetsim import units
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.files import replace_file, unwritten
@@ -128,7 +129,7 @@ class SimulateResult(Result):
         m = self.mean
         return (
             f"<SimulateResult {self.scenario.name!r}: step {m['step_s']:.4g} s, trainer idle "
-            f"{100 * m['trainer_idle_fraction']:.1f} %, bound by {self.binding}, {len(self.runs)} replications>"
+            f"{units.share(m['trainer_idle_fraction'])}, bound by {self.binding}, {len(self.runs)} replications>"
         )
 
     @property

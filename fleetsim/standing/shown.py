@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetsim import units
 from fleetsim.standing.signals import StandingSignal
 
 # Format of a signal's values, as Go and Python both know it; the others are shares, shown in percent.
@@ -29,7 +30,7 @@ def shown(signal: StandingSignal, value: float) -> str:
     """A value with its unit."""
     spec = FORMATS.get(signal.name)
     if spec is None:
-        return f"{100.0 * value + 0.0:.3g}% {signal.unit}"
+        return f"{units.figures_share(value)} {signal.unit}"
     return f"{value:{spec}} {signal.unit}"
 
 
@@ -37,7 +38,7 @@ def short(signal: StandingSignal, value: float) -> str:
     """A value for a table: shares in percent, the rest with the digits of its kind."""
     spec = FORMATS.get(signal.name)
     if spec is None:
-        return f"{100.0 * value + 0.0:.3g} %"
+        return units.figures_share(value)
     return f"{value:,{spec}}"
 
 

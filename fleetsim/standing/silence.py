@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fleetsim import units
 from fleetsim.standing.alert_rule import AlertRule, Booleans, Standing, Tracer, fires, sign, worth
 from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.promql import any_lately
@@ -116,4 +117,5 @@ def _why_not(rule: AlertRule, fired: Mapping[str, float], runs: int, found: floa
     if rule.faulty is None:
         return f'"{fault}" gives it no values'
     now, was, limit = (shown(rule.signal, value) for value in (rule.faulty, rule.healthy, rule.threshold))
-    return f'"{fault}" moves it from {was} to {now}, the alert begins at {limit} (found in {found:.0%} of the runs)'
+    often = units.share(found, 0)
+    return f'"{fault}" moves it from {was} to {now}, the alert begins at {limit} (found in {often} of the runs)'

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.intervals import Estimate, estimate
 from fleetsim.analysis.metrics import metrics_of
 from fleetsim.errors import InputError, StuckError
 from fleetsim.plan.trials import flat
+from fleetsim.quantities import METRICS
 from fleetsim.sim.engines import in_engine
 from fleetsim.sim.run import simulate
 from fleetsim.sweep.design import Design, sources_digest
@@ -35,7 +35,7 @@ class Row:
     values: tuple[tuple[float, ...], ...] = ()
 
     def estimates(self) -> dict[str, Estimate]:
-        """Metric -> mean and interval over the replications; empty where the cell has none."""
+        """Quantity -> mean and interval over the replications; empty where the cell has none."""
         return {name: estimate([run[i] for run in self.values]) for i, name in enumerate(METRICS) if self.values}
 
 

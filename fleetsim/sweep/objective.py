@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetsim.analysis.catalogue import BY_NAME, METRICS
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
+from fleetsim.quantities import BY_NAME, METRICS
 
 # Money, time, and how far off policy. Of staleness the mean: its 99th percentile is a whole number of steps, so that
 # cells which train on quite different data would be equal.

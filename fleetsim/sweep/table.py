@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fleetsim
-from fleetsim.analysis.catalogue import METRICS
+from fleetsim.quantities import METRICS
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.run import Sweep
 

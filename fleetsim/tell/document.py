@@ -12,6 +12,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
+from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart
 
 Face = Literal["terminal", "page", "markdown"]
@@ -85,6 +86,12 @@ class Tile:
     label: str
     value: str
     note: str = ""
+
+
+def figure(name: str, value: units.Interval) -> Tile:
+    """The tile of a quantity: its title, its mean and its interval."""
+    q = quantity(name)
+    return Tile(q.title, units.beside(value.mean, q.unit), units.interval(value, q.unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,18 +212,7 @@ def charts_of(blocks: Iterable[Block]) -> Iterator[Chart]:
             yield from block.charts
 
 
-def half_width(estimate: Estimate) -> float:
-    """Of its interval, to the farther end: one that holds a doubt about the model need not be even."""
-    return max(estimate.ci_high - estimate.mean, estimate.mean - estimate.ci_low)
-
-
-def estimated(estimate: Estimate, of: str = "share") -> Words:
-    """ "38.5 % ±0.2", the half-width as its tail, none where nothing was replicated. of: share, seconds or number."""
-    half = half_width(estimate)
-    if of == "share":
-        text, half_text = units.share(estimate.mean), f"{100 * half:.1f}"
-    elif of == "seconds":
-        text, half_text = units.seconds(estimate.mean), units.number(half)
-    else:
-        text, half_text = units.number(estimate.mean), units.number(half)
-    return Words(text, f" ±{half_text}" if half > 0 else "")
+def estimated(estimate: Estimate, unit: units.Unit = "share") -> Words:
+    """ "38.5 % ±0.2", the half-width as its tail, none where nothing was replicated."""
+    mean, half = units.mean_and_half(estimate, unit)
+    return Words(mean, f" {half}" if half else "")

@@ -16,6 +16,8 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from fleetsim import units
+from fleetsim.quantities import quantity
 from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Words, blocks_on, estimated
 
 if TYPE_CHECKING:
@@ -118,9 +120,15 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Grid:
     return table
 
 
-def with_interval(estimate: Estimate, of: str = "share") -> Text:
+def two_lines(name: str) -> str:
+    """The heading of a quantity's column, in two lines where it is two words: many columns fit 80 characters then."""
+    heading = quantity(name).heading
+    return heading if "," in heading else heading.replace(" ", "\n", 1)
+
+
+def with_interval(estimate: Estimate, unit: units.Unit = "share") -> Text:
     """The mean with its half-width, which is dim."""
-    return text_of(estimated(estimate, of))
+    return text_of(estimated(estimate, unit))
 
 
 def warning_lines(warnings: Iterable[str]) -> Group:

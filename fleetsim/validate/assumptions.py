@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.errors import InputError, Problem
 from fleetsim.workload.lengths import limited_mean
@@ -56,7 +57,7 @@ def length_law(mean: float, cap: float, sigma: float | None = None) -> Lognormal
     Raises InputError if the cap allows no such mean.
     """
     if not 0 < mean <= _LONGEST_SHARE * cap:
-        rule = f"between 0 and {_LONGEST_SHARE:.0%} of the cap of {cap:g} tokens"
+        rule = f"between 0 and {units.share(_LONGEST_SHARE, 0)} of the cap of {cap:g} tokens"
         raise InputError([Problem("lengths.mean", mean, rule, "lower the mean or raise the cap")])
     cv = math.sqrt(math.expm1((LENGTH_SIGMA if sigma is None else sigma) ** 2))
     low, high = mean, 1000.0 * cap

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleetsim import units
 from fleetsim.tell.charts.chart import Chart, log_axis, plain_text
 from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
-from fleetsim.units import number
 from fleetsim.validate.verdict import RATIO_MEDIAN, RATIO_WORST, ArmResult, CaseResult, role
 
 _STYLES = {
@@ -43,7 +43,7 @@ def error_chart(results: Sequence[CaseResult]) -> Chart | None:
     words = (
         "Predicted / published, both relative to the baseline arm of their case, on a logarithmic axis; a baseline "
         "that is predicted is absolute. The bands are what the gates allow: "
-        f"{RATIO_MEDIAN:.0%} for the median of all arms, {RATIO_WORST:.0%} for each."
+        f"{units.share(RATIO_MEDIAN, 0)} for the median of all arms, {units.share(RATIO_WORST, 0)} for each."
     )
     axis = ratio_axis("predicted / published", low, high)
     return forest("errors", "Error of every arm", words, rows, _STYLES, axis, centre=1.0, bands=bands)
@@ -113,10 +113,10 @@ def measure_of(result: CaseResult, arm: ArmResult) -> str:
 
 
 def _both(arm: ArmResult) -> str:
-    published = "" if arm.arm.published is None else f"published {number(arm.arm.published)}, "
-    return f"{published}predicted {number(arm.predicted)} ({percent(arm.error)})"
+    published = "" if arm.arm.published is None else f"published {units.number(arm.arm.published)}, "
+    return f"{published}predicted {units.number(arm.predicted)} ({percent(arm.error)})"
 
 
 def percent(error: float | None) -> str:
     """A signed error, or a dash."""
-    return "-" if error is None else f"{100 * error:+.1f} %"
+    return "-" if error is None else units.change(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fleetsim import units
 from fleetsim.tell.document import (
     Block,
     Bullets,
@@ -250,7 +251,7 @@ def _arm_in_full(result: CaseResult, arm: ArmResult) -> tuple[str | Words, ...]:
         number(arm.predicted),
         percent(arm.error),
         percent(arm.ratio_error),
-        f"{arm.figures.wait_share:.0%}",
+        units.share(arm.figures.wait_share, 0),
         SIDES.get(arm.arm.bottleneck or "", "-"),
         SIDES[arm.figures.side] + (" **(wrong)**" if arm.bottleneck is False else ""),
         arm.arm.inputs or "-",
@@ -268,7 +269,7 @@ def fit_words(result: CaseResult) -> str:
         return "Nothing is fitted: everything that the simulation needs is published or a stated assumption."
     of = f" over those of {task.against}" if task.against else ""
     what = f"{SCALARS[task.scalar]} = {number(fitted.value)}"
-    met = "" if fitted.met else f", met to {abs(fitted.figure / task.value - 1):.1%}"
+    met = "" if fitted.met else f", met to {units.share(abs(fitted.figure / task.value - 1))}"
     if task.against:
         return f"Fitted: {what}, so that the {FIGURES[task.figure]} of {task.arm}{of} come to {task.value:.3g}{met}."
     return (
@@ -282,7 +283,7 @@ def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
     rows = [
         (
             "order of the arms",
-            f"right wherever publications differ by over {SAME:.0%}",
+            f"right wherever publications differ by over {units.share(SAME, 0)}",
             f"{plural(summary.orders_wrong, 'pair')} wrong",
             summary.orders_wrong == 0,
         ),
@@ -297,18 +298,19 @@ def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
         rows += [
             (
                 "ratio error, median",
-                f"at most {RATIO_MEDIAN:.0%}",
-                f"{summary.ratio_median:.1%}",
+                f"at most {units.share(RATIO_MEDIAN, 0)}",
+                units.share(summary.ratio_median),
                 summary.ratio_median <= RATIO_MEDIAN,
             ),
             (
                 "ratio error, worst",
-                f"at most {RATIO_WORST:.0%}",
-                f"{summary.ratio_worst:.1%}",
+                f"at most {units.share(RATIO_WORST, 0)}",
+                units.share(summary.ratio_worst),
                 summary.ratio_worst <= RATIO_WORST,
             ),
         ]
     if summary.absolute_worst is not None:
         worst = summary.absolute_worst
-        rows.append(("absolute error, C01 and C08", f"at most {ABSOLUTE:.0%}", f"{worst:.1%}", worst <= ABSOLUTE))
+        wanted = f"at most {units.share(ABSOLUTE, 0)}"
+        rows.append(("absolute error, C01 and C08", wanted, units.share(worst), worst <= ABSOLUTE))
     return rows

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fleetsim as fs
-from fleetsim.analysis.catalogue import METRICS
+from fleetsim.quantities import METRICS
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sweep(look: Look, page: Path, dark: bool, phone: bool) -> None:
     seen = look(page, "sweep", dark=dark, phone=phone)
     assert seen.marks.keys() == {"front-chart"}
-    for told in ("Lowest US dollars per step", "What each key does", "Cells that could not be simulated", "Next", BAD):
+    for told in ("Lowest cost per step", "What each key does", "Cells that could not be simulated", "Next", BAD):
         assert told in seen.text
     cells, by_count, by_capacity = seen.tables
     assert len(cells) >= 6

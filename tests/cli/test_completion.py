@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.cli import complete
 from fleetsim.cli.complete_bash import rejoin
 from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.override import parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import presets, shipped_scenarios
+from fleetsim.quantities import METRICS
 
 ROOT = Path(__file__).parents[2]
 

@@ -76,7 +76,7 @@ def test_a_sweep_shows_the_best_so_far_keeps_its_cells_and_goes_on(scenario: str
     output = tmp_path / "t.csv"
     arguments = ["sweep", scenario, "--grid", "trainer.fixed_s=2:5:0.01", "--out", str(output), "--workers", "2"]
     ended = interrupted(tmp_path, r"[1-9]\d* of 301", *arguments)
-    assert re.search(r"best US dollars per step [\d.]+ at trainer\.fixed_s=", ended.drawn)
+    assert re.search(r"best cost per step \$[\d.]+ at trainer\.fixed_s=", ended.drawn)
     count = re.search(r"small: (\d+) of 301 cells", ended.stdout)
     assert count is not None
     assert f"interrupted: {count[1]} of 301 cells are finished; the same command goes on from there" in ended.drawn

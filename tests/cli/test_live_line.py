@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fleetsim.cli.live_line import live_line
 
-BEST = "best US dollars per step 0.477 at fleet.instances=12, admission.max_staleness=0.5"
+BEST = "best cost per step $0.477 at fleet.instances=12, admission.max_staleness=0.5"
 
 
 def drawn(width: int, what: str = "cells", best: str = BEST, left: str = "1 min 03 s left", of: int | None = 80) -> str:
@@ -34,7 +34,7 @@ def test_it_is_one_line_with_what_matters(width: int) -> None:
     bar = re.search(r"[━╸╺ -]{6,}", text)
     if width >= 60:
         assert bar is not None, text
-        assert " best US dol" in text
+        assert " best cost per" in text
     if width == 80:
         assert "…" in text
     if width == 200:

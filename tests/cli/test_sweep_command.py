@@ -37,7 +37,7 @@ def test_the_view_says_what_is_best_what_each_key_does_and_what_to_type(scenario
     assert result.stdout.startswith("small: 6 cells, fleet.instances (3) x admission.max_staleness (2)")
     text = " ".join(result.stdout.replace("\\\n", " ").split())
     for told in (
-        "Lowest US dollars per step: ",
+        "Lowest cost per step: ",
         "Lowest optimizer step: ",
         "Pareto front",
         "what fleet.instances does",

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.catalogue import METRICS, described
 from fleetsim.analysis.contrast import Mean
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
@@ -18,6 +17,7 @@ from fleetsim.plan.compare import BY_ITSELF, Change, Comparison, Side
 from fleetsim.plan.compare_runs import ToRun, compare_scenarios, run_side
 from fleetsim.plan.input_diff import input_differences, inputs_of
 from fleetsim.plan.judge import compare
+from fleetsim.quantities import METRICS, quantity
 from tests.sim.random_scenarios import scenarios
 
 SMALL = scenario_from_mapping(
@@ -194,7 +194,7 @@ def test_one_run_has_no_interval() -> None:
 
 def test_many_metrics_ask_for_more() -> None:
     """What stands out alone does not among two dozen."""
-    a = {m: Mean(10.0, 0.1, 9.0) for m in METRICS if described(m).how != "share"}
+    a = {m: Mean(10.0, 0.1, 9.0) for m in METRICS if quantity(m).unit != "share"}
     b = {**a, "step_s": Mean(10.37, 0.1, 9.0)}
     sides = [Side("A", means=a, replications=10), Side("B", means=b, replications=10)]
     assert compare(*sides, "results", ["step_s"], pair=False, min_change=0.0).changes[0].verdict == "worse"

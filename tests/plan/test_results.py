@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.replicate import replicate
 from fleetsim.cli.compare_call import Call
 from fleetsim.cli.compare_spans import spans_of
@@ -21,6 +20,7 @@ from fleetsim.plan.compare_words import headline_of
 from fleetsim.plan.engine_source import engine_source
 from fleetsim.plan.results import is_result, result_of
 from fleetsim.plan.trials import flat
+from fleetsim.quantities import METRICS
 from fleetsim.report.compare_json import compare_document
 from fleetsim.report.compare_view import compare_report
 from fleetsim.report.json import simulate_document

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.analysis.catalogue import OBSERVED, WINDOW_METRICS, described
 from fleetsim.config import Scenario, scenario_from_mapping, with_changes
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
 from fleetsim.history.window import window
 from fleetsim.plan.compare import Change, Comparison
+from fleetsim.quantities import OBSERVED, WINDOW_METRICS, quantity
 from fleetsim.replay.blocks import FEWEST, correlation, ratio_mean, section_mean
 from fleetsim.replay.compare_windows import compare_windows
 from fleetsim.replay.window_metrics import _MISSING, window_means, window_of
@@ -208,4 +208,4 @@ def test_a_run_log_has_its_steps(tmp_path: Path) -> None:
 def test_every_metric_of_a_window_is_described() -> None:
     assert set(_MISSING) == set(WINDOW_METRICS)
     assert {m.name for m in OBSERVED} <= set(WINDOW_METRICS)
-    assert all(described(m).title for m in WINDOW_METRICS)
+    assert all(quantity(m).title for m in WINDOW_METRICS)

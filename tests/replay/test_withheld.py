@@ -132,7 +132,7 @@ def test_a_simulation_that_misses_the_window_recommends_nothing() -> None:
     held = result.verdict.withheld
     assert held is not None
     assert held.reason == "model"
-    assert held.why.startswith("the back-test is off by more than 10%")
+    assert held.why.startswith("the back-test is off by more than 10 %")
     answers = answer(Questions(recommend=True), result)
     assert (answers.recommendation, answers.then, answers.withheld) == (None, None, held)
     untested = replay(history_of(SURE), back_test=False)

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.characters import bar, sparkline
 from fleetsim.tell.terminal import with_interval
-from fleetsim.units import number
 
 seconds = st.floats(0, 1e6)
 
@@ -34,7 +34,7 @@ def test_long_series_are_averaged_not_cut() -> None:
 
 
 def test_numbers_have_no_exponents() -> None:
-    assert [number(x) for x in (0.0, 0.0012, 0.4277, 13.0, 999.4, 1234.5, 2.5e6)] == [
+    assert [units.number(x) for x in (0.0, 0.0012, 0.4277, 13.0, 999.4, 1234.5, 2.5e6)] == [
         "0", "0.0012", "0.428", "13", "999", "1,234", "2,500,000",
     ]  # fmt: skip
 

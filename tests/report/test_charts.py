@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.bars import Cause, cause_bars
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import Change, change_dots, change_words
+from fleetsim.tell.charts.dots import Change, change_dots
 from fleetsim.tell.charts.forest import ratio_axis
 from fleetsim.tell.charts.gantt import MOST_ROWS, PARTS, Kind, Row, Span, clipped, gantt_chart, merged, spread
 from fleetsim.tell.charts.histogram import Sampled, bins_of, histogram_chart
-from fleetsim.tell.charts.parts import Mark, look, with_interval
+from fleetsim.tell.charts.parts import Mark, look
 from fleetsim.tell.charts.stacked import MOST_BARS, Layer, stacked_bars
 from fleetsim.tell.charts.steps import MOST_POINTS, thinned
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
@@ -175,7 +176,7 @@ def test_bars_and_dots_carry_their_values_in_writing() -> None:
     assert dots.data[0]["x"] == pytest.approx([-10.0])
     assert dots.data[0]["error_x"]["array"] == pytest.approx([6.0])
     assert dots.data[1]["x"] == []
-    assert change_words(ratio) == "-10.0 % [-15.0, -4.0]"
+    assert units.ratio_change(ratio) == "-10.0 % [-15.0, -4.0]"
     assert len({t["marker"]["symbol"] for t in dots.data}) == 2
 
 
@@ -184,13 +185,13 @@ def test_bars_and_dots_carry_their_values_in_writing() -> None:
     [
         (Estimate(39.5, 39.0, 40.0), "seconds", "39.5 s [39.0, 40.0]"),
         (Estimate(64.0, 63.64, 64.6), "seconds", "1 min 04 s [63.6 s, 64.6 s]"),
-        (Estimate(0.43, 0.42, 0.438), "money", "$0.43 [0.42, 0.44]"),
+        (Estimate(0.43, 0.42, 0.438), "money", "$0.43 [0.42, 0.438]"),
         (Estimate(0.469, 0.462, 0.475), "share", "46.9 % [46.2, 47.5]"),
         (Estimate(2.0, 2.0, 2.0), "number", "2"),
     ],
 )
 def test_intervals_are_written_to_the_figure_that_they_need(estimate: Estimate, how: str, text: str) -> None:
-    assert with_interval(estimate, how) == text
+    assert units.with_ends(estimate, how) == text
 
 
 @given(st.floats(0.04, 1.0), st.floats(1.0, 25.0))

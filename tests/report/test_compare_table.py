@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from fleetsim.analysis.catalogue import METRICS, WINDOW_METRICS
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.plan.compare import Change, Comparison, InputDifference
+from fleetsim.quantities import METRICS, WINDOW_METRICS
 from fleetsim.report.compare_table import ChangeRow, ChangeTable, InputTable
 from fleetsim.report.compare_view import compare_report
 

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from fleetsim import units
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import BatchCheck, Profile
 from fleetsim.report.profile_check import check_report, compared, drift_of, drift_words
-from fleetsim.report.profile_sheets import sheets_of, with_interval
+from fleetsim.report.profile_sheets import sheets_of
 from fleetsim.report.profile_view import Listed, list_lines, profile_report
-from fleetsim.report.profile_words import how_good, signed, what_it_is
+from fleetsim.report.profile_words import how_good, what_it_is
 from tests import profiles
 
 
@@ -119,12 +120,13 @@ def test_a_cache_that_misses_is_told() -> None:
     ],
 )
 def test_a_coefficient_and_its_interval_share_a_unit(given: dict[str, float], expected: tuple[str, str]) -> None:
-    assert with_interval(EstimateFields.model_validate(given)) == expected
+    e = EstimateFields.model_validate(given)
+    assert units.coefficient(e.value, e.ci_low, e.ci_high) == expected
 
 
 @given(x=st.floats(-5, 5))
 def test_signs_are_told_and_zero_has_none(x: float) -> None:
-    text = signed(x)
+    text = units.change(x)
     assert text == "0.0 %" or text[0] in "+-"
     assert float(text.removesuffix(" %")) == pytest.approx(100 * x, abs=0.051)
 

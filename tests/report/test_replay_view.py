@@ -176,7 +176,7 @@ def test_a_quantile_beyond_the_last_bound_is_said_to_be_above_it() -> None:
 
 def test_a_back_test_that_holds_and_one_that_does_not() -> None:
     good = flat(replay_report(result_of(HEALTHY, backtest(RIGHT, "ok"))))
-    assert "every quantity within 10.0 %, worst: fleet tok/s +1.6 %." in good
+    assert "every quantity within 10.0 %, worst: generated tok/s +1.6 %." in good
     assert "read what-ifs as directions" not in good
     wrong = flat(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
     assert "one quantity is off by more than 10.0 %" in wrong
@@ -243,7 +243,7 @@ def test_what_if_sweep_and_verification() -> None:
     text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80
     assert "fleet.instances = 10 now then ratio optimizer step 37.0 s ±0.5 30.0 s ±0.4 0.811 ±0.010" in text
-    assert "queue, samples 3 3.1 no significant change" in text
+    assert "samples in the queue 3 3.1 no significant change" in text
     assert "What binds: rollout, then trainer" in text
     assert "fleet.instances = 1: nothing fits" in text
     assert "1 of 3 items do not hold. ok instances" in text

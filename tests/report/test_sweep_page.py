@@ -11,6 +11,7 @@ from rich.rule import Rule
 from typer.testing import CliRunner
 
 import fleetsim as fs
+from fleetsim import units
 from fleetsim.cli.main import app
 from fleetsim.report.as_sheet import as_sheet
 from fleetsim.report.sweep_page import front_chart, sweep_story
@@ -18,7 +19,6 @@ from fleetsim.sweep.design import text_of
 from fleetsim.sweep.run import Sweep
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
-from fleetsim.units import number
 
 SCENARIO = "async-one-step"
 
@@ -66,7 +66,7 @@ def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) ->
     cheapest = sorted(means, key=means.__getitem__)
     values_of = [tuple(map(text_of, swept.design.grid.values(cell).values())) for cell in cheapest]
     assert [row[1:3] for row in cells.rows] == values_of
-    assert [row[3] for row in cells.rows] == [number(means[cell]) for cell in cheapest]
+    assert [row[3] for row in cells.rows] == [units.number(means[cell]) for cell in cheapest]
     assert cells.headings[1:4] == ("instances", "capacity_samples", "$/step")
     for sheet, path in ((by_count, "fleet.instances"), (by_capacity, "buffer.capacity_samples")):
         values = next(axis.values for axis in swept.design.grid.axes if axis.path == path)
@@ -80,7 +80,7 @@ def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
     best = swept.row(swept.pareto.best[0].cell)
     values = [*map(text_of, swept.design.grid.values(best.cell).values())]
-    assert [*values, number(best.estimates()["cost_per_step"].mean)] in [row[1:4] for row in rows]
+    assert [*values, units.number(best.estimates()["cost_per_step"].mean)] in [row[1:4] for row in rows]
 
 
 def test_a_part_that_a_table_of_a_page_would_lose_is_refused() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.errors import InputError, Interrupted, OutsideError
+from fleetsim.quantities import METRICS
 from fleetsim.sweep import local
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.design import Design, digest_of

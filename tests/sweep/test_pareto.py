@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.analysis.catalogue import METRICS
 from fleetsim.analysis.intervals import estimate
 from fleetsim.errors import InputError
+from fleetsim.quantities import METRICS
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.objective import DEFAULT, objectives_of
 from fleetsim.sweep.pareto import pareto_of

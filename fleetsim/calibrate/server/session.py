@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fleetsim import units
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.calibrate.server.observe import Rows, decode_rows, mixed_rows, prefill_rows, requests_of
@@ -240,7 +241,7 @@ class Session:
         if cpu > BUSY_CLIENT and not self.warned:
             self.warned = True
             text = (
-                f"the client itself was busy {100 * cpu:.0f} % of a core ({_words(item.label)}): times are blurred "
+                f"the client itself was busy {units.share(cpu, 0)} of a core ({_words(item.label)}): times are blurred "
                 "there; run it on an idle machine close to the server"
             )
             self.note(text)

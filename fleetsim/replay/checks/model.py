@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.backtest import Row
+from fleetsim.replay.backtest import Row, catalogued
 from fleetsim.replay.checks.case import Case, Draft, Earlier
 
 # The queue is what the flows before and behind it leave: a few percent of the requests in flight, of which there are
 # batches, move it by tenths of a batch while step and throughput are right. Off by more, it is a cap or a drop.
 QUEUE = 0.5
-NAMES = {
-    "tok_s": "fleet tok/s",
-    "instance_tok_s": "tok/s per instance",
-    "step_s": "optimizer step",
-    "trainer_idle": "trainer idle",
-    "queue": "queue",
-}
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
@@ -35,11 +28,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft("model", "ok", "predicts this window but for its queue", evidence)
     if back.verdict == "ok":
         return Draft("model", "ok", f"predicts this window within {units.share(back.limit)}", evidence)
+    missed = catalogued(worst.quantity).title
     off = tuple(row_words(row) for row in back.overall if not row.within)
     return Draft(
         "model", "fault", f"off by more than {units.share(back.limit)}: wrong somewhere", off,
         "\n".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
-        {}, f"the simulation of this window misses its {NAMES[worst.quantity]}, so what-ifs are not to be trusted",
+        {}, f"the simulation of this window misses its {missed}, so what-ifs are not to be trusted",
     )  # fmt: skip
 
 
@@ -62,14 +56,14 @@ def _instead(case: Case) -> str | None:
 def row_words(row: Row) -> str:
     """Observed, predicted and the error, with their units."""
 
+    q = catalogued(row.quantity)
+
     def shown(x: float) -> str:
-        if row.quantity == "step_s":
-            return units.seconds(x)
-        return units.share(x) if row.quantity == "trainer_idle" else units.count(round(x))
+        return units.count(round(x)) if q.unit == "number" else units.written(x, q.unit)
 
     error = {
-        "ratio": f"{100 * row.error:+.1f} %",
-        "points": f"{100 * row.error:+.1f} points",
+        "ratio": units.change(row.error),
+        "points": units.points(row.error),
         "batches": f"{row.error:+.2f} batches",
     }[row.measure]
-    return f"{NAMES[row.quantity]}: observed {shown(row.observed)}, predicted {shown(row.predicted)} ({error})"
+    return f"{q.title}: observed {shown(row.observed)}, predicted {shown(row.predicted)} ({error})"

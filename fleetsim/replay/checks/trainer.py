@@ -55,7 +55,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
                 "the trainer is getting slower",
             )  # fmt: skip
     elif drift is not None:
-        evidence.append(f"its seconds moved by {100 * drift.share:+.1f} % between the ends of the window")
+        evidence.append(f"its seconds moved by {units.change(drift.share)} between the ends of the window")
     if t.train_s is None and drift is None:
         return Draft(
             "trainer", "unknown", "its compute time is not known",
@@ -79,7 +79,7 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
         expected = trainer_step_s(case.scenario)
     except InputError:
         return None  # a scenario without compute seconds says nothing about them
-    evidence.append(f"the scenario says {units.seconds(expected)} ({100 * (t.train_s.value / expected - 1):+.1f} %)")
+    evidence.append(f"the scenario says {units.seconds(expected)} ({units.change(t.train_s.value / expected - 1)})")
     excess = (t.train_s.value - expected) / t.step_s.value
     return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
 

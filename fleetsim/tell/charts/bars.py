@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.chart import Chart, axis
-from fleetsim.tell.charts.parts import BEHIND, look, whiskers, with_interval, wrapped
+from fleetsim.tell.charts.parts import BEHIND, look, whiskers, wrapped
 
 ROW_PX = 58
 SHORT = 24  # letters of a name that leave its value room in the same line, on a phone
@@ -30,7 +31,7 @@ def cause_bars(
     causes: Sequence[Cause],
     *,
     x_title: str,
-    how: str,
+    how: units.Unit,
 ) -> Chart:
     """A bar for each cause, in the order given, its name and its value with the 95 % interval above it.
 
@@ -55,7 +56,7 @@ def cause_bars(
                 "meta": {"colour": style.colour},
                 "marker": {"line": {"width": 1.5}, "pattern": {"shape": style.pattern, "solidity": 0.3}},
                 "hoverinfo": "text",
-                "hovertext": [f"{wrapped(cause.name)}<br>{with_interval(cause.value, how)}" for _, cause in rows],
+                "hovertext": [f"{wrapped(cause.name)}<br>{units.with_ends(cause.value, how)}" for _, cause in rows],
             }
         )
     low = min([scale * c.value.ci_low for c in causes] + [0.0])
@@ -78,9 +79,9 @@ def rows_axis(n: int) -> dict[str, Any]:
     return axis("", showticklabels=False, showgrid=False, ticks="", range=[n - 0.6, -0.75])
 
 
-def _name(i: int, cause: Cause, how: str, low: float) -> dict[str, Any]:
+def _name(i: int, cause: Cause, how: units.Unit, low: float) -> dict[str, Any]:
     """The name and the value above row i, at the left: beside a long bar a phone has no room."""
     between = "  " if len(cause.name) <= SHORT else "<br>"
-    text = f"{wrapped(cause.name, 40, 1)}{between}<b>{with_interval(cause.value, how)}</b>"
+    text = f"{wrapped(cause.name, 40, 1)}{between}<b>{units.with_ends(cause.value, how)}</b>"
     note = {"x": low, "y": i, "text": text, "xanchor": "left", "yanchor": "bottom", "yshift": 11}
     return {**note, "showarrow": False, "align": "left", **BEHIND}

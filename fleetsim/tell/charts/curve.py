@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
-from fleetsim.tell.charts.parts import Mark, across, look, whiskers, with_interval
+from fleetsim.tell.charts.parts import Mark, across, look, whiskers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def curve_chart(
     *,
     x_title: str,
     y_title: str,
-    how: str,
+    how: units.Unit,
     recommended: float | None = None,
     star: str | None = None,
     targets: Sequence[Mark] = (),
@@ -64,7 +65,7 @@ def curve_chart(
     return Chart(id, title, words, tuple(data), layout, height_px)
 
 
-def _traces(one: Curve, i: int, scale: float, how: str, x_title: str, named: bool) -> list[dict[str, Any]]:
+def _traces(one: Curve, i: int, scale: float, how: units.Unit, x_title: str, named: bool) -> list[dict[str, Any]]:
     style = look(i)
     means = [scale * e.mean for e in one.estimates]
     x = list(one.x)
@@ -93,7 +94,7 @@ def _traces(one: Curve, i: int, scale: float, how: str, x_title: str, named: boo
         "marker": {"symbol": style.symbol, "size": 8},
         "hoverinfo": "text",
         "text": [
-            f"{plain_text(one.name)}<br>{v:,g} {plain_text(x_title)}: {with_interval(e, how)}"
+            f"{plain_text(one.name)}<br>{v:,g} {plain_text(x_title)}: {units.with_ends(e, how)}"
             for v, e in zip(one.x, one.estimates, strict=True)
         ],
         "legendgroup": str(i),
@@ -145,5 +146,5 @@ def _ticks(xs: Sequence[float]) -> dict[str, Any]:
     return {"tickvals": list(shown), "ticktext": [f"{x:,g}" for x in shown], "tickangle": 0}
 
 
-def _unit(how: str) -> dict[str, Any]:
+def _unit(how: units.Unit) -> dict[str, Any]:
     return {"share": {"ticksuffix": " %"}, "money": {"tickprefix": "$"}}.get(how, {})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.bars import rows_axis
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
@@ -49,7 +50,7 @@ def change_dots(
                 "meta": {"colour": style.colour},
                 "marker": {"symbol": style.symbol, "size": 11},
                 "hoverinfo": "text",
-                "text": [f"{wrapped(c.name)}<br>{plain_text(measure)}: {change_words(r)}" for _, c, r in rows],
+                "text": [f"{wrapped(c.name)}<br>{plain_text(measure)}: {units.ratio_change(r)}" for _, c, r in rows],
             }
         )
     every = [100.0 * (end - 1.0) for c in changes for r in c.ratios if r is not None for end in (r.ci_low, r.ci_high)]
@@ -67,10 +68,3 @@ def change_dots(
         "yaxis": rows_axis(len(changes)),
     }
     return Chart(id, title, words, tuple(data), layout, 110 + row_px * len(changes))
-
-
-def change_words(ratio: Estimate) -> str:
-    """ "-40.9 % [-41.2, -40.6]"."""
-    mean, low, high = (100.0 * (x - 1.0) for x in (ratio.mean, ratio.ci_low, ratio.ci_high))
-    interval = f" [{low:+.1f}, {high:+.1f}]" if low != high else ""
-    return f"{mean:+.1f} %{interval}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
+from fleetsim import units
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.panels import legend_px
 
@@ -150,7 +151,7 @@ def _apart(ticks: Sequence[float], least: float) -> list[float]:
 def _ratio_words(ratio: float) -> str:
     if ratio == 1.0:
         return "same"
-    return f"{100 * (ratio - 1):+.0f} %" if ratio < 2 else f"x {ratio:g}"
+    return units.change(ratio - 1, 0) if ratio < 2 else f"x {ratio:g}"
 
 
 def _traces(style: Style, rows: Sequence[tuple[float, Dot]]) -> list[dict[str, Any]]:

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim import units
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.tell.charts.chart import plain_text
-from fleetsim.units import number
 
 # Words stay readable where a line passes behind them.
 BEHIND = {"bgcolor": "var(--paper)", "borderpad": 1}
@@ -52,40 +50,6 @@ class Mark:
 def look(i: int) -> Look:
     """The look of the i-th of several things; they repeat after len(LOOKS)."""
     return LOOKS[i % len(LOOKS)]
-
-
-def written(value: float, how: str) -> str:
-    """A value as a label. how: seconds, share, number, money, count (a number with thousands separators)."""
-    if how == "seconds":
-        return units.seconds(value)
-    if how == "share":
-        return units.share(value)
-    if how == "money":
-        return units.money(value)
-    return units.count(value) if how == "count" else number(value)
-
-
-def with_interval(e: Estimate, how: str) -> str:
-    """A mean with its interval as a label: "39.5 s [39.1, 39.9]"; without one where nothing was replicated."""
-    if e.ci_low == e.ci_high:
-        return written(e.mean, how)
-    unit = " s" if how == "seconds" and abs(e.mean) >= 59.95 else ""
-    return f"{written(e.mean, how)} [{_end(e.ci_low, how, unit)}, {_end(e.ci_high, how, unit)}]"
-
-
-def interval_words(e: Estimate, how: str) -> str:
-    """What stands below a mean: "95 %: [39.1, 39.9]"; nothing where nothing was replicated."""
-    _, bracket, rest = with_interval(e, how).partition(" [")
-    return f"95 %: [{rest}" if bracket else ""
-
-
-def _end(value: float, how: str, unit: str) -> str:
-    """One end of an interval, without the unit where the mean beside it says it, never rounded to the minute."""
-    if how == "share":
-        return f"{100 * value:.1f}"
-    if how == "seconds" and 1 <= abs(value) < 3600:
-        return f"{value:.1f}{unit}"
-    return written(value, how).removeprefix("$")
 
 
 def wrapped(text: str, width: int = NARROW, lines: int = 2) -> str:

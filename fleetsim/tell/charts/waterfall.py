@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.tell.charts.bars import ROW_PX, rows_axis
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
-from fleetsim.tell.charts.parts import BEHIND, look, wrapped, written
+from fleetsim.tell.charts.parts import BEHIND, look, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def waterfall_chart(
     rest: Part,
     *,
     x_title: str,
-    how: str,
+    how: units.Unit,
 ) -> Chart:
     """Bars from `whole` down to `rest`: each part begins where the one before it ended.
 
@@ -86,8 +87,8 @@ def waterfall_chart(
     return Chart(id, title, words, data, layout, 100 + ROW_PX * len(names))
 
 
-def _signed(i: int, names: Sequence[Part], how: str) -> str:
+def _signed(i: int, names: Sequence[Part], how: units.Unit) -> str:
     value = names[i].value
     if i in (0, len(names) - 1):
-        return written(value, how)
-    return f"{'-' if value >= 0 else '+'}{written(abs(value), how)}"
+        return units.written(value, how)
+    return f"{'-' if value >= 0 else '+'}{units.written(abs(value), how)}"

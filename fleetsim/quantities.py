@@ -1,7 +1,9 @@
-"""The metrics of a run by name: what each is, how it is computed, in which unit, and which way is better.
+"""The catalogue of quantities: what each is called, in which unit it is written, which way is better, what it means.
 
-One list for everybody who names a metric: `--fail-if`, comparisons, sweeps, pages and the reference. `metrics_of`
-computes them. Nothing heavy is imported here: the command line reads the names before it knows what to do.
+One list for everybody who names a quantity: `--fail-if`, comparisons, sweeps, tables, charts, alerts, pages and the
+reference. A view lists the names of what it shows and reads the rest here, so that a quantity has one title and one
+unit in every face. `analysis/metrics.py` computes them of a run, `replay/window_metrics.py` of a window of history.
+Nothing heavy is imported here: the command line reads the names before it knows what to do.
 """
 
 from __future__ import annotations
@@ -9,102 +11,130 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim.units import Unit
+
 Better = Literal["less", "more"]
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """name: dotted, as in JSON. how: how a value is written (`units`): seconds, share or number.
+class Quantity:
+    """name: dotted, as in JSON. unit: how a value is written (`units.written`).
 
-    formula: over the window that is left after warm-up. better: None where neither way is good as such.
+    formula: over the window that is left after warm-up. better: None where neither way is good as such. short: the
+    heading of a narrow column, with the unit where the cells have none; the title where that is short enough. of: what
+    a value is of, for a sentence about the value alone ("12 samples", "3.1 % of its time").
     """
 
     name: str
     title: str
-    how: Literal["seconds", "share", "number"]
+    unit: Unit
     formula: str
     better: Better | None = None
+    short: str = ""
+    of: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What stands above a narrow column of values."""
+        return self.short or self.title
 
 
-CATALOGUE: tuple[Metric, ...] = (
-    Metric("step_s", "optimizer step", "seconds", "window / optimizer steps", "less"),
-    Metric(
+CATALOGUE: tuple[Quantity, ...] = (
+    Quantity("step_s", "optimizer step", "seconds", "window / optimizer steps", "less", "step, s"),
+    Quantity(
         "trainer_idle_fraction",
         "trainer idle",
         "share",
         "seconds that the trainer waits for samples / window (weight sync apart)",
         "less",
+        of="of its time",
     ),
-    Metric(
+    Quantity(
         "rollout_idle_fraction",
         "rollout idle",
         "share",
         "idle / (busy + idle + paused + down) instance-seconds",
         "less",
     ),
-    Metric(
+    Quantity(
         "rollout_utilization",
         "rollout utilization",
         "share",
         "output tokens / what the same instances would make full: as many requests each as max_num_seqs and the KV "
         "cache hold, at this mix of lengths",
         "more",
+        "rollout use",
     ),
-    Metric("sync_fraction", "trainer held by weight sync", "share", "seconds held by weight sync / window", "less"),
-    Metric(
+    Quantity(
+        "sync_fraction",
+        "trainer held by weight sync",
+        "share",
+        "seconds held by weight sync / window",
+        "less",
+        "held by sync",
+    ),
+    Quantity(
         "trainer_idle_with_sync_fraction",
         "trainer idle, weight sync included",
         "share",
         "seconds that the trainer waits for samples or is held by weight sync / window",
         "less",
+        "idle with sync",
     ),
-    Metric(
+    Quantity(
         "switch_fraction",
         "GPUs changing hands",
         "share",
         "seconds of handing shared GPUs over / window (colocated)",
         "less",
     ),
-    Metric("lent_fraction", "trainer GPUs lent to rollout", "share", "seconds lent / (lent instances x window)"),
-    Metric(
+    Quantity("lent_fraction", "trainer GPUs lent to rollout", "share", "seconds lent / (lent instances x window)"),
+    Quantity(
         "queue_depth",
-        "samples in the buffer",
+        "samples in the queue",
         "number",
         "mean over time of finished samples not yet trained, those before a full buffer included",
+        short="queue",
+        of="samples",
     ),
-    Metric(
+    Quantity(
         "queue_growth",
-        "growth of the buffer, samples per step",
+        "growth of the queue, samples per step",
         "number",
         "finished samples not yet trained, at the last step less at the first / steps between; around 0 where the "
         "trainer keeps up",
     ),
-    Metric(
+    Quantity(
         "oldest_sample_age_steps",
-        "age of the oldest buffered sample, steps",
+        "oldest queued sample, steps",
         "number",
-        "mean over steps, when the batch is taken",
+        "mean over steps of its age, when the batch is taken",
         "less",
+        "oldest, steps",
+        "steps",
     ),
     *(
-        Metric(
+        Quantity(
             f"staleness_steps.{of}",
-            f"staleness of trained samples, {word}, steps",
+            f"staleness {of}, steps",
             "number",
             f"{word} over trained samples of: step that trained it - optimizer steps in its oldest weights",
             "less",
+            f"stale {of}",
         )
         for of, word in (("mean", "mean"), ("p50", "median"), ("p99", "99th percentile"), ("max", "largest"))
     ),
-    Metric(
+    Quantity(
         "tokens_per_trained_token",
         "tokens generated per trained token",
         "number",
         "output tokens generated / output tokens trained",
         "less",
+        "made per trained",
+        "tokens",
     ),
     *(
-        Metric(f"waste.{of}", f"waste: {word}", "share", f"{formula} / output tokens trained", "less")
+        Quantity(f"waste.{of}", f"waste: {word}", "share", f"{formula} / output tokens trained", "less", word)
         for of, word, formula in (
             ("stale", "too old", "output tokens of groups that became stale or were pushed out of the buffer"),
             ("filtered", "filtered", "output tokens of groups that the reward filter removed"),
@@ -113,75 +143,89 @@ CATALOGUE: tuple[Metric, ...] = (
             ("lost", "lost to failures", "output tokens that failed instances had made"),
         )
     ),
-    Metric("generated_tok_s", "generated tok/s", "number", "output tokens / window, whole fleet", "more"),
-    Metric(
+    Quantity("generated_tok_s", "generated tok/s", "number", "output tokens / window, whole fleet", "more", "tok/s"),
+    Quantity(
         "goodput",
-        "goodput, trained tok per GPU-second",
+        "goodput, trained tok/GPU-s",
         "number",
         "output tokens trained / GPU-seconds of both pools (shared GPUs once)",
         "more",
+        "tok/GPU-s",
     ),
-    Metric(
+    Quantity(
         "cost_per_step",
-        "US dollars per step",
-        "number",
-        "(rollout GPU-hours x their price + trainer GPU-hours x theirs) / steps",
+        "cost per step",
+        "money",
+        "US dollars: (rollout GPU-hours x their price + trainer GPU-hours x theirs) / steps",
         "less",
+        "$/step",
     ),
-    Metric("preemptions", "preemptions per step", "number", "preempted requests / steps", "less"),
-    Metric(
+    Quantity("preemptions", "preemptions per step", "number", "preempted requests / steps", "less"),
+    Quantity(
         "trained_length_bias",
         "trained length / sent length",
         "number",
         "mean output tokens of trained samples / of all samples sent in the window; below 1, long samples are lost",
     ),
     *(
-        Metric(
+        Quantity(
             f"samples_lost.{of}",
             f"samples lost, {word}",
             "share",
             f"generated for nothing / (trained + generated for nothing), {word}",
             "less",
+            short,
         )
-        for of, word in (("all", "of all"), ("longest_tenth", "of the longest tenth"))
+        for of, word, short in (("all", "of all", "lost"), ("longest_tenth", "of the longest tenth", "long lost"))
     ),
-    Metric(
+    Quantity(
         "kv_use", "KV cache in use while computing", "share", "KV blocks in use over busy time / (blocks x busy time)"
     ),
-    Metric(
+    Quantity(
         "instance_tok_s",
         "tok/s per instance",
         "number",
         "output tokens / instance-seconds that are up (busy, idle or paused)",
         "more",
+        "tok/s each",
     ),
 )
+WASTE: tuple[str, ...] = tuple(m.name for m in CATALOGUE if m.name.startswith("waste."))
 METRICS: tuple[str, ...] = tuple(m.name for m in CATALOGUE)
-BY_NAME: dict[str, Metric] = {m.name: m for m in CATALOGUE}
+BY_NAME: dict[str, Quantity] = {m.name: m for m in CATALOGUE}
 
 # What only a window of history shows, of engines and trainers as they export it (`replay/window_metrics.py`).
-OBSERVED: tuple[Metric, ...] = (
-    Metric("train_s", "trainer computes per step", "seconds", "seconds of compute / optimizer steps", "less"),
-    Metric(
+OBSERVED: tuple[Quantity, ...] = (
+    Quantity("train_s", "trainer computes per step", "seconds", "seconds of compute / optimizer steps", "less"),
+    Quantity(
         "instance_s_per_step",
         "instance-seconds per step",
         "number",
         "seconds in which instances were there / optimizer steps",
         "less",
     ),
-    Metric("trained_samples", "samples trained per step", "number", "samples trained on / optimizer steps"),
-    Metric("pause_share", "engines paused", "share", "seconds in which the whole fleet stood still / window"),
-    Metric("running", "requests running", "number", "mean over time, whole fleet"),
-    Metric("waiting", "requests waiting in the engines", "number", "mean over time, whole fleet", "less"),
-    Metric("preemptions_per_s", "preemptions per second", "number", "preempted requests / window", "less"),
-    Metric("prefix_hit", "prefix cache hits", "share", "prompt tokens found in the cache / looked up", "more"),
-    Metric("finished_s", "requests finished per second", "number", "requests that ended / window"),
-    Metric("aborted_share", "requests aborted", "share", "requests that the client aborted / ended", "less"),
-    Metric("length_share", "requests cut by the length cap", "share", "requests that reached max_tokens / ended"),
-    Metric("dropped_share", "samples dropped", "share", "thrown away / (thrown away + trained)", "less"),
-    Metric("response_tokens.mean", "response tokens, mean", "number", "output tokens / requests that ended"),
-    Metric("response_tokens.p99", "response tokens, 99th percentile", "number", "interpolated inside its bucket"),
-    Metric("mfu", "trainer's model FLOPs utilization", "share", "mean over time", "more"),
+    Quantity("trained_samples", "samples trained per step", "number", "samples trained on / optimizer steps"),
+    Quantity("pause_share", "engines paused", "share", "seconds in which the whole fleet stood still / window"),
+    Quantity("running", "requests running", "number", "mean over time, whole fleet"),
+    Quantity("waiting", "requests waiting in the engines", "number", "mean over time, whole fleet", "less"),
+    Quantity("preemptions_per_s", "preemptions per second", "number", "preempted requests / window", "less"),
+    Quantity(
+        "prefix_hit",
+        "prefix cache hits",
+        "share",
+        "prompt tokens found in the cache / looked up",
+        "more",
+        of="of prompt tokens",
+    ),
+    Quantity("finished_s", "requests finished per second", "number", "requests that ended / window"),
+    Quantity("aborted_share", "requests aborted", "share", "requests that the client aborted / ended", "less"),
+    Quantity("length_share", "requests cut by the length cap", "share", "requests that reached max_tokens / ended"),
+    Quantity("dropped_share", "samples dropped", "share", "thrown away / (thrown away + trained)", "less"),
+    Quantity(
+        "response_tokens.mean", "response tokens, mean", "number", "output tokens / requests that ended", of="tokens"
+    ),
+    Quantity("response_tokens.p99", "response tokens, 99th percentile", "number", "interpolated inside its bucket"),
+    Quantity("mfu", "trainer's model FLOPs utilization", "share", "mean over time", "more"),
 )
 # The order in which a window's metrics are shown.
 WINDOW_METRICS: tuple[str, ...] = (
@@ -210,8 +254,7 @@ WINDOW_METRICS: tuple[str, ...] = (
     "response_tokens.p99",
     "mfu",
 )
-_ALL: dict[str, Metric] = {m.name: m for m in (*CATALOGUE, *OBSERVED)}
-
+_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.
@@ -229,6 +272,6 @@ PAID_FOR: tuple[str, ...] = (
 )
 
 
-def described(name: str) -> Metric:
-    """The metric of a name, of a run or of a window."""
+def quantity(name: str) -> Quantity:
+    """The quantity of a name, of a run or of a window."""
     return _ALL[name]
