@@ -24,6 +24,8 @@ def new_file(flag: str, output: str, overwrite: bool = False) -> Path:
     if output == "-":
         raise refuse("is no file: stdout is for the answer", "give a file")
     try:
+        with contextlib.suppress(FileNotFoundError):  # most outputs; another reason is the user's to mend
+            os.lstat(output)
         if os.path.isdir(output):
             raise refuse("is a directory", "give a file")
         if not os.path.isdir(os.path.dirname(output) or "."):
@@ -34,7 +36,7 @@ def new_file(flag: str, output: str, overwrite: bool = False) -> Path:
                 "choose another name" + (", or overwrite it with --force" if flag == "--output" else ", or remove it"),
             )
     except (OSError, ValueError) as error:
-        raise refuse(f"is no usable path: {error}", "give a file") from None
+        raise refuse(f"is no usable path: {reason(error)}", "give a file") from None
     return Path(output)
 
 

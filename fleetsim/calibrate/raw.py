@@ -277,4 +277,6 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
 def _even(columns: Any, needed: tuple[str, ...]) -> bool:
     if not isinstance(columns, dict) or any(not isinstance(columns.get(name), list) for name in needed):
         return False
+    if any(not isinstance(columns.get(name) or [], list) for name in COLUMNS):  # those that may be missing
+        return False
     return len({len(v) for v in columns.values() if isinstance(v, list)}) == 1

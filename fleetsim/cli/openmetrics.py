@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import tempfile
@@ -72,7 +73,8 @@ def write_history(history: History, run: Records) -> str:
     except OSError as error:
         raise OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}") from None
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
     return (
         f"{place}: {written.samples:,} samples, {shown(written.start_s)} to {shown(written.end_s)}; for Prometheus: "
         f"promtool tsdb create-blocks-from openmetrics {place} DATA"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -211,7 +212,7 @@ def _raw_file(profile: Profile, place: Path, given: str | None) -> Path:
     from fleetsim.errors import InputError, Problem
 
     if given is not None:
-        if "\0" in given or not Path(given).is_file():
+        if not os.path.isfile(given):
             raise InputError([Problem("--raw", given, "no such file", "give the .raw.jsonl.gz of the calibration")])
         return Path(given)
     if profile.raw is None:
@@ -219,7 +220,7 @@ def _raw_file(profile: Profile, place: Path, given: str | None) -> Path:
         raise InputError([Problem("profile", profile.name, what, "give the measurements to check it on: --raw FILE")])
     # Shipped profiles keep theirs in a folder of their own.
     for folder in (place.parent, place.parent.parent / "raw"):
-        if "\0" not in profile.raw and (folder / profile.raw).is_file():
+        if os.path.isfile(folder / profile.raw):
             return folder / profile.raw
     remedy = "say where it is: --raw FILE (of shipped profiles: calibration/raw/ in fleetsim's repository)"
     raise InputError([Problem("profile.raw", profile.raw, f"is not beside {place}", remedy)])

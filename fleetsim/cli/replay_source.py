@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fleetsim.cli.history_options import AccessFlags, connect, step_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.files import reason
 
 if TYPE_CHECKING:
     from fleetsim.history.history import History
@@ -117,8 +118,11 @@ def new_dump(path: str | None) -> Path | None:
     place = Path(path)
     if not path or path == "-" or "\0" in path:
         raise InputError([Problem("--save", path, "is no file name", "give one, for example window.parquet")])
-    if place.exists():
-        raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
+    try:
+        if place.exists():
+            raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
+    except OSError as error:
+        raise InputError([Problem("--save", path, f"is no usable path: {reason(error)}", "give a file")]) from None
     if place.suffix == ".parquet":
         from fleetsim.history.dump_tables import need_pyarrow
 

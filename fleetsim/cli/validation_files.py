@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -
     flag = "--write" if write is not None else "--check"
     if given is not None and cases:
         problems.append(Problem("--case", ", ".join(cases), f"{flag} is about all cases", "leave --case out"))
-    if given is not None and not Path(given).is_dir():
+    if given is not None and not os.path.isdir(given):
         problems.append(Problem(flag, given, "is no folder", "create it"))
     if problems:
         raise InputError(problems)

@@ -31,7 +31,7 @@ def data_path(kind: str, name: str) -> Path:
     Raises InputError when fleetsim ships no such file.
     """
     path = data_folder(kind) / name
-    if not name or ".." in Path(name).parts or Path(name).is_absolute() or not path.is_file():
+    if not name or ".." in Path(name).parts or Path(name).is_absolute() or not os.path.isfile(path):
         known = sorted(p.relative_to(data_folder(kind)).as_posix() for p in data_folder(kind).rglob("*") if p.is_file())
         close = difflib.get_close_matches(name, known, n=1)
         remedy = f'did you mean "{close[0]}"?' if close else f"shipped: {', '.join(known[:40]) or 'nothing'}"

@@ -47,15 +47,15 @@ def read_file(
 def _read(
     path: Path, framework: str | None, mapping: Mapping[str, str] | None, step_s: float | None, selector: str
 ) -> History:
-    if not path.exists():
-        raise InputError([_not_there(path)])
-    if path.is_dir():
-        return one_job(load_history(_dump_in(path)))
     try:
+        if not path.exists():
+            raise InputError([_not_there(path)])
+        if path.is_dir():
+            return one_job(load_history(_dump_in(path)))
         form = form_of(path)
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
-        raise InputError([Problem("history", str(path), rule, "mend the permissions, or give another file")]) from None
+        raise InputError([Problem("history", str(path), rule, "check the path and its permissions")]) from None
     if selector and form != "openmetrics":
         rule = "picks series by their labels, which OpenMetrics text and a Prometheus have"
         raise InputError([Problem("--selector", selector, rule, "read the history again with it, and save that")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterable
@@ -60,7 +61,8 @@ def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
         except OSError as error:
             raise OutsideError(f"{place}: cannot be written: {_reason(error)}") from None
         finally:
-            beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
         written.append(place)
     return written
 

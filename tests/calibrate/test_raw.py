@@ -121,6 +121,14 @@ def test_ill_formed_records_are_damage_and_nothing_else(keys: list[str], data: s
     assert len(raw.segment) == len(raw_of(records()).segment)
 
 
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_that_is_no_list_is_damage(name: str) -> None:
+    good = next(r for r in records() if r["t"] == "it")
+    raw = raw_of([*records(), {**good, "c": {**good["c"], name: 8}}])
+    assert raw.damaged == 1
+    assert len(raw.segment) == len(raw_of(records()).segment)
+
+
 def test_packing_keeps_every_record_and_the_same_bytes(tmp_path: Path) -> None:
     packed = []
     for name in ("a", "b"):

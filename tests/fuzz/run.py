@@ -132,7 +132,7 @@ def _fault(given: Input, status: int, used: resource.struct_rusage, printed: str
         return {signal.SIGXCPU: f"over {CPU_S} s of processor time", signal.SIGALRM: "hangs"}.get(
             number, f"signal {signal.Signals(number).name}"
         )
-    if "internal error" in printed or "Traceback (most recent call last)" in printed:
+    if "internal error: " in printed or "Traceback (most recent call last)" in printed:
         lines = [line for line in printed.splitlines() if "Error" in line or "internal" in line]
         return (lines or [printed[:200]])[-1][:200]
     code = os.WEXITSTATUS(status)

@@ -17,6 +17,16 @@ import yaml
 from tests.fuzz.mutations import NUMBERS, WORDS, mutated_text, mutated_tree, odd_value
 
 ROOT = Path(__file__).parents[2]
+# A job from whose window replay recommends a fleet, so that there is a plan.
+CAPPED = """
+name: capped
+workload: {output_tokens: {mean: 400, cv: 0.8, max: 2000}, prompt_tokens: 128, group_size: 4}
+fleet: {instances: 3, max_in_flight_samples: 48}
+trainer: {batch_samples: 96, fixed_s: 4.0}
+admission: {law: version_window, max_staleness: 3}
+sync: {pause_s: 0.5, trainer_block_s: 0.5}
+run: {steps: 120, replications: 1}
+"""
 QUICK = ("--steps", "4", "--replications", "1")
 SCENARIO = {
     "schema_version": 1,
@@ -84,7 +94,9 @@ def makers(folder: Path) -> dict[str, Maker]:
         "raw": lambda rng: _raw(rng, seeds["raw"][0]),
         "histories": lambda rng: _history(rng, seeds),
         "configurations": _configuration,
-        "plans": lambda rng: _json(rng, "plans", seeds["plan"][0], ["replay", "--from", "h.om", "--verify", "{}"]),
+        "plans": lambda rng: _json(
+            rng, "plans", seeds["plan"][0], ["replay", "--from", "h.om", "--verify", "{}", "--no-backtest"]
+        ),
     }
 
 
@@ -95,13 +107,12 @@ def _written(folder: Path) -> dict[str, list[bytes]]:
     """Results, a profile, raw data and histories, each from fleetsim's own commands on a small job."""
     job = folder / "job.yaml"
     job.write_text(yaml.safe_dump(SCENARIO))
-    om, plan = folder / "h.om", folder / "plan.json"
+    om = folder / "h.om"
     simulated = call(["simulate", str(job), "--json"])
     sized = call(["size", "--scenario", str(job), "--json"])
     split = call(["split", "--gpus", "4", "--scenario", str(job), "--json"])
     call(["simulate", str(job), "--steps", "200", "--openmetrics", str(om), "--scrape-interval", "1"])
     call(["profile", "estimate", "--model", "Qwen/Qwen2.5-7B", "--gpu", "H100-SXM", "-o", str(folder / "p.json")])
-    call(["replay", "--from", str(om), "--scenario", str(job), "--plan-out", str(plan), "--no-backtest"])
     for name in ("h.json", "h.csv"):
         call(["replay", "--from", str(om), "--save", str(folder / name), "--no-backtest"])
     _SHARED["b.json"] = simulated.encode()
@@ -113,8 +124,19 @@ def _written(folder: Path) -> dict[str, list[bytes]]:
         "profile": [(folder / "p.json").read_bytes()],
         "raw": [raw.encode()],
         "histories": [om.read_bytes(), (folder / "h.json").read_bytes(), (folder / "h.csv").read_bytes()],
-        "plan": [plan.read_bytes() if plan.exists() else b"{}"],
+        "plan": [_plan(folder)],
     }
+
+
+def _plan(folder: Path) -> bytes:
+    """What `replay --recommend --plan-out` writes."""
+    job, om, plan = folder / "capped.yaml", folder / "capped.om", folder / "plan.json"
+    job.write_text(CAPPED)
+    call(["simulate", str(job), "--openmetrics", str(om), "--scrape-interval", "5"])
+    wider = ("--set", "fleet.max_in_flight_samples=192")  # a fleet is not sized beside a cap that binds
+    facts = ("--given", "targets.trainer_idle_fraction=0.1", "--given", "cost.trainer_price_usd_per_gpu_h=7")
+    call(["replay", "--from", str(om), *facts, *wider, "--plan-out", str(plan)])
+    return plan.read_bytes()
 
 
 def _small_raw(lines: Sequence[str]) -> str:

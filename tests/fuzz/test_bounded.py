@@ -62,3 +62,14 @@ def test_the_harness_lets_errors_of_ours_pass() -> None:
     what, printed = tried(Input("flags", ("simulate", "there-is-none.yaml"), {}))
     assert what == ""
     assert "error: " in printed
+
+
+@pytest.mark.parametrize("printed", ["Exit codes: 0 ok, 1 internal error, 2 bad input", "a plan"])
+def test_a_word_of_the_help_is_no_crash(monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
+    monkeypatch.setattr("fleetsim.cli.main.app", lambda *_, **__: print(printed))
+    assert tried(Input("flags", (), {}))[0] == ""
+
+
+def test_no_input_is_tried_twice() -> None:
+    met = [given for _, given in inputs(lambda rng: Input("flags", (str(rng.randrange(20)),), {}), "flags", 0, 20)]
+    assert len({given.arguments for given in met}) == 20
