@@ -1,9 +1,13 @@
-"""What every test shares: hypothesis's settings, and the table of published runs at the end of a test run."""
+"""What every test shares: hypothesis's settings, the order of the tests, what the fast lane leaves out, and the table
+of published runs at the end of a test run."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,11 +24,49 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the kernel once, before several workers would each compile it for themselves."""
-    if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
+    """Compile the kernel once, before several workers would each compile it for themselves; a folder for what they
+    share (tests/once.py)."""
+    if hasattr(config, "workerinput"):
+        return
+    os.environ["FLEETSIM_TESTS_ONCE"] = folder = tempfile.mkdtemp(prefix="fleetsim-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    if getattr(config.option, "numprocesses", None):
         from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 
         run_requests(LinearStepTime(1.0), EngineLimits(1, 1, 1), 1, 1)
+
+
+# Tests that sleep more than they work. They come first, in the hands of one worker; the others work meanwhile.
+WAITING = ("real_prometheus/test_rules_live.py", "real_prometheus/test_watch_live.py", "calibrate/test_server_http.py")
+# Files, or folders, whose tests take most of the time: with programs of their own, or with long runs of the simulator.
+SLOW = (
+    "browser/",
+    "fuzz/",
+    "golden/",
+    "real_prometheus/",
+    "real_vllm/",
+    "trace/",
+    "api/test_notebook.py",
+    "calibrate/test_server_http.py",
+    "cli/test_alerts_command.py",
+    "cli/test_interrupted.py",
+    "packaging/test_wheel.py",
+    "replay/test_truth.py",
+    "standing/test_real_rules.py",
+    "sweep/test_cluster.py",
+    "sweep/test_killed.py",
+    "validation/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is slow, and puts first what waits: the first worker begins with it, the others help it at its end."""
+    here = Path(__file__).parent
+    places = {item: str(item.path.relative_to(here)) if item.path.is_relative_to(here) else "" for item in items}
+    for item, place in places.items():
+        if place.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: not places[item].startswith(WAITING))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

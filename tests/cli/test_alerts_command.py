@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.standing import rehearsal
+from tests.once import rehearse_once
 from tests.standing.plans import promtool
 
 JOB = """
@@ -24,6 +25,7 @@ trainer: {batch_samples: 32, fixed_s: 30.0}
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(rehearsal, "MULTIPLES", (1, 2))
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse_once)
     file = tmp_path / "job.yaml"
     file.write_text(JOB)
     return str(file)
@@ -98,7 +100,7 @@ def test_a_dashboard_and_what_a_page_lacks(job: str, tmp_path: Path) -> None:
     page = tmp_path / "page"
     page.write_text("vllm:num_requests_running 1\n")
     file = tmp_path / "dashboard.json"
-    result = run("dashboard", job, "-o", str(file), "--hours", "1", "--check-against", str(page))
+    result = run("dashboard", job, "-o", str(file), "--hours", "3", "--check-against", str(page))
     assert result.exit_code == 10
     assert f"wrote {file}: " in result.stderr
     assert "not there: rl_trainer_steps_total" in result.stderr

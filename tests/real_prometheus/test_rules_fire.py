@@ -29,6 +29,7 @@ from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.metric_names import MetricNames
 from fleetsim.standing.rules import MISSING, Writing, rules_document
 from fleetsim.standing.thresholds import choose
+from tests.once import rehearse_once
 from tests.real_prometheus.server import Server
 
 SCRAPE_S = EVERY_S = 60.0
@@ -71,7 +72,7 @@ def rules() -> Rules:
     """Made once: a healthy week, and every fault twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rehearsal, "MULTIPLES", (1, 3, 6))  # shorter windows than a user gets, and minutes saved
-        made = rehearsal.rehearse(job(), replications=2, scrape_s=SCRAPE_S, interval_s=EVERY_S)
+        made = rehearse_once(job(), replications=2, scrape_s=SCRAPE_S, interval_s=EVERY_S)
         standing = choose(made)
     return Rules(standing, rules_document(standing, Writing(MetricNames(), "test")))
 

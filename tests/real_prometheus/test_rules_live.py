@@ -26,6 +26,7 @@ from fleetsim.standing.faults import BY_FAULT
 from fleetsim.standing.metric_names import MetricNames
 from fleetsim.standing.rules import Writing, rules_document
 from fleetsim.standing.thresholds import choose
+from tests.once import rehearse_once
 from tests.real_prometheus.exporter import Exporter
 from tests.real_prometheus.server import Server
 from tests.real_prometheus.test_rules_fire import EVERY_S, NEW, SCRAPE_S, SETTLED_S, job
@@ -43,7 +44,7 @@ def standing() -> Standing:
     """The plan's alerts, all windows as short as they get."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rehearsal, "MULTIPLES", (1,))
-        return choose(rehearsal.rehearse(job(), hours=48.0, replications=2, scrape_s=SCRAPE_S, interval_s=EVERY_S))
+        return choose(rehearse_once(job(), hours=48.0, replications=2, scrape_s=SCRAPE_S, interval_s=EVERY_S))
 
 
 def faster(document: dict[str, Any]) -> dict[str, Any]:

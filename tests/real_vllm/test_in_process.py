@@ -183,6 +183,7 @@ def test_an_update_of_the_weights_is_measured_and_survived(played: Raw) -> None:
     assert rate > 1e6
 
 
+@pytest.mark.timed
 def test_a_calibration_predicts_the_batches_kept_out(
     vllm_python: str, tiny_model: str, vllm_environment: dict[str, str], tmp_path: Path
 ) -> None:

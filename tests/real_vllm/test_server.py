@@ -25,6 +25,8 @@ from fleetsim.config.profile import Profile
 from tests.real_vllm.attempts import LIMIT, central_error
 from tests.real_vllm.conftest import ENVIRONMENT
 
+pytestmark = pytest.mark.timed
+
 BLOCK, SLOTS = 32, 32
 UP_S = 180.0
 
@@ -165,7 +167,7 @@ def test_the_kept_out_batches_are_predicted(measured: Raw, server: str, tmp_path
 def test_a_second_session_repeats_nothing(measured: Raw, server: str, tmp_path: Path) -> None:
     done = frozenset(key_of(s.phase, s.label) for s in measured.segments if not s.cut)
     writer = RawWriter(tmp_path / "b.raw.jsonl")
-    measure_server(server, writer, quick=True, budget_s=20.0, done=done)
+    measure_server(server, writer, quick=True, budget_s=10.0, done=done)
     writer.close()
     again = raw_of(*records_of(tmp_path / "b.raw.jsonl"))
     assert len(again.starts) == 1

@@ -17,6 +17,7 @@ from fleetsim.standing import rehearsal
 from fleetsim.standing.alert_rule import Standing
 from fleetsim.standing.rehearsal import Rehearsal
 from fleetsim.standing.thresholds import choose
+from tests.once import rehearse_once
 
 
 def small(**fleet: Any) -> Scenario:
@@ -41,7 +42,7 @@ def rehearsed() -> Rehearsal:
     """Twelve healthy hours, every fault twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rehearsal, "MULTIPLES", (1, 2, 3))  # shorter windows than a user gets, and a minute saved
-        return rehearsal.rehearse(small(), hours=12.0, replications=2)
+        return rehearse_once(small(), hours=12.0, replications=2)
 
 
 @lru_cache
