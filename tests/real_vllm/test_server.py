@@ -9,7 +9,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +22,15 @@ from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
 from fleetsim.calibrate.server import measure_server
-from fleetsim.config.profile import Profile
 from tests.real_vllm.attempts import LIMIT, central_error
 from tests.real_vllm.conftest import ENVIRONMENT
 
 pytestmark = pytest.mark.timed
 
 BLOCK, SLOTS = 32, 32
-UP_S = 180.0
+SWEEPS, BATCHES = {"decode", "prefill", "mixed"}, {"rl_requests", "rl_n"}
+UP_S = 600.0  # it starts within a minute where nothing else runs
+BUDGETS_S = (55.0, 110.0, 220.0)
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +83,43 @@ def healthy(url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def measured(server: str, tmp_path_factory: pytest.TempPathFactory) -> Raw:
-    """The raw measurements of a minute."""
-    path = tmp_path_factory.mktemp("raw") / "a.raw.jsonl"
-    writer = RawWriter(path)
-    writer.put("meta", source="server", date="2026-11-21T00:00:00Z")
-    try:
-        measure_server(server, writer, quick=True, budget_s=55.0, measure_sync=True)
-    finally:
-        writer.close()
-    return read_raw(path)
+def sessions(server: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Raw]:
+    """The measurements of a calibration, by its seed; each is made once."""
+    folder = tmp_path_factory.mktemp("raw")
+    return cache(lambda seed: whole_session(server, folder, seed))
+
+
+@pytest.fixture(scope="module")
+def measured(sessions: Callable[[int], Raw]) -> Raw:
+    """The first of them."""
+    return sessions(0)
+
+
+def whole_session(server: str, folder: Path, seed: int) -> Raw:
+    """A calibration that got through its loads, or the longest one that was tried.
+
+    A calibration has seconds and leaves out what it has no time for. How many it needs depends on what else this
+    machine does; a minute is enough where nothing does.
+    """
+    for budget_s in BUDGETS_S:
+        writer = RawWriter(folder / f"{seed}-{budget_s:.0f}.raw.jsonl")
+        writer.put("meta", source="server", date="2026-11-21T00:00:00Z")
+        try:
+            measure_server(server, writer, quick=True, budget_s=budget_s, measure_sync=True, seed=seed)
+        finally:
+            writer.close()
+        raw = read_raw(writer.path)
+        if is_whole(raw):
+            break
+    return raw
+
+
+def is_whole(raw: Raw) -> bool:
+    """Whether every sweep got from its smallest to its largest load, and both batches to their end."""
+    o = observations_of(raw)
+    phases = {raw.phase_of[s] for s in o.segment}
+    ended = {s.phase for s in raw.segments if s.kept_out and not s.cut}
+    return phases == SWEEPS and ended == BATCHES and all(_alone(raw, b).any() for b in (1, SLOTS))
 
 
 def test_the_server_says_what_it_is(measured: Raw) -> None:
@@ -109,16 +138,29 @@ def test_the_server_says_what_it_is(measured: Raw) -> None:
 
 def test_sweeps_and_batches_are_there(measured: Raw) -> None:
     o = observations_of(measured)
-    assert {measured.phase_of[s] for s in o.segment} == {"decode", "prefill", "mixed"}
+    assert {measured.phase_of[s] for s in o.segment} == SWEEPS
     assert (o.decodes.min(), o.decodes.max()) == (0, SLOTS)
-    one, all_ = (float(np.median(o.seconds[_alone(measured, b)])) for b in (1, SLOTS))
-    assert one < all_ < SLOTS * one  # a batch is slower than one, and worth it
     batches = [s for s in measured.segments if s.kept_out and not s.cut]
-    assert {s.phase for s in batches} == {"rl_requests", "rl_n"}
+    assert {s.phase for s in batches} == BATCHES
     for s in batches:
         assert s.requests is not None
         assert s.requests["n"] == s.requests["want"]
         assert s.record["preemptions"] == 0
+
+
+def test_a_batch_is_slower_than_one_request_and_worth_it(sessions: Callable[[int], Raw]) -> None:
+    """In the first session, or in the median of three: the two loads are minutes of a shared machine apart."""
+    slower = [_slower(sessions(0))]
+    if not 1 < slower[0] < SLOTS:
+        slower += [_slower(sessions(seed)) for seed in (1, 2)]
+    assert 1 < float(np.median(slower)) < SLOTS, slower
+
+
+def _slower(raw: Raw) -> float:
+    """Seconds of an iteration of all slots / of one."""
+    seconds = observations_of(raw).seconds
+    one, all_ = (float(np.median(seconds[_alone(raw, b)])) for b in (1, SLOTS))
+    return all_ / one
 
 
 def _alone(raw: Raw, b: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -145,20 +187,9 @@ def test_pause_and_resume_are_timed_and_leave_the_server_running(measured: Raw, 
         assert answer.read() == b'{"is_paused":false}'
 
 
-def test_the_kept_out_batches_are_predicted(measured: Raw, server: str, tmp_path: Path) -> None:
+def test_the_kept_out_batches_are_predicted(sessions: Callable[[int], Raw]) -> None:
     """What `calibrate --url` does: the API server, the engine and this client share the machine's few cores."""
-
-    def calibrate(attempt: int) -> Profile:
-        raw = measured
-        if attempt:
-            writer = RawWriter(tmp_path / f"{attempt}.raw.jsonl")
-            writer.put("meta", source="server", date="2026-11-21T00:00:00Z")
-            measure_server(server, writer, quick=True, budget_s=55.0, seed=attempt)
-            writer.close()
-            raw = read_raw(writer.path)
-        return build_profile(raw, name="tiny-server", raw_file=None)
-
-    profile, error = central_error(calibrate)
+    profile, error = central_error(lambda seed: build_profile(sessions(seed), name="tiny-server", raw_file=None))
     assert profile.provenance.source == "server"
     assert len(profile.checks) == 2
     assert error <= LIMIT
