@@ -49,7 +49,7 @@ sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and 
 from fleetsim.report.pages import same  # noqa: E402
 
 GAP = "..."
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0
 # Between processors: a length that rounds the other way moves every later event of a run a little.
 RELATIVE, ABSOLUTE = 0.02, 0.3
 _HALF_WIDTH = re.compile(r"± ?[\d.,]*\d")

@@ -23,6 +23,7 @@ from fleetsim.replay.plan_file import implied_of
 from fleetsim.standing import rehearsal
 from fleetsim.standing.look import Looker
 from fleetsim.standing.watch import Look
+from tests.once import rehearse_once
 
 END = 1_790_000_000
 JOB = """
@@ -57,6 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "MULTIPLES", (1,))
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse_once)
 
 
 def test_alerts_are_those_of_the_fleet_after_the_change(folder: Path, quick: None) -> None:
