@@ -15,7 +15,7 @@ from fleetsim.plan.split import Outcome, SplitResult
 from fleetsim.quantities import quantity
 from fleetsim.report import split_words, words
 from fleetsim.report.assumption_table import assumption_table
-from fleetsim.tell.terminal import grid, section, two_lines
+from fleetsim.tell.terminal import grid, section, word_a_line
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14
@@ -84,7 +84,7 @@ class _Ranking:
 def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Table:
     """bare: columns without their intervals."""
     table = grid(
-        "", "", *(_heading(name, two_lines) for name in columns), align=("left", "left", *("right",) * len(columns))
+        "", "", *(_heading(name, word_a_line) for name in columns), align=("left", "left", *("right",) * len(columns))
     )
     table.columns[1].no_wrap = True
     blank = [""] * len(columns)

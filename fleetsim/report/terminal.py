@@ -18,7 +18,7 @@ from fleetsim.plan.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.report import words
 from fleetsim.report.assumption_table import assumption_table
-from fleetsim.tell.terminal import Fitting, grid, section, two_lines, with_interval
+from fleetsim.tell.terminal import Fitting, grid, section, with_interval, word_a_line
 
 
 def size_report(result: SizeResult) -> Group:
@@ -77,7 +77,7 @@ def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Fit
 
     def table(narrow: bool) -> Table:
         columns = [column for column in _COLUMNS if column[1] or not narrow]
-        made = grid("", "instances", *(two_lines(name) for name, _, _ in columns))
+        made = grid("", "instances", *(word_a_line(name) for name, _, _ in columns))
         for trial in shown:
             mine = trial.instances == recommended
             cells = (cell(trial) for _, _, cell in columns)

@@ -120,10 +120,10 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Grid:
     return table
 
 
-def two_lines(name: str) -> str:
-    """The heading of a quantity's column, in two lines where it is two words: many columns fit 80 characters then."""
+def word_a_line(name: str) -> str:
+    """The heading of a quantity's column with a word a line: eight columns fit 80 characters then."""
     heading = quantity(name).heading
-    return heading if "," in heading else heading.replace(" ", "\n", 1)
+    return heading if "," in heading else heading.replace(" ", "\n")
 
 
 def with_interval(estimate: Estimate, unit: units.Unit = "share") -> Text:

@@ -144,7 +144,7 @@ def test_a_plan_that_came_true_is_no_failure_though_it_misses_its_targets() -> N
     age = next(c for c in result.checks if c.name == "oldest_age")
     assert "budget" not in age.text
     assert "batches_ahead is set to 1, which bounds what is started: 4 was predicted" in age.text
-    assert result.missed[0] == "trainer idle at most 5.0%, 20.0% predicted"
+    assert result.missed[0] == "trainer idle at most 5.0 %, 20.0 % predicted"
     assert verify(PLAN, CAME_TRUE).missed == ()
     assert [c.name for c in verify(PLAN, CAME_TRUE).failed] == ["trainer_idle", "queue", "oldest_age", "cost_per_step"]
 
