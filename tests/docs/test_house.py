@@ -1,0 +1,41 @@
+"""What docs/architecture.md promises of the house: no circle, no import against the floors, short commands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
+import house
+
+ROOT = Path(__file__).resolve().parents[2]
+FOUND = house.sources(ROOT)
+
+
+def test_no_files_import_each_other() -> None:
+    assert house.circles(FOUND) == []
+
+
+def test_no_import_goes_up_a_floor() -> None:
+    assert house.upward(FOUND, house.layers(ROOT)) == []
+
+
+def test_every_room_stands_on_a_floor() -> None:
+    floors = {room for floor in house.layers(ROOT) for room in floor}
+    assert {s.room for s in FOUND.values() if s.name and s.name != "__main__"} == floors
+
+
+def test_commands_are_short() -> None:
+    long = {f"{s.name}.{f}": n for s, f, n in house.functions(FOUND) if s.room == "cli" and n > house.LONG_COMMAND}
+    assert long == {}
+
+
+def test_a_circle_and_an_arrow_upward_are_found(tmp_path: Path) -> None:
+    for name, text in {"a/x": "from fleetsim.b.y import Y", "b/y": "import fleetsim.a.x", "c": ""}.items():
+        file = tmp_path / "fleetsim" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    found = house.sources(tmp_path)
+    assert house.circles(found) == [("a.x", "b.y")]
+    assert house.upward(found, [["a"], ["b"]]) == [("b.y", "a.x")]
+    assert house.upward(found, [["a", "b"]]) == [("a.x", "b.y"), ("b.y", "a.x")]
