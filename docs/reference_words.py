@@ -9,7 +9,7 @@ from fleetsim.plan.binding import BINDINGS
 from fleetsim.quantities import CATALOGUE, OBSERVED, WINDOW_METRICS, Quantity
 from fleetsim.replay.figures import FORMULAS
 from fleetsim.replay.finding import QUESTIONS
-from fleetsim.report.words import PARTS
+from fleetsim.size.words import PARTS
 
 METRICS_INTRO = """\
 # Metrics

@@ -170,9 +170,9 @@ def replay(
     Raises InputError (nothing there, wrong options, a window that says too little for what was asked), OutsideError
     (the server did not do its part).
     """
+    from fleetsim.replay.addressed import addressed
     from fleetsim.replay.answers import Questions, answer
     from fleetsim.replay.run import replay as replayed
-    from fleetsim.report.next_lines import addressed
 
     tell = tell or (lambda text: None)
     facts, asked = change_texts(given or {}), change_texts(changes or {})

@@ -161,9 +161,9 @@ def replay(
             from fleetsim.history.dump import save_history
 
             save_history(history, dump)
+        from fleetsim.replay.addressed import addressed
         from fleetsim.replay.answers import answer
         from fleetsim.replay.run import replay as replayed
-        from fleetsim.report.next_lines import addressed
 
         asked = questions.simulates
         result = replayed(

@@ -76,7 +76,7 @@ def _so_far(known: SizeSoFar, as_json: bool) -> None:
 def _stop_if_missed(result: SizeResult) -> None:
     """Raises InfeasibleError for a target that the user gave and no fleet holds."""
     from fleetsim.errors import InfeasibleError
-    from fleetsim.report.words import asked
+    from fleetsim.size.words import asked
 
     if not result.feasible:
         missed = asked(result.plan, held=False)

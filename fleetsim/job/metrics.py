@@ -74,3 +74,18 @@ class Metrics(Mapping[str, Estimate]):
 def _written(e: Estimate) -> str:
     half = (e.ci_high - e.ci_low) / 2.0
     return f"{e.mean:.6g}" + (f" ± {half:.2g}" if half > 0 else "")
+
+
+# Field of a candidate of `size`, or an arrangement of `split`, and the metric that it shows.
+CANDIDATE_METRICS = {
+    "trainer_idle_fraction": "trainer_idle_fraction",
+    "trainer_idle_with_sync_fraction": "trainer_idle_with_sync_fraction",
+    "rollout_idle_fraction": "rollout_idle_fraction",
+    "rollout_utilization": "rollout_utilization",
+    "step_s": "step_s",
+    "staleness_p99_steps": "staleness_steps.p99",
+    "goodput": "goodput",
+    "cost_per_step": "cost_per_step",
+    "samples_lost": "samples_lost.all",
+    "long_samples_lost": "samples_lost.longest_tenth",
+}

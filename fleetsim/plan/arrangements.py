@@ -22,16 +22,13 @@ from typing import Any, Literal
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.models import model_shape
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.plan.scaling import scaled
+from fleetsim.plan.scaling import least_trainer_gpus, scaled
 from fleetsim.plan.trials import unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.sim.engines import profile_of
 
 Kind = Literal["colocated_sync", "colocated_async", "split"]
 
@@ -39,9 +36,6 @@ Kind = Literal["colocated_sync", "colocated_async", "split"]
 # fully_async.md of verl-project/verl at 1dda039, a 7B model) last 10.9 s and 10.7 s longer than generation, log-probs
 # and update together on 64 and 128 H20; all of that is taken for the two switches.
 SWITCH_S = 5.0
-# Mixed-precision Adam keeps 16 bytes per parameter (Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3.1). Sharded
-# over the trainer's GPUs they may fill this part of them; activations take the rest.
-STATE_BYTES, STATE_PART = 16, 0.9
 MOST_GPUS = 100_000
 
 
@@ -76,24 +70,6 @@ class Rules:
 def gpus_per_engine(scenario: Scenario) -> int:
     """GPUs that come and go together: of one instance, or of all that share their experts."""
     return scenario.engine.tp * unit_of(scenario)
-
-
-def least_trainer_gpus(scenario: Scenario) -> int:
-    """Fewest GPUs that hold the trainer's weights, gradients and Adam states, sharded; 1 where nobody knows the model.
-
-    Offloading and LoRA need fewer.
-    """
-    try:
-        if scenario.engine.kind == "roofline":
-            model, gpu = model_shape(scenario.engine.model), gpu_spec(scenario.engine.gpu)
-        else:
-            profile = profile_of(scenario)
-            if profile is None:
-                return 1
-            model, gpu = model_shape(profile.provenance.model), gpu_spec(profile.provenance.gpu)
-    except InputError:
-        return 1
-    return max(1, math.ceil(STATE_BYTES * model.params / (STATE_PART * gpu.memory_bytes)))
 
 
 def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:

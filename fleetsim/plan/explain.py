@@ -13,6 +13,7 @@ from fleetsim.plan.alternatives import Alternative, Alternatives
 from fleetsim.plan.anew import Anew
 from fleetsim.plan.binding import binding_words
 from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
+from fleetsim.report.words import lost_words
 
 # Levers that a scenario need not have, and what is said then.
 _NOT_THERE = (
@@ -91,21 +92,6 @@ def binds(binding: str) -> str:
     """What binds and how one sees it."""
     words = binding_words(binding)
     return f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")
-
-
-def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
-    """How many samples are thrown away, and whether that favours short ones."""
-    if lost.mean <= 0.0 and longest_lost.mean <= 0.0:
-        return "No sample is dropped or aborted, so no long one is lost."
-    bias = (
-        ": training leans toward short responses"
-        if longest_lost.mean > lost.mean and max(longest_lost.ci_low, longest_lost.mean / 2.0) > lost.mean
-        else ""
-    )
-    return (
-        f"Of the longest tenth of the samples {units.share(longest_lost.mean)} are dropped or aborted, of all samples "
-        f"{units.share(lost.mean)}{bias}."
-    )
 
 
 def _losing(alternatives: Alternatives) -> str | None:

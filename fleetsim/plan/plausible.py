@@ -10,10 +10,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.training import trainer_s_per_token
 from fleetsim.engine.transport import sync_times, transfer_of
 from fleetsim.errors import InputError
-from fleetsim.plan.arrangements import STATE_BYTES, least_trainer_gpus
 from fleetsim.plan.assumptions import is_given, is_touched
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.plan.scaling import mean_step_s
+from fleetsim.plan.scaling import STATE_BYTES, least_trainer_gpus, mean_step_s
 
 # A default that is off by more than this factor is worth a line.
 _OFF = 2.0

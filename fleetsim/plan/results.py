@@ -20,6 +20,7 @@ from fleetsim.analysis.intervals import t_quantile
 from fleetsim.config.run import CostConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.plan.compare import Side
 from fleetsim.plan.engine_source import accuracy_of
 from fleetsim.plan.input_diff import PROFILE_HASH, WORDS
@@ -29,20 +30,6 @@ from fleetsim.tell.data import SCHEMA_VERSION
 
 COMMANDS = ("simulate", "size", "split")
 MAX_BYTES = 256 * 2**20
-
-# Field of a candidate of `size`, or an arrangement of `split`, and the metric that it shows.
-CANDIDATE_METRICS = {
-    "trainer_idle_fraction": "trainer_idle_fraction",
-    "trainer_idle_with_sync_fraction": "trainer_idle_with_sync_fraction",
-    "rollout_idle_fraction": "rollout_idle_fraction",
-    "rollout_utilization": "rollout_utilization",
-    "step_s": "step_s",
-    "staleness_p99_steps": "staleness_steps.p99",
-    "goodput": "goodput",
-    "cost_per_step": "cost_per_step",
-    "samples_lost": "samples_lost.all",
-    "long_samples_lost": "samples_lost.longest_tenth",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,11 @@ from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
+from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.models import model_shape
+from fleetsim.errors import InputError
 from fleetsim.plan.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.sim.engines import profile_of
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
 HALF_SERIAL_GPUS = 90.0
@@ -123,3 +127,26 @@ def _measured(trainer: TrainerConfig, points: Points, gpus: int) -> float:
     (a, a_s), (b, b_s) = next(pair for pair in pairwise(points) if pair[0][0] <= gpus <= pair[1][0])
     part = math.log(gpus / a) / math.log(b / a)
     return float(a_s * (b_s / a_s) ** part)
+
+
+# Mixed-precision Adam keeps 16 bytes per parameter (Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3.1). Sharded
+# over the trainer's GPUs they may fill this part of them; activations take the rest.
+STATE_BYTES, STATE_PART = 16, 0.9
+
+
+def least_trainer_gpus(scenario: Scenario) -> int:
+    """Fewest GPUs that hold the trainer's weights, gradients and Adam states, sharded; 1 where nobody knows the model.
+
+    Offloading and LoRA need fewer.
+    """
+    try:
+        if scenario.engine.kind == "roofline":
+            model, gpu = model_shape(scenario.engine.model), gpu_spec(scenario.engine.gpu)
+        else:
+            profile = profile_of(scenario)
+            if profile is None:
+                return 1
+            model, gpu = model_shape(profile.provenance.model), gpu_spec(profile.provenance.gpu)
+    except InputError:
+        return 1
+    return max(1, math.ceil(STATE_BYTES * model.params / (STATE_PART * gpu.memory_bytes)))

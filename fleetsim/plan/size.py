@@ -36,8 +36,8 @@ from fleetsim.plan.trials import (
     unit_of,
     with_instances,
 )
-from fleetsim.plan.warnings import stuck_warnings, warnings_of
 from fleetsim.plan.way_out import WayOut, way_out_of
+from fleetsim.size.warnings import stuck_warnings, warnings_of
 
 # Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
 _LEVERS = 3

@@ -9,23 +9,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
-
-from fleetsim.replay.finding import Verdict
 
 CALL = "fleetsim replay ..."
 PROGRAMS = ("fleetsim ", "kubectl ")
 _OF_A_WINDOW = ("--start", "--end", "--step")
 """Flags that are given once: a next command's own wins over the call's."""
-
-
-def addressed(verdict: Verdict, call: Sequence[str]) -> Verdict:
-    """The verdict with every next command as one that repeats this call: `fleetsim replay` and its own words."""
-    findings = (f if f.next is None else replace(f, next=resolved(f.next, call)) for f in verdict.findings)
-    return replace(verdict, findings=tuple(findings))
 
 
 def resolved(text: str, call: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from fleetsim.plan.alternatives import Alternative, Alternatives
 from fleetsim.plan.explain import explained
 from fleetsim.plan.size import SizeResult
 from fleetsim.quantities import quantity
-from fleetsim.report import words
+from fleetsim.size import words as size_words
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.dots import Change, change_dots
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
@@ -101,14 +101,14 @@ def headroom_chart(result: SizeResult) -> Chart:
     # What is too small to be seen goes to the last bar, so that the bars still meet.
     rest = 1.0 - sum(part for _, part in shown)
     largest = max(shown, key=lambda item: item[1], default=None)
-    said = "" if largest is None else f" The largest part, {units.share(largest[1])}: {words.PARTS[largest[0]]}."
+    said = "" if largest is None else f" The largest part, {units.share(largest[1])}: {size_words.PARTS[largest[0]]}."
     return waterfall_chart(
         "headroom",
         "Headroom, part by part",
         f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; "
         f"each cause was taken away alone to see its part, and what overlaps is given back.{said}",
         Part("without any loss", 1.0),
-        [Part(_SHORT.get(name, words.PARTS.get(name, name)), part) for name, part in shown],
+        [Part(_SHORT.get(name, size_words.PARTS.get(name, name)), part) for name, part in shown],
         Part("consumed by the trainer", rest),
         x_title="% of the rate without any loss",
         how="share",

@@ -11,8 +11,8 @@ from fleetsim.analysis import timeline
 from fleetsim.analysis.intervals import Estimate
 from fleetsim.analysis.metrics import lengths_of, window_of
 from fleetsim.config.lengths import longest_length
-from fleetsim.plan.explain import lost_words
 from fleetsim.quantities import WASTE, quantity
+from fleetsim.report.words import lost_words
 from fleetsim.sim.records import Records
 from fleetsim.tell.charts.bars import Cause, cause_bars
 from fleetsim.tell.charts.chart import Chart

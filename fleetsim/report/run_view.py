@@ -18,10 +18,10 @@ from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.plan.assumptions import Assumption, assumed_values, short
 from fleetsim.plan.engine_source import EngineSource
-from fleetsim.plan.explain import lost_words
 from fleetsim.quantities import WASTE, quantity
 from fleetsim.report import words
 from fleetsim.report.counted import counted_words
+from fleetsim.report.words import lost_words
 from fleetsim.sim.records import Records
 from fleetsim.tell.characters import bar, sparkline
 from fleetsim.tell.terminal import grid, section, with_interval

@@ -13,6 +13,7 @@ from fleetsim.report import words
 from fleetsim.report.plan_pictures import headroom_chart, levers, why
 from fleetsim.report.run_sections import kind_of, over_time, rests_on
 from fleetsim.sim.records import Records
+from fleetsim.size import words as told
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.parts import Mark
@@ -30,14 +31,14 @@ def size_page(result: SizeResult, around: Around, run: Records) -> str:
 
 def size_story(result: SizeResult, around: Around, run: Records) -> Document:
     """What the page tells, in order."""
-    headroom = words.headroom(result)
-    arithmetic = words.arithmetic(result)
+    headroom = told.headroom(result)
+    arithmetic = told.arithmetic(result)
     fleet = units.plural(result.instances, "instance")
     of = result.recommended.estimates
     return Document(
         kind=kind_of("size", result.scenario),
-        title=words.headline(result),
-        lede=tuple(t for t in (units.sentence(words.verdict(result)), words.reach(result), words.way_out(result)) if t),
+        title=told.headline(result),
+        lede=tuple(t for t in (units.sentence(told.verdict(result)), told.reach(result), told.way_out(result)) if t),
         tiles=_tiles(result),
         warnings=result.warnings,
         sections=(
@@ -51,7 +52,7 @@ def size_story(result: SizeResult, around: Around, run: Records) -> Document:
                 "Where the headroom goes",
                 present(units.sentence(headroom), headroom_chart(result), f"On paper: {arithmetic}."),
             ),
-            Section("How long the queue may be", (units.sentence(words.queue(result)),)),
+            Section("How long the queue may be", (units.sentence(told.queue(result)),)),
             over_time(
                 run,
                 result.recommended.estimates,
@@ -64,7 +65,7 @@ def size_story(result: SizeResult, around: Around, run: Records) -> Document:
                 result.assumptions,
                 "Nothing was assumed: every value that matters was given.",
             ),
-            Section("Next", (Listed(words.next_commands(result), code=True),)),
+            Section("Next", (Listed(told.next_commands(result), code=True),)),
         ),
     )
 

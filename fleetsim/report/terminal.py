@@ -18,6 +18,7 @@ from fleetsim.plan.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.report import words
 from fleetsim.report.assumption_table import assumption_table
+from fleetsim.size import words as size_words
 from fleetsim.tell.terminal import Fitting, grid, section, with_interval, word_a_line
 
 
@@ -27,13 +28,13 @@ def size_report(result: SizeResult) -> Group:
         answer(result),
         section("candidates (> recommended; mean ± half of the 95 % interval)", candidates(result)),
     ]
-    arithmetic = [Text(words.arithmetic(result))]
+    arithmetic = [Text(size_words.arithmetic(result))]
     if result.scenario.engine.kind == "constant":
         blocks.append(section("rate matching, on paper", *arithmetic, rate_table(result)))
     else:
         blocks.append(section("rate matching, on paper", *arithmetic))
     blocks.append(section("where the headroom goes", headroom(result)))
-    blocks.append(section("queue", Text(words.queue(result))))
+    blocks.append(section("queue", Text(size_words.queue(result))))
     if result.assumptions:
         blocks.append(
             section("assumed (and the flags that change it)", assumption_table(result.assumptions, words.THEMES))
@@ -45,8 +46,8 @@ def size_report(result: SizeResult) -> Group:
 
 def answer(result: SizeResult) -> RenderableType:
     """The answer, its numbers, the way out of a knee, and in plain words what binds and what else would help."""
-    lines = [Text(words.headline(result), style="bold"), Text(words.verdict(result))]
-    lines += [Text(line) for line in (words.reach(result), words.way_out(result), result.explanation) if line]
+    lines = [Text(size_words.headline(result), style="bold"), Text(size_words.verdict(result))]
+    lines += [Text(line) for line in (size_words.reach(result), size_words.way_out(result), result.explanation) if line]
     return Group(*lines)
 
 
@@ -110,14 +111,14 @@ def headroom(result: SizeResult) -> Group:
     table = grid("", "", align=("right", "left"))
     for name, part in sorted(h.parts.items(), key=lambda item: -item[1]):
         if abs(part) >= 0.0005:
-            table.add_row(units.share(part), words.PARTS.get(name, name))
-    return Group(Text(words.headroom(result)), table)
+            table.add_row(units.share(part), size_words.PARTS.get(name, name))
+    return Group(Text(size_words.headroom(result)), table)
 
 
 def next_commands(result: SizeResult) -> Group:
     """What to type next, and why."""
     lines: list[RenderableType] = []
-    for command, why in words.next_commands(result):
+    for command, why in size_words.next_commands(result):
         lines.append(Text(command, style="bold"))
         lines.append(Padding(Text(why), (0, 0, 0, 2)))
     return Group(*lines)

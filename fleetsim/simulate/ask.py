@@ -245,7 +245,7 @@ class SimulateResult(Result):
     def document(self) -> dict[str, Any]:
         """The document of --json."""
         from fleetsim.plan.trials import flat
-        from fleetsim.report.json import simulate_document
+        from fleetsim.simulate.data import simulate_document
 
         nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
         values = [flat(run) for run in self._replicated.values] if self.steady else []

@@ -170,7 +170,7 @@ class SizeResult(Result):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.report.json import size_document
+        from fleetsim.size.data import size_document
 
         return size_document(self.plan)
 
@@ -193,7 +193,7 @@ class SizeSoFar:
 
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""
-        from fleetsim.report.json import tried_document
+        from fleetsim.size.data import tried_document
 
         return tried_document(self.scenario, self.trials, self.missing)
 

@@ -224,7 +224,7 @@ class SplitResult(Result):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.report.json import split_document
+        from fleetsim.split.data import split_document
 
         return split_document(self.advice)
 
@@ -248,7 +248,7 @@ class SplitSoFar:
 
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""
-        from fleetsim.report.json import ways_document
+        from fleetsim.split.data import ways_document
 
         return ways_document(self.scenario, self.outcomes, self.missing)
 

@@ -16,10 +16,11 @@ from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.plan.alternatives import Alternatives, alternatives_of
 from fleetsim.plan.binding import BINDINGS
-from fleetsim.plan.explain import bound_by, explanation, lost_words
+from fleetsim.plan.explain import bound_by, explanation
 from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.plan.paired import differs, ratio_of
 from fleetsim.plan.trials import simulated, with_instances
+from fleetsim.report.words import lost_words
 from fleetsim.workload.lengths import quantile_length
 from tests.plan.fakes import metrics
 

@@ -23,7 +23,7 @@ from fleetsim.plan.trials import flat
 from fleetsim.quantities import METRICS
 from fleetsim.report.compare_json import compare_document
 from fleetsim.report.compare_view import compare_report
-from fleetsim.report.json import simulate_document
+from fleetsim.simulate.data import simulate_document
 from fleetsim.tell.data import dumps
 
 json_values = st.recursive(

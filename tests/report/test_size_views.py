@@ -16,8 +16,9 @@ from fleetsim.plan.binding import BINDINGS
 from fleetsim.plan.size import SizeResult, size
 from fleetsim.plan.targets import Target
 from fleetsim.report import words
-from fleetsim.report.json import size_document
 from fleetsim.report.terminal import size_report
+from fleetsim.size.data import size_document
+from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
 from tests.plan.fakes import fluid
 
@@ -89,7 +90,7 @@ def test_a_target_that_is_missed_by_its_interval_alone_is_told_with_it() -> None
     idle = found.recommended.estimates["trainer_idle_fraction"]
     wide = replace(idle, mean=0.049, ci_low=0.046, ci_high=0.053)
     largest = replace(found.recommended, estimates={**found.recommended.estimates, "trainer_idle_fraction": wide})
-    told = words.reach(
+    told = reach(
         replace(found, largest=largest, missed=(Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05, False),))
     )
     assert told is not None

@@ -11,8 +11,8 @@ from rich.console import Console
 from fleetsim.config import with_changes
 from fleetsim.plan.split import SplitResult, split
 from fleetsim.report import split_words
-from fleetsim.report.json import split_document
 from fleetsim.report.split_view import split_report
+from fleetsim.split.data import split_document
 from fleetsim.tell.data import dumps
 from tests.plan.test_split import JOB, fake
 

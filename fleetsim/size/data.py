@@ -1,0 +1,69 @@
+"""What `size` says as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.job.metrics import CANDIDATE_METRICS
+from fleetsim.tell.data import estimate, head
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.plan.alternatives import Alternatives
+    from fleetsim.plan.size import SizeResult
+    from fleetsim.plan.trials import Trial
+
+
+def size_document(result: SizeResult) -> dict[str, Any]:
+    """The document of `fleetsim size --json`."""
+    return {
+        **head("size", result.scenario),
+        "recommendation": {
+            "instances": result.instances,
+            "queue_cap_samples": result.queue_cap.samples,
+            "queue_cap_steps": result.queue_cap.steps,
+            "binding": result.binding,
+            "at_knee": result.at_knee,
+            "feasible": result.feasible,
+            "way_out": None if result.way_out is None else asdict(result.way_out),
+            "largest_tried": None if result.largest is None else _candidate(result.largest),
+            "missed_targets": [t.name for t in result.missed],
+        },
+        "targets": [asdict(t) for t in result.targets],
+        "rate_matching": asdict(result.rate_matching),
+        "headroom": asdict(result.headroom),
+        "queue_cap": asdict(result.queue_cap),
+        "candidates": [_candidate(c) for c in result.candidates],
+        "alternatives": alternatives(result.alternatives),
+        "explanation": result.explanation,
+        "assumptions": [asdict(a) for a in result.assumptions],
+        "warnings": list(result.warnings),
+        "profile": asdict(result.profile),
+        "simulations": result.simulations,
+    }
+
+
+def tried_document(scenario: Scenario, tried: Sequence[Trial], missing: str) -> dict[str, Any]:
+    """The document of a `fleetsim size --json` that was interrupted: the fleets that were tried."""
+    return {
+        **head("size", scenario),
+        "recommendation": None,
+        "candidates": [_candidate(trial) for trial in tried],
+        "warnings": [f"interrupted: {missing}"],
+    }
+
+
+def _candidate(trial: Trial) -> dict[str, Any]:
+    return {
+        "instances": trial.instances,
+        "replications": trial.replications,
+        "binding": trial.binding,
+        **{field: estimate(trial.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
+    }
+
+
+def alternatives(found: Alternatives) -> dict[str, Any]:
+    """Every alternative that was solved anew, with whether it is free."""
+    return {**asdict(found), "tried": [{**asdict(a), "free": a.free} for a in found.tried]}

@@ -1,0 +1,154 @@
+"""Sentences: what a plan means, in the words that a colleague would use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim import units
+from fleetsim.job.words import instance_words, target
+from fleetsim.plan.explain import cost_words
+from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
+from fleetsim.plan.size import SizeResult
+
+PARTS: Mapping[str, str] = {
+    LONG_TAIL: "the long tail of responses",
+    SYNC: "weight syncs: pauses and caches lost",
+    STRAGGLERS: "stragglers",
+    FAILURES: "instance failures",
+    PREFILL: "computing prompts",
+    INTERACTION: "overlap of the above, and instances that hold fewer or more samples than planned",
+    SLACK: "the trainer's own pace: supply that it leaves unused",
+}
+
+
+def headline(result: SizeResult) -> str:
+    """The answer in one sentence."""
+    s = result.scenario
+    fleet = f"{units.plural(result.instances, 'rollout instance')} ({instance_words(s)})"
+    verb = "keeps" if result.instances == 1 else "keep"
+    trainer = units.plural(s.trainer.gpus, "trainer GPU")
+    if not result.feasible:
+        return f"No fleet holds {asked(result, held=False)}. Without that: {fleet} for {trainer}."
+    if result.at_knee:
+        return f"{fleet} for {trainer}: beyond that, more cost more than they save."
+    if result.knee is not None:
+        return f"{fleet} for {trainer}: the best that holds {asked(result, held=True)}."
+    if result.missed:
+        return f"{fleet} {verb} {trainer} as busy as the other targets allow."
+    return f"{fleet} {verb} {trainer} busy."
+
+
+def asked(result: SizeResult, *, held: bool) -> str:
+    """The targets that somebody gave and the answer holds, or misses: "a step of at most 36.0 s and ..."."""
+    return " and ".join(target(t.name, t.limit) for t in result.targets if t.given and (t not in result.missed) == held)
+
+
+def reach(result: SizeResult) -> str | None:
+    """Why the answer is only the knee: what the largest fleet would reach. None when it is not."""
+    if result.largest is None:
+        return None
+    names = {"trainer_idle_fraction": "a trainer idle of", "step_s": "a step of"}
+    wished = " and ".join(
+        f"{names[t.name]} {units.share(t.limit) if t.name == 'trainer_idle_fraction' else units.seconds(t.limit)}"
+        + ("" if t.given else " (assumed)")
+        for t in result.missed
+        if t.name in names
+    )
+    largest = result.largest
+    idle = largest.estimates["trainer_idle_fraction"]
+    # A target holds where the whole interval does: a mean below it would read as if it were reached.
+    ends = units.bracket(idle, "share")
+    within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
+    return (
+        f"No fleet reaches {wished or 'the targets'}: {largest.instances:,} instances come to "
+        f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
+    )
+
+
+def way_out(result: SizeResult) -> str | None:
+    """The staleness budget that would do, when no fleet does without it."""
+    w = result.way_out
+    if w is None:
+        return None
+    return (
+        f"Way out: with --max-staleness {w.max_staleness:g}, {units.plural(w.instances, 'instance')} would hold it: "
+        f"trainer idle {units.share(w.trainer_idle_fraction)}, step {units.seconds(w.step_s)}, {cost_words(w)}, "
+        f"staleness p99 {units.plural(round(w.staleness_p99_steps), 'step')}."
+    )
+
+
+def verdict(result: SizeResult) -> str:
+    """The numbers behind the headline, in one line."""
+    trial = result.recommended
+    idle = trial.estimates["trainer_idle_fraction"]
+    interval = units.bracket(idle, "share") if trial.replications > 1 else ""
+    return (
+        f"trainer idle {units.share(idle.mean)}{interval}, step {units.seconds(trial.mean('step_s'))}, "
+        f"{units.money(trial.mean('cost_per_step'))} per step"
+    )
+
+
+def arithmetic(result: SizeResult) -> str:
+    """The runbook's rate matching in one line, as it is worked out on paper."""
+    r = result.rate_matching
+    consumed, rate = units.count(round(r.consume_tok_s, 1)), units.count(round(r.instance_tok_s, 1))
+    if not r.covers:
+        most = units.count(round(r.instances * r.instance_tok_s, 1))
+        return (
+            f"{consumed} tok/s consumed: no fleet covers that; the samples that may be in flight make at most {most} "
+            f"tok/s x headroom {r.headroom:g}, with {units.plural(r.instances, 'instance')} or more"
+        )
+    each = f"({rate} tok/s per instance x headroom {r.headroom:g})"
+    return f"{consumed} tok/s consumed / {each} = {units.plural(r.instances, 'instance')}"
+
+
+def headroom(result: SizeResult) -> str:
+    """The computed headroom against the one of the arithmetic."""
+    h = result.headroom
+    return (
+        f"computed headroom {h.computed:.2f} (the arithmetic took {result.rate_matching.headroom:g}): of the "
+        f"{units.number(h.nameplate_tok_s)} tok/s that {units.plural(result.instances, 'instance')} would make without "
+        f"any loss, {units.share(h.computed)} is what the trainer consumes"
+    )
+
+
+def queue(result: SizeResult) -> str:
+    """The queue cap in one line."""
+    q = result.queue_cap
+    cost = "no step time" if q.step_cost < 0.0005 else f"{units.share(q.step_cost)} of step time"
+    bound = ""
+    if q.bound_samples is not None and q.budget_steps is not None:
+        bound = f"; bound: {q.budget_steps:g} x batch, at least one batch = {q.bound_samples:,}"
+        bound += ", with which the job gets stuck" if q.samples > q.bound_samples else ""
+    return (
+        f"cap the queue at {q.samples:,} samples ({q.steps:.3g} {'step' if q.steps == 1 else 'steps'}): costs {cost}, "
+        f"staleness p99 {q.staleness_p99_steps:g} {'step' if q.staleness_p99_steps == 1 else 'steps'}{bound}"
+    )
+
+
+def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:
+    """(command, why) pairs: what to type next."""
+    found = [
+        (
+            "fleetsim size ... --save job.yaml",
+            "the job as a file: change what differs, then fleetsim size --scenario job.yaml",
+        ),
+        (
+            "fleetsim simulate job.yaml",
+            "where each second of a step goes, queue and staleness over the run",
+        ),
+    ]
+    if result.profile.kind in ("roofline", "derived"):
+        found.append(
+            (
+                "fleetsim calibrate --model ...",
+                "on a GPU box, in ten minutes: a profile that was measured, with its error",
+            )
+        )
+        found.append(
+            (
+                "fleetsim size ... --instance-tok-s N",
+                "with the rate that you measured: the fastest way to a better answer",
+            )
+        )
+    return tuple(found)
