@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
-from fleetsim.replay.observe import observe
-from fleetsim.report.pages import same
+from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.run import simulate
+from fleetsim.tell.same_page import same
 from tests.replay.truth import SCRAPE_S, Job, history_of
 
 PAGE = Path(__file__).resolve().parent / "replay.md"

@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
-from fleetsim.plan.job import job_from_flags
-from fleetsim.plan.size import size
-from fleetsim.report.terminal import size_report
+from fleetsim.job.job import job_from_flags
+from fleetsim.size.size import size
+from fleetsim.size.told import size_report
 from fleetsim.tell.terminal import warning_lines
 
 PLACE = Path(__file__).with_name("size.svg")

@@ -13,8 +13,8 @@ from pathlib import Path
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.shipped import presets
+from fleetsim.job.scenario_words import law_words, place_words
 from fleetsim.policies.ages import AGE_ACTIONS
-from fleetsim.report.scenario_words import law_words, place_words
 
 PAGE = Path(__file__).resolve().parent / "presets.md"
 HEADER = """\

@@ -11,17 +11,17 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
-from fleetsim.analysis.metrics import window_of
 from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.history.window import window
 from fleetsim.replay.backtest import Backtest, backtest
-from fleetsim.replay.implied import implied
-from fleetsim.replay.observe import observe
-from fleetsim.report.openmetrics import write_openmetrics
-from fleetsim.report.pages import same
+from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
+from fleetsim.tell.same_page import same
 
 PAGE = Path(__file__).resolve().parent / "replay.md"
 HEAD = "| run | scenario given | tok/s | step | idle | queue |"

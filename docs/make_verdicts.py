@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
-from fleetsim.replay.finding import Verdict
-from fleetsim.report.pages import same
+from fleetsim.replay.diagnose.finding import Verdict
+from fleetsim.tell.same_page import same
 from tests.replay.truth import JOBS, WAYS, Job, gain_of, history_of, judged
 
 PAGE = Path(__file__).resolve().parent / "replay.md"

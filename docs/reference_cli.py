@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from fleetsim.cli.environment import VARIABLES
 from fleetsim.cli.main import app
 from fleetsim.config.load import default_scenario
-from fleetsim.plan.job import PATHS
+from fleetsim.job.job import PATHS
 
 INTRO = """\
 # Commands

@@ -5,10 +5,10 @@ from __future__ import annotations
 from reference_cli import cell, table
 
 from fleetsim.errors import EXIT_CODES
-from fleetsim.plan.binding import BINDINGS
+from fleetsim.job.binding import BINDINGS
 from fleetsim.quantities import CATALOGUE, OBSERVED, WINDOW_METRICS, Quantity
+from fleetsim.replay.diagnose.finding import QUESTIONS
 from fleetsim.replay.figures import FORMULAS
-from fleetsim.replay.finding import QUESTIONS
 from fleetsim.size.words import PARTS
 
 METRICS_INTRO = """\

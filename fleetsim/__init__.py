@@ -12,6 +12,7 @@ costs nothing. Their types stand in `__init__.pyi`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -44,7 +45,7 @@ __all__ = [
     "sweep",
 ]
 # Functions that bear the name of a package of ours.
-_ALSO_PACKAGES = frozenset({"replay", "sweep"})
+_ALSO_PACKAGES = frozenset({"compare", "replay", "sweep"})
 
 
 class _Callable(ModuleType):
@@ -52,7 +53,18 @@ class _Callable(ModuleType):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Calls the function of this name in `fleetsim.api`."""
-        return getattr(import_module("fleetsim.api"), self.__name__.rpartition(".")[2])(*arguments, **named)
+        return self._function()(*arguments, **named)
+
+    @property
+    def __signature__(self) -> Any:
+        """The function's, for help() and editors."""
+        from inspect import signature
+
+        return signature(self._function())
+
+    def _function(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(import_module("fleetsim.api"), self.__name__.rpartition(".")[2])
+        return found
 
 
 class _Fleetsim(ModuleType):

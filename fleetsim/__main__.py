@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.cli.starting import starting
+from fleetsim.cli.interrupts import starting
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 One list for everybody who names a quantity: `--fail-if`, comparisons, sweeps, tables, charts, alerts, pages and the
 reference. A view lists the names of what it shows and reads the rest here, so that a quantity has one title and one
-unit in every face. `analysis/metrics.py` computes them of a run, `replay/window_metrics.py` of a window of history.
+unit in every face. `sim/metrics.py` computes them of a run, `replay/observe/window_metrics.py` of a window of history.
 Nothing heavy is imported here: the command line reads the names before it knows what to do.
 """
 
@@ -194,7 +194,7 @@ WASTE: tuple[str, ...] = tuple(m.name for m in CATALOGUE if m.name.startswith("w
 METRICS: tuple[str, ...] = tuple(m.name for m in CATALOGUE)
 BY_NAME: dict[str, Quantity] = {m.name: m for m in CATALOGUE}
 
-# What only a window of history shows, of engines and trainers as they export it (`replay/window_metrics.py`).
+# What only a window of history shows, of engines and trainers as they export it (`replay/observe/window_metrics.py`).
 OBSERVED: tuple[Quantity, ...] = (
     Quantity("train_s", "trainer computes per step", "seconds", "seconds of compute / optimizer steps", "less"),
     Quantity(

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fleetsim.alerts import rehearsal
+from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.config.scenario import Scenario
-from fleetsim.standing import rehearsal
-from fleetsim.standing.rehearsal import Rehearsal
 
 # Names the folder of one run of the tests, which tests/conftest.py makes before it starts workers, and removes.
 FOLDER = "FLEETSIM_TESTS_ONCE"

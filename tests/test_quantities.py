@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import load_scenario
-from fleetsim.plan.trials import flat
+from fleetsim.job.trials import flat
 from fleetsim.quantities import BY_NAME, CATALOGUE, METRICS
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleetsim import units
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.estimates import Estimate
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ The same question gives the same digits here and on the command line: a result's
 
 from __future__ import annotations
 
-from fleetsim.analysis.intervals import Estimate
-from fleetsim.api.compared import CompareResult, compare
-from fleetsim.api.replay import ReplayResult, replay
 from fleetsim.api.shipped import profile, profiles, scenarios
-from fleetsim.api.swept import SweepResult, sweep
+from fleetsim.compare.ask import CompareResult, compare
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
+from fleetsim.estimates import Estimate
 from fleetsim.job.job_face import Job, load
 from fleetsim.job.metrics import Metrics
+from fleetsim.replay.ask import ReplayResult, replay
 from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult
+from fleetsim.sweep.ask import SweepResult, sweep
 
 __all__ = [
     "CompareResult",

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.calibrate.bootstrap import draws, interval
 from fleetsim.calibrate.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
-from fleetsim.calibrate.grams import Array, Grams, solve, sum_up
 from fleetsim.calibrate.identify import Prior, held_by, require, resting_on, separable, spans
 from fleetsim.calibrate.knots import NEGLIGIBLE, Choice, choose, fold_fits, folds, with_curve
+from fleetsim.calibrate.least_squares import Array, Grams, solve, sum_up
 from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.outliers import Weights, weigh
 from fleetsim.config.coefficients import Coefficients, EstimateFields

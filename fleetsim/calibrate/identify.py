@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.design import LINEAR, PAIRS, PREFILL, SEQ, Basis
-from fleetsim.calibrate.grams import Array, factor
+from fleetsim.calibrate.least_squares import Array, factor
 from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.outliers import per_observation
 from fleetsim.errors import InputError, Problem

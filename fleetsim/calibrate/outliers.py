@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.grams import Array, solve, sum_up
+from fleetsim.calibrate.least_squares import Array, solve, sum_up
 from fleetsim.calibrate.observations import Observations
 
 ALIKE = 5  # iterations that held the same, at least, to judge one by the others

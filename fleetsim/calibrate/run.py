@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.calibrate.places import SUFFIX, Places, alone, ended, prepare, same_engine, slug
+from fleetsim.calibrate.ask import Request
+from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
-from fleetsim.calibrate.request import Request
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _says_itself(request: Request) -> None:
 
 def _derived(request: Request) -> Profile:
     from fleetsim.calibrate.derive import derive_profile
-    from fleetsim.calibrate.given import Given
+    from fleetsim.calibrate.known_engine import Given
     from fleetsim.calibrate.tables import read_source
 
     given = Given(

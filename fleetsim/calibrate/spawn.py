@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.diagnosis import End, diagnose, telling
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.measure import told
+from fleetsim.calibrate.why_it_ended import End, diagnose, telling
 from fleetsim.errors import OutsideError
 
 MODULE = "fleetsim.calibrate.vllm.child"

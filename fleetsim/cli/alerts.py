@@ -101,10 +101,10 @@ def alerts(
     planned = plan_of(scenario, preset, plan, set_ or (), profile, "alerts")
     names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
     with progress("loading the simulator") as tell:
-        from fleetsim.standing.promtool_tests import tests_document
-        from fleetsim.standing.rehearsal import rehearse
-        from fleetsim.standing.rules import RUNBOOK, Writing, only, rules_document
-        from fleetsim.standing.thresholds import choose
+        from fleetsim.alerts.promtool_tests import tests_document
+        from fleetsim.alerts.rehearsal import rehearse
+        from fleetsim.alerts.rules import RUNBOOK, Writing, only, rules_document
+        from fleetsim.alerts.thresholds import choose
 
         writing = Writing(names, name or planned.scenario.name, runbook_url or RUNBOOK)
         made = rehearse(
@@ -127,13 +127,13 @@ def alerts(
         if rule_file is not None:
             write_text(rule_file, text)
     if json_:
-        from fleetsim.report.alerts_json import alerts_document
+        from fleetsim.alerts.data import alerts_document
 
         show_json(alerts_document(standing, writing, document))
     elif rule_file is None:
         say(text, nl=False)
     else:
-        from fleetsim.report.alerts_view import alerts_report
+        from fleetsim.alerts.told import alerts_report
 
         show(alerts_report(standing, str(rule_file), None if test_file is None else str(test_file)))
     warn(planned.notes)

@@ -109,7 +109,7 @@ def calibrate(
     Sweeps decodes, prompts and mixtures, then runs batches that stay out of the fit and predicts them. Needs a GPU box
     with vLLM, a server to reach, or files. Interrupted, it keeps what it measured; --resume goes on.
     """
-    from fleetsim.calibrate.request import request_from
+    from fleetsim.calibrate.ask import request_from
     from fleetsim.cli.progress import progress
 
     request = request_from(context.params)
@@ -136,7 +136,7 @@ def _show(result: Calibrated, as_json: bool) -> None:
         }
         show_json(document)
     elif profile is not None:
-        from fleetsim.report.profile_view import profile_report
+        from fleetsim.calibrate.told import profile_report
 
         show(profile_report(profile, str(result.path)))
     if profile is None:

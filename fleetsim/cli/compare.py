@@ -28,7 +28,7 @@ from fleetsim.cli.options import RUN, SIMULATED, Html, Json
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
-    from fleetsim.plan.compare import Comparison
+    from fleetsim.compare.compare import Comparison
 
 
 def compare(
@@ -117,10 +117,10 @@ def compare(
     """
     from fleetsim.cli.compare_call import Call, question_of
     from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.interrupts import loaded, working
     from fleetsim.cli.output import stop_at
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.starting import loaded, working
 
     access = AccessFlags(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
@@ -147,7 +147,7 @@ def compare(
             found = compare_runs(call, question, jobs, results, tell)
     _show(found, json_)
     if page is not None:
-        from fleetsim.report.compare_page import compare_page
+        from fleetsim.compare.page import compare_page
 
         write_page(page, compare_page(found))
     stop_at(question.gate.tripped(found))
@@ -157,11 +157,11 @@ def _show(found: Comparison, as_json: bool) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.report.compare_json import compare_document
+        from fleetsim.compare.data import compare_document
 
         show_json(compare_document(found))
     else:
-        from fleetsim.report.compare_view import compare_report
+        from fleetsim.compare.told import compare_report
 
         show(compare_report(found))
 

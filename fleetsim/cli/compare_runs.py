@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fleetsim.cli.compare_call import Call, Question
+from fleetsim.compare.inputs import Given
 from fleetsim.errors import InputError, Problem
-from fleetsim.plan.compare_input import Given
-from fleetsim.plan.job import Job, job_from_flags
+from fleetsim.job.job import Job, job_from_flags
 
 if TYPE_CHECKING:
+    from fleetsim.compare.compare import Comparison
+    from fleetsim.compare.saved_result import Result
+    from fleetsim.job.job import Job
     from fleetsim.job.watch import Watch
-    from fleetsim.plan.compare import Comparison
-    from fleetsim.plan.job import Job
-    from fleetsim.plan.results import Result
 
 
 def jobs_of(call: Call, question: Question) -> dict[str, Job]:
@@ -39,7 +39,7 @@ def jobs_of(call: Call, question: Question) -> dict[str, Job]:
 
 def results_of(question: Question) -> dict[str, Result]:
     """The results among A and B, by letter. Raises InputError with the problems of both."""
-    from fleetsim.plan.results import result_of
+    from fleetsim.compare.saved_result import result_of
 
     problems: list[Problem] = []
     results: dict[str, Result] = {}
@@ -64,7 +64,7 @@ def compare_runs(
     call: Call, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Watch
 ) -> Comparison:
     """Two scenarios, two results, or one of each. Raises what `simulate` raises."""
-    from fleetsim.plan import compare_runs as plan
+    from fleetsim.compare import runs as plan
 
     assert question.a is not None
     assert question.b is not None
@@ -83,7 +83,7 @@ def compare_runs(
             notes=notes,
             progress=tell.at,
         )
-    from fleetsim.plan.compare_results import compare_results
+    from fleetsim.compare.result_pair import compare_results
 
     sides: list[plan.ToRun | Result] = [
         results[where] if where in results else plan.ToRun(label, jobs[where].scenario, jobs[where].given)

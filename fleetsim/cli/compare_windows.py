@@ -13,12 +13,12 @@ from fleetsim.cli.compare_call import Call, Question
 from fleetsim.cli.compare_spans import Span
 from fleetsim.cli.history_options import step_of
 from fleetsim.cli.replay_source import Source, mapping_of, read
+from fleetsim.compare.inputs import Given
 from fleetsim.errors import InputError, Problem
-from fleetsim.plan.compare_input import Given
 
 if TYPE_CHECKING:
+    from fleetsim.compare.compare import Comparison
     from fleetsim.history.history import History
-    from fleetsim.plan.compare import Comparison
 
 Tell = Callable[[str], None]
 
@@ -35,8 +35,8 @@ def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
         a, b = _of_files(call, question.a, question.b, spans, tell)
         same = os.path.realpath(question.a.text) == os.path.realpath(question.b.text)
     same &= call.selector_a == call.selector_b
-    from fleetsim.replay.compare_windows import compare_windows as compared
-    from fleetsim.replay.compare_windows import overlap
+    from fleetsim.compare.windows import compare_windows as compared
+    from fleetsim.compare.windows import overlap
 
     return compared(
         a, b, min_change=call.min_change, metrics=question.metrics, notes=overlap(a[1], b[1]) if same else ()

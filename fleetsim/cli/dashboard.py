@@ -76,11 +76,11 @@ def dashboard(
     planned = plan_of(scenario, preset, plan, set_ or (), profile, "a dashboard")
     names = names_of(planned.scenario, engine, selector, trainer_selector, map_ or ())
     with progress("loading the simulator") as tell:
-        from fleetsim.standing.dashboard import dashboard as made_of
-        from fleetsim.standing.dashboard_metrics import expressions
-        from fleetsim.standing.rehearsal import rehearse
-        from fleetsim.standing.rules import Writing
-        from fleetsim.standing.thresholds import choose
+        from fleetsim.alerts.dashboard import dashboard as made_of
+        from fleetsim.alerts.dashboard_metrics import expressions
+        from fleetsim.alerts.rehearsal import rehearse
+        from fleetsim.alerts.rules import Writing
+        from fleetsim.alerts.thresholds import choose
         from fleetsim.tell.data import dumps
 
         standing = choose(rehearse(planned.scenario, planned.engine, hours=hours, guessed=planned.guessed, tell=tell))
@@ -109,7 +109,7 @@ def known_at(place: str) -> Callable[[Iterable[str]], list[str]]:
         page = read_text(place, "--check-against", 64 * 2**20)
 
         def on_page(expressions: Iterable[str]) -> list[str]:
-            from fleetsim.standing.dashboard_metrics import exposed_names, missing_metrics
+            from fleetsim.alerts.dashboard_metrics import exposed_names, missing_metrics
 
             return missing_metrics(expressions, exposed_names(page))
 
@@ -122,7 +122,7 @@ def known_at(place: str) -> Callable[[Iterable[str]], list[str]]:
     def in_prometheus(expressions: Iterable[str]) -> list[str]:
         from time import time
 
-        from fleetsim.standing.dashboard_metrics import missing_metrics, unknown_metrics
+        from fleetsim.alerts.dashboard_metrics import missing_metrics, unknown_metrics
 
         expressions = tuple(expressions)
         wanted = "|".join(unknown_metrics(expressions, ()))

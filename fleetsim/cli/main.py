@@ -33,8 +33,8 @@ from fleetsim.cli import (
 )
 from fleetsim.cli.flags import command
 from fleetsim.cli.help import listed
+from fleetsim.cli.interrupts import INTERRUPTED, starting, working
 from fleetsim.cli.say import say
-from fleetsim.cli.starting import INTERRUPTED, starting, working
 from fleetsim.cli.wrapped import columns
 from fleetsim.errors import FleetsimError, InputError, OutsideError, StuckError
 from fleetsim.visible import visible

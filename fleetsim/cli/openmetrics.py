@@ -61,8 +61,8 @@ def _end(text: str | None, now_s: float) -> float:
 
 def write_history(history: History, run: Records) -> str:
     """Writes the file, beside its place first; returns what to tell about it. Raises OutsideError."""
+    from fleetsim.export.openmetrics import write_openmetrics
     from fleetsim.history.window import shown
-    from fleetsim.report.openmetrics import write_openmetrics
 
     place = history.place
     beside = place.with_name(f".{place.name}.{os.getpid()}")

@@ -14,9 +14,9 @@ from fleetsim.job.gate import EXIT_CODE
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.gate import Gate
     from fleetsim.job.result import Answer, Planned
-    from fleetsim.plan.engine_source import EngineSource
 
 OUTSIDE_RANGE = 12
 

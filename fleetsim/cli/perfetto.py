@@ -13,7 +13,7 @@ from fleetsim.files import new_file, reason, write_bytes
 if TYPE_CHECKING:
     from fleetsim.engine.limits import EngineLimits
     from fleetsim.engine.step_time import StepTime
-    from fleetsim.report.perfetto import Steps
+    from fleetsim.export.perfetto import Steps
     from fleetsim.sim.records import Records
 
 
@@ -31,7 +31,7 @@ def check_trace(output: str | None, steps: str | None) -> TraceFile | None:
     Raises InputError for a file that is there already or a folder that is not, or steps that are none; OutsideError for
     a folder that cannot be written to.
     """
-    from fleetsim.report.perfetto import parse_steps
+    from fleetsim.export.perfetto import parse_steps
 
     if output is None:
         if steps is not None:
@@ -53,7 +53,7 @@ def write_trace(file: TraceFile, run: Records, engine: tuple[StepTime, EngineLim
     engine: as for `simulate`. A file that ends in .gz is compressed. Raises
     InputError for steps that the run does not have, OutsideError.
     """
-    from fleetsim.report.perfetto import record, trace_of
+    from fleetsim.export.perfetto import record, trace_of
 
     trace = trace_of(record(run.scenario, run, file.steps, engine), file.steps)
     data = trace.data(compressed=file.place.suffix == ".gz")

@@ -35,10 +35,10 @@ def ls(json_: JSON = False) -> None:
     """
     from pathlib import Path
 
+    from fleetsim.calibrate.told import Listed, list_lines
     from fleetsim.cli.output import show_json
     from fleetsim.config.profile_files import load_profile, shipped_profiles
     from fleetsim.errors import InputError
-    from fleetsim.report.profile_view import Listed, list_lines
 
     here = {str(path): path for path in sorted(Path().glob("*.profile.json"))}
     listed, wrong = [], []
@@ -79,7 +79,7 @@ def show_(
     place = None if html is None else new_file("--html", html)
     profile = load_profile(name)
     if place is not None:
-        from fleetsim.report.profile_html import profile_page
+        from fleetsim.calibrate.pictures import profile_page
 
         write_text(place, profile_page(profile))
     _show(profile, name, "profile show", json_)
@@ -106,11 +106,11 @@ def check(
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
+    from fleetsim.calibrate.profile_check import check_document, check_report, compared
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
-    from fleetsim.report.profile_check import check_document, check_report, compared
 
     if not 0 < limit <= 1:
         meant = f"for {units.limit(limit / 100)} give --limit {limit / 100:g}"
@@ -181,11 +181,11 @@ def _show(profile: Profile, give: str, command: str, as_json: bool) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.report.profile_points import document
+        from fleetsim.calibrate.points import document
 
         show_json(document(profile, command))
     else:
-        from fleetsim.report.profile_view import profile_report
+        from fleetsim.calibrate.told import profile_report
 
         show(profile_report(profile, give))
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fleetsim import units
+from fleetsim.cli.interrupts import loaded
 from fleetsim.cli.say import say
-from fleetsim.cli.starting import loaded
 from fleetsim.job.watch import Watch
 
 if TYPE_CHECKING:

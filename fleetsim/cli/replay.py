@@ -161,8 +161,8 @@ def replay(
             from fleetsim.history.dump import save_history
 
             save_history(history, dump)
-        from fleetsim.replay.addressed import addressed
         from fleetsim.replay.answers import answer
+        from fleetsim.replay.diagnose.addressed import addressed
         from fleetsim.replay.run import replay as replayed
 
         asked = questions.simulates
@@ -174,16 +174,16 @@ def replay(
         call = (*source_words(source), *known_words(scenario, preset, given or (), profile))
         result = replace(result, verdict=addressed(result.verdict, call))
     if json_:
-        from fleetsim.report.replay_json import replay_document
+        from fleetsim.replay.data import replay_document
 
         show_json(replay_document(result, answers))
     else:
-        from fleetsim.report.replay_view import replay_report
+        from fleetsim.replay.told import replay_report
 
         show(replay_report(result, answers))
     warn(known.warnings)
     if page is not None:
-        from fleetsim.report.replay_page import replay_page
+        from fleetsim.replay.page import replay_page
 
         write_page(page, replay_page(history, result, answers))
     write_plan(changes, answers, None if plan_out is None else verify_words(source, plan_out))

@@ -41,9 +41,9 @@ class ChangeFlags:
 
 def questions_of(flags: ChangeFlags) -> Questions:
     """The questions, every flag checked. Raises InputError, all problems at once."""
-    from fleetsim.config.plan import load_plan
     from fleetsim.replay.answers import Questions
-    from fleetsim.replay.patch import parse_deployment
+    from fleetsim.replay.change.patch import parse_deployment
+    from fleetsim.replay.change.plan_fields import load_plan
 
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def applied(answers: Answers, file: str | None) -> Answers:
 def write_plan(flags: ChangeFlags, answers: Answers, verify: Sequence[str] | None = None) -> None:
     """The files that were asked for. verify: the command that holds a later window against the plan, None where there
     is no telling. Raises OutsideError."""
-    from fleetsim.config.plan import plan_text
+    from fleetsim.replay.change.plan_fields import plan_text
 
     held = answers.withheld
     if held is not None:

@@ -10,7 +10,7 @@ from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.job.fields import scenario_or_preset
-from fleetsim.plan.job import job_from_flags
+from fleetsim.job.job import job_from_flags
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
     from fleetsim.cli.wrapped import beside, columns, wrapped
     from fleetsim.config.load import load_scenario
     from fleetsim.config.shipped import shipped_scenarios
-    from fleetsim.report.scenario_words import kind_words
+    from fleetsim.job.scenario_words import kind_words
 
     found = {name: load_scenario(path) for name, path in shipped_scenarios().items()}
     if json_:

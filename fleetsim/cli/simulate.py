@@ -130,7 +130,7 @@ class Places:
         """Writes the records, the history and the trace; returns what to tell of them. Raises OutsideError."""
         from fleetsim.cli.openmetrics import write_history
         from fleetsim.cli.perfetto import write_trace
-        from fleetsim.report.parquet import write_parquet
+        from fleetsim.export.parquet import write_parquet
 
         told = []
         if self.folder is not None:
@@ -149,9 +149,9 @@ def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate,
     from fleetsim.cli.pages import new_page
     from fleetsim.cli.perfetto import check_trace
     from fleetsim.cli.together import together
+    from fleetsim.export.parquet import check_folder
     from fleetsim.files import apart
     from fleetsim.job.gate import METRICS, parse_gate
-    from fleetsim.report.parquet import check_folder
 
     first = {"--openmetrics": files.openmetrics, "--perfetto": files.perfetto}
     with together() as wrong:

@@ -60,7 +60,7 @@ def _save(place: Path, result: SizeResult) -> None:
     """Writes the job with the recommended fleet. Raises OutsideError."""
     from fleetsim.config.load import dump_scenario
     from fleetsim.files import write_text
-    from fleetsim.plan.trials import with_instances
+    from fleetsim.job.trials import with_instances
 
     write_text(place, dump_scenario(with_instances(result.asked.scenario, result.instances)))
 

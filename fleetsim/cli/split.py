@@ -67,6 +67,6 @@ def _save(place: Path, result: SplitResult) -> None:
     """Writes the advised way as the job had asked for it. Raises OutsideError."""
     from fleetsim.config.load import dump_scenario
     from fleetsim.files import write_text
-    from fleetsim.plan.growth import as_asked
+    from fleetsim.job.length_growth import as_asked
 
     write_text(place, dump_scenario(as_asked(result.advice.chosen.arrangement.scenario, result.asked.scenario)))

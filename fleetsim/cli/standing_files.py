@@ -10,9 +10,9 @@ import typer
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from fleetsim.alerts.metric_names import MetricNames
     from fleetsim.cli.standing_plan import Planned
     from fleetsim.config.scenario import Scenario
-    from fleetsim.standing.metric_names import MetricNames
 
 PLAN, METRICS, RULES = "The plan", "The metrics", "The rules"
 
@@ -51,7 +51,7 @@ def plan_of(
     """The plan of a command line. Raises InputError when nothing is given, or two things at once."""
     from fleetsim.cli.standing_plan import Planned, planned_of
     from fleetsim.job.fields import scenario_or_preset
-    from fleetsim.plan.job import job_from_flags
+    from fleetsim.job.job import job_from_flags
 
     start = scenario_or_preset(scenario, preset)
     if plan is not None:
@@ -72,7 +72,7 @@ def names_of(
     scenario: Scenario, engine: str | None, selector: str, trainer_selector: str, maps: Sequence[str]
 ) -> MetricNames:
     """How the rules name their metrics. Raises InputError with everything that is wrong."""
-    from fleetsim.standing.metric_names import PREFIXES, MetricNames, checked
+    from fleetsim.alerts.metric_names import PREFIXES, MetricNames, checked
 
     problems = []
     mapping = {}

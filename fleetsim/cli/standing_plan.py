@@ -37,7 +37,7 @@ class Planned:
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
     """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
-    from fleetsim.config.plan import json_of
+    from fleetsim.replay.change.plan_fields import json_of
 
     document = json_of(file, "--plan")
     if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
@@ -61,9 +61,9 @@ def _refused(file: str, what: object, rule: str) -> InputError:
 def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Planned:
     """The scenario of the window with the recommended changes, and the engine's speed in that window."""
     from fleetsim.config.override import parse_overrides
-    from fleetsim.config.plan import plan_from_mapping
-    from fleetsim.replay.plan_file import implied_of
-    from fleetsim.replay.what_if import changed
+    from fleetsim.replay.change.plan_fields import plan_from_mapping
+    from fleetsim.replay.change.plan_file import implied_of
+    from fleetsim.replay.change.what_if import changed
 
     plan = plan_from_mapping(document, file)
     changes = {**plan.recommended.changes, "fleet.instances": plan.planned, **dict(parse_overrides(sets))}

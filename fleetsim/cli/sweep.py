@@ -15,7 +15,7 @@ GRID, WHERE = "The grid", "Where it runs"
 
 if TYPE_CHECKING:
     from fleetsim.cli.sweep_files import Output
-    from fleetsim.plan.job import Job
+    from fleetsim.job.job import Job
     from fleetsim.sweep.grid import Grid
     from fleetsim.sweep.journal import Journal
     from fleetsim.sweep.objective import Objective
@@ -141,15 +141,15 @@ def sweep(
         ),
     )
     if json_:
-        from fleetsim.report.sweep_json import sweep_document
+        from fleetsim.sweep.data import sweep_document
 
         show_json(sweep_document(result, notes))
     elif stopped is None or result.rows:
-        from fleetsim.report.sweep_view import sweep_report
+        from fleetsim.sweep.told import sweep_report
 
         show(sweep_report(result, call))
     if page is not None and stopped is None:
-        from fleetsim.report.sweep_page import sweep_page
+        from fleetsim.sweep.page import sweep_page
 
         write_page(page, sweep_page(result, call, notes))
     warn(job_notes)
@@ -174,8 +174,8 @@ def _swept(
 
     Raises what `sweep` raises before the first cell.
     """
+    from fleetsim.cli.interrupts import loaded
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.starting import loaded
     from fleetsim.cli.sweep_best import BestSoFar
     from fleetsim.errors import Interrupted, UnfinishedError
 
@@ -223,7 +223,7 @@ def _asked(
     from fleetsim.cli.sweep_values import parse_sweep
     from fleetsim.errors import InputError, Problem
     from fleetsim.job.fields import scenario_or_preset
-    from fleetsim.plan.job import job_from_flags
+    from fleetsim.job.job import job_from_flags
     from fleetsim.sweep.grid import MOST_VALUES, Axis, grid_of
     from fleetsim.sweep.objective import objectives_of
 

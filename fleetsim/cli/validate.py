@@ -36,9 +36,9 @@ def validate(
     [bold]fleetsim validate --write docs[/bold]
     """
     from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.interrupts import loaded
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.starting import loaded
     from fleetsim.cli.validation_files import checked_folder, drifted, write_docs
 
     folder = checked_folder(case or (), write, check)

@@ -43,7 +43,7 @@ def write_docs(folder: Path, results: Sequence[CaseResult]) -> None:
 
 def drifted(folder: Path, results: Sequence[CaseResult]) -> bool:
     """Whether the page there says something else. A missing page has drifted."""
-    from fleetsim.report.pages import same
+    from fleetsim.tell.same_page import same
 
     page = f"{STEM}.md"
     try:

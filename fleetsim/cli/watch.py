@@ -29,11 +29,11 @@ from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from fleetsim.config.plan import Plan
     from fleetsim.config.scenario import Scenario
-    from fleetsim.plan.job import Job
-    from fleetsim.standing.look import Looker
-    from fleetsim.standing.watch import WatchOptions
+    from fleetsim.job.job import Job
+    from fleetsim.replay.change.plan_fields import Plan
+    from fleetsim.watch.evaluation import Looker
+    from fleetsim.watch.watch import WatchOptions
 
 RULE = "When it recommends"
 
@@ -100,12 +100,12 @@ def watch(
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
     from fleetsim.cli.replay_known import facts_of
-    from fleetsim.config.plan import load_plan
     from fleetsim.history.mapped import parse_map
-    from fleetsim.plan.job import job_from_flags
-    from fleetsim.standing.hysteresis import Damping
-    from fleetsim.standing.look import Looker, LookOptions
-    from fleetsim.standing.watch import WatchOptions
+    from fleetsim.job.job import job_from_flags
+    from fleetsim.replay.change.plan_fields import load_plan
+    from fleetsim.watch.evaluation import Looker, LookOptions
+    from fleetsim.watch.hysteresis import Damping
+    from fleetsim.watch.watch import WatchOptions
 
     held = None if plan is None else load_plan(plan)
     every_s = span("--every", every)
@@ -183,7 +183,7 @@ def print_once(look: Looker, as_json: bool) -> None:
     import time
 
     from fleetsim.cli.output import show_json
-    from fleetsim.report.watch_view import look_document, look_lines
+    from fleetsim.watch.told import look_document, look_lines
 
     now = time.time()
     found = look(now)
@@ -195,8 +195,8 @@ def print_once(look: Looker, as_json: bool) -> None:
 
 def serve(look: Looker, options: WatchOptions, listen: str) -> None:
     """Exports until SIGTERM, which is a clean end, or Ctrl-C."""
-    from fleetsim.standing.exporter import Exporter, is_loopback, parse_listen
-    from fleetsim.standing.watch import WallClock, Watch
+    from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
+    from fleetsim.watch.watch import WallClock, Watch
 
     host, port = parse_listen(listen)
     clock = WallClock()

@@ -10,7 +10,7 @@ from fleetsim.errors import InputError, OutsideError, Problem
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fleetsim.analysis.intervals import Estimate
+    from fleetsim.estimates import Estimate
     from fleetsim.sim.records import Records
 
 

@@ -12,23 +12,23 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import AnyJob
+from fleetsim.job.job import PATHS, job_from_flags
+from fleetsim.job.job import Start as File
 from fleetsim.job.keywords import keywords
+from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import told
-from fleetsim.plan.job import PATHS, job_from_flags
-from fleetsim.plan.job import Start as File
-from fleetsim.plan.length_flags import LENGTH_FLAGS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fleetsim.api.replay import ReplayResult
-    from fleetsim.api.swept import SweepResult
     from fleetsim.history.history import History
+    from fleetsim.replay.ask import ReplayResult
     from fleetsim.simulate.ask import SimulateResult
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult
+    from fleetsim.sweep.ask import SweepResult
 
 Tell = Callable[[str], None]
 # Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
@@ -78,7 +78,7 @@ class Job(AnyJob):
 
     def _repr_html_(self) -> str:
         from fleetsim.job.in_python import words
-        from fleetsim.report.job_view import job_report
+        from fleetsim.job.told import job_report
         from fleetsim.tell.console import as_html
 
         return as_html(job_report(self.scenario, self.given, self.notes, words))
@@ -173,13 +173,13 @@ class Job(AnyJob):
 
     def sweep(self, grid: Mapping[str, Sequence[Any]], **options: Any) -> SweepResult:
         """`fleetsim.sweep(self, grid, **options)`: every combination of some values."""
-        from fleetsim.api.swept import sweep
+        from fleetsim.sweep.ask import sweep
 
         return sweep(self, grid, **options)
 
     def replay(self, history: str | os.PathLike[str] | History, **options: Any) -> ReplayResult:
         """`fleetsim.replay(history, self, **options)`: this job's policies and prices on what a fleet did."""
-        from fleetsim.api.replay import replay
+        from fleetsim.replay.ask import replay
 
         return replay(history, self, **options)
 

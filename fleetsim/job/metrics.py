@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.tree import did_you_mean
+from fleetsim.estimates import Estimate
 from fleetsim.quantities import BY_NAME
 
 if TYPE_CHECKING:

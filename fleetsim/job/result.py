@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.job.engine_source import EngineSource
 
 
 class Result(ABC):

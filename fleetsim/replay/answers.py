@@ -8,20 +8,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fleetsim.config.plan import Plan
 from fleetsim.errors import FleetsimError, InputError, Problem
-from fleetsim.replay.finding import Withheld
-from fleetsim.replay.implied import Implied
-from fleetsim.replay.observed import Observed
-from fleetsim.replay.patch import Deployment, Patch, patch_of
-from fleetsim.replay.plan_file import plan_of
-from fleetsim.replay.recommend import Recommendation, recommend
-from fleetsim.replay.removals import mended
+from fleetsim.replay.change.patch import Deployment, Patch, patch_of
+from fleetsim.replay.change.plan_fields import Plan
+from fleetsim.replay.change.plan_file import plan_of
+from fleetsim.replay.change.recommend import Recommendation, recommend
+from fleetsim.replay.change.verify import Verification
+from fleetsim.replay.change.verify import verify as verified
+from fleetsim.replay.change.what_if import Sweep, WhatIf, changed, sweep, what_if
+from fleetsim.replay.change.withheld import unless_mended
+from fleetsim.replay.diagnose.finding import Withheld
+from fleetsim.replay.diagnose.removals import mended
+from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import Replayed
-from fleetsim.replay.verify import Verification
-from fleetsim.replay.verify import verify as verified
-from fleetsim.replay.what_if import Sweep, WhatIf, changed, sweep, what_if
-from fleetsim.replay.withheld import unless_mended
 
 Progress = Callable[[str], None]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.analysis.metrics import window_of
 from fleetsim.history.history import Floats
+from fleetsim.sim.metrics import window_of
 from fleetsim.sim.records import Records
 
 # Points of time at which the requests in flight are counted.

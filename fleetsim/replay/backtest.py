@@ -19,19 +19,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.analysis.intervals import Estimate, estimate
-from fleetsim.analysis.threads import side_by_side
-from fleetsim.analysis.warmup import warmup_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_FILTERED
+from fleetsim.estimates import Estimate, estimate
 from fleetsim.quantities import Quantity, quantity
-from fleetsim.replay.implied import Implied
-from fleetsim.replay.observed import Hour, Observed
-from fleetsim.replay.queue import grows
-from fleetsim.replay.where_to_look import look_at
+from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.observe.observed import Hour, Observed
+from fleetsim.replay.observe.trainer_queue import grows
+from fleetsim.replay.suspects import look_at
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.threads import side_by_side
+from fleetsim.sim.warmup import warmup_steps
 
 LIMIT = 0.10
 # Steps that a run with resizes may have; beyond them the window is simulated as if it were steady.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
-    from fleetsim.replay.finding import Verdict
-    from fleetsim.replay.observed import Observed, Quantity
+    from fleetsim.replay.diagnose.finding import Verdict
+    from fleetsim.replay.observe.observed import Observed, Quantity
 
 # Name -> what it is, over the window that was read. `--fail-if` and the reference know these names.
 FORMULAS: Mapping[str, str] = {

@@ -10,14 +10,14 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.backtest import Backtest, backtest
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.finding import Check, Verdict
-from fleetsim.replay.implied import Implied, implied
-from fleetsim.replay.impossible import possible
-from fleetsim.replay.money import pools_of
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
-from fleetsim.replay.removals import enough_of, gains_of, rough, trusted
+from fleetsim.replay.diagnose.cost import pools_of
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.finding import Check, Verdict
+from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, trusted
+from fleetsim.replay.implied.contradictions import possible
+from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
 
 NO_ENGINES = (
     "no engine metrics: how many instances there are, their output tokens, their requests in flight and the response "

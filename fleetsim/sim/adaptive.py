@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.sim.job import Job, Process
+from fleetsim.sim.run_state import Job, Process
 
 
 def steer(job: Job) -> Process:

@@ -14,7 +14,7 @@ from fleetsim.engine.kernel.tables import (
     DOWN,
 )
 from fleetsim.sim.fleet import most_groups
-from fleetsim.sim.job import Job, Process
+from fleetsim.sim.run_state import Job, Process
 from fleetsim.workload.streams import stream
 
 

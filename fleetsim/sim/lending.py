@@ -6,8 +6,8 @@ import math
 
 from fleetsim.engine.kernel.tables import CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
 from fleetsim.sim.buffer import pick
-from fleetsim.sim.job import Job, Process
 from fleetsim.sim.records import SWITCH, WAIT
+from fleetsim.sim.run_state import Job, Process
 from fleetsim.sim.waiting import wait_for_groups
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import CMD_MOVE
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.job import Job, Process
+from fleetsim.sim.run_state import Job, Process
 
 
 def repack(job: Job) -> Process:

@@ -8,7 +8,7 @@ import simpy
 from fleetsim.engine.kernel.tables import CMD_REOPEN, DOWN, UNSENT
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.buffer import Ids
-from fleetsim.sim.job import Job, Process
+from fleetsim.sim.run_state import Job, Process
 from fleetsim.sim.version import published, to_work_in_flight
 
 

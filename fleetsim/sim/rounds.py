@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.sim.job import Job
+from fleetsim.sim.run_state import Job
 
 
 def begin_round(job: Job) -> None:

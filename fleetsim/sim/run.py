@@ -17,10 +17,10 @@ from fleetsim.sim.adaptive import steer
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.job import Job, Process, drive
 from fleetsim.sim.records import FAILURE, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
+from fleetsim.sim.run_state import Job, Process, drive
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import watch_of
 from fleetsim.sim.trainer import train

@@ -17,7 +17,7 @@ from fleetsim.sim.buffer import ready_groups
 from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
 
 if TYPE_CHECKING:
-    from fleetsim.sim.job import Job
+    from fleetsim.sim.run_state import Job
 
 Ints = NDArray[np.int64]
 EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported because numba would come with it

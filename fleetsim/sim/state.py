@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_DOWN, ACC_IDLE, ACC_OFF, ACC_PAUSED
 from fleetsim.sim.buffer import ready_groups
-from fleetsim.sim.job import Job
+from fleetsim.sim.run_state import Job
 
 # The method `sum` of so few rows takes twice as long.
 _sum = np.add.reduce

@@ -1,6 +1,6 @@
 """Ending a run early: after the step at hand, with the records so far.
 
-Ctrl-C reaches only the main thread. Runs on other threads look here after each step (`analysis/threads.py` sets it).
+Ctrl-C reaches only the main thread. Runs on other threads look here after each step (`sim/threads.py` sets it).
 """
 
 from __future__ import annotations

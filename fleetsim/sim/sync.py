@@ -9,8 +9,8 @@ from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.age import too_old
 from fleetsim.sim.buffer import drop, ready_groups
-from fleetsim.sim.job import Job, Process
 from fleetsim.sim.rolling import offer
+from fleetsim.sim.run_state import Job, Process
 from fleetsim.sim.version import published, to_work_in_flight
 
 

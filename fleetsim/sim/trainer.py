@@ -14,10 +14,10 @@ from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.failures import give_back_closed, lose, resize
-from fleetsim.sim.job import Job, Process
 from fleetsim.sim.lending import lend
 from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
 from fleetsim.sim.rounds import begin_round, put_off
+from fleetsim.sim.run_state import Job, Process
 from fleetsim.sim.state import fleet_state, totals
 from fleetsim.sim.sync import hand_over
 from fleetsim.sim.waiting import wait_for_groups

@@ -6,7 +6,7 @@ from fleetsim.engine.kernel.tables import ALL, CMD_NEW_EPOCH, CMD_RECOMPUTE
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.admission import begin_window
 from fleetsim.sim.buffer import Ids
-from fleetsim.sim.job import Job
+from fleetsim.sim.run_state import Job
 
 
 def to_work_in_flight(job: Job, unfinished: Ids, which: int = int(ALL)) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.sim import buffer
-from fleetsim.sim.job import MOST_WASTED_BATCHES, Job, Process
+from fleetsim.sim.run_state import MOST_WASTED_BATCHES, Job, Process
 from fleetsim.sim.stuck import wasting_error
 
 

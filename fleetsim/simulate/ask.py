@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Group
 
-    from fleetsim.analysis.replicate import Replicated
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.plan.engine_source import EngineSource
-    from fleetsim.report.run_view import RunView
     from fleetsim.sim.records import Records
+    from fleetsim.sim.replicate import Replicated
+    from fleetsim.simulate.told import RunView
 
 HOUR_S = 3600.0
 LEAST_SCRAPE_S = 1.0
@@ -101,7 +101,7 @@ class Simulate:
         if self.hours is None:
             return asked
         from fleetsim.config.load import with_changes
-        from fleetsim.sim.hours import steps_for
+        from fleetsim.sim.duration import steps_for
 
         return with_changes(asked, {"run.steps": steps_for(asked, self.hours * HOUR_S)})
 
@@ -149,7 +149,7 @@ class SimulateResult(Result):
     def to_pandas(self) -> pd.DataFrame:
         """A row a replication, a column a metric. Needs pandas."""
         from fleetsim.job.frames import frame
-        from fleetsim.plan.trials import flat
+        from fleetsim.job.trials import flat
 
         rows = [
             {"replication": run.replication, **flat(values)}
@@ -172,7 +172,7 @@ class SimulateResult(Result):
         end_s: unix seconds of its end, this hour's begin if None. The run must have been scraped (`scrape_interval_s`
         of `simulate`). An existing file is replaced. Raises InputError, OutsideError.
         """
-        from fleetsim.report.openmetrics import write_openmetrics
+        from fleetsim.export.openmetrics import write_openmetrics
 
         first = self.runs[0]
         if not len(first.scrapes):
@@ -194,7 +194,7 @@ class SimulateResult(Result):
         steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
         existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
         """
-        from fleetsim.report.perfetto import parse_steps, record, trace_of
+        from fleetsim.export.perfetto import parse_steps, record, trace_of
 
         first = self.runs[0]
         try:
@@ -210,15 +210,15 @@ class SimulateResult(Result):
         The folder is made if need be; files of these names are replaced. Returns them. Raises OutsideError without
         pyarrow, or where the folder cannot be written to.
         """
-        from fleetsim.report.parquet import check_folder, write_parquet
+        from fleetsim.export.parquet import check_folder, write_parquet
 
         return tuple(write_parquet(check_folder(os.fspath(folder), "to_parquet"), self.runs))
 
     def _shown(self, first: Records) -> RunView:
         """What the view and the page show. first: the records of the first replication."""
-        from fleetsim.plan.run_assumptions import run_assumptions
-        from fleetsim.report.counted import warmups_of
-        from fleetsim.report.run_view import RunView, trained_staleness
+        from fleetsim.job.run_assumptions import run_assumptions
+        from fleetsim.simulate.counted_steps import warmups_of
+        from fleetsim.simulate.told import RunView, trained_staleness
 
         return RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
@@ -227,15 +227,15 @@ class SimulateResult(Result):
 
     def view(self) -> Group:
         """What the command prints; of a run that was cut off in its warm-up no metric."""
-        from fleetsim.report.run_view import run_report, warm_up_report
+        from fleetsim.simulate.told import run_report, warm_up_report
 
         shown = self._shown(self.runs[0])
         return run_report(shown) if self.steady else warm_up_report(shown)
 
     def page(self, watch: Watch = SILENT) -> str:
         """The page of --html; the first run is simulated again unless its activity was kept."""
-        from fleetsim.report.run_page import run_page
         from fleetsim.sim.run import simulate as run_of
+        from fleetsim.simulate.page import run_page
 
         first = self.runs[0]
         if not len(first.activity):
@@ -244,7 +244,7 @@ class SimulateResult(Result):
 
     def document(self) -> dict[str, Any]:
         """The document of --json."""
-        from fleetsim.plan.trials import flat
+        from fleetsim.job.trials import flat
         from fleetsim.simulate.data import simulate_document
 
         nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
@@ -263,7 +263,7 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
     Raises InputError for what cannot be simulated, StuckError where its limits block each other, and on Ctrl-C
     Interrupted with the SimulateResult of what was finished by then, None before the first step.
     """
-    from fleetsim.analysis.replicate import replicate
+    from fleetsim.sim.replicate import replicate
 
     asked = asked.ready()
     asked.check()
@@ -286,11 +286,11 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
 
 
 def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult:
+    from fleetsim.job.caveats import backlog_warnings, range_warnings
+    from fleetsim.job.engine_source import engine_source
     from fleetsim.job.metrics import Metrics
-    from fleetsim.plan.engine_source import engine_source
-    from fleetsim.plan.trials import flat
-    from fleetsim.plan.warnings import backlog_warnings, range_warnings
-    from fleetsim.report.counted import early_events, warmups_of
+    from fleetsim.job.trials import flat
+    from fleetsim.simulate.counted_steps import early_events, warmups_of
 
     scenario = result.scenario
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
@@ -303,7 +303,7 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
 
 def _is_warming(cut: Replicated) -> bool:
     """Whether a run that was cut short has nothing but its warm-up."""
-    from fleetsim.analysis.warmup import least_warmup_steps
+    from fleetsim.sim.warmup import least_warmup_steps
 
     steps = max(len(run.steps) for run in cut.runs)
     return steps < cut.scenario.run.steps and steps <= least_warmup_steps(cut.scenario)
@@ -323,7 +323,7 @@ def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[i
 
 def _step_so_far(reached: Mapping[int, tuple[int, float]]) -> str:
     """The mean step so far, warm-up included, with its interval over the replications."""
-    from fleetsim.analysis.intervals import estimate
+    from fleetsim.estimates import estimate
     from fleetsim.tell.terminal import with_interval
 
     means = [now_s / steps for steps, now_s in list(reached.values()) if steps]

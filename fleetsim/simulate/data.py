@@ -11,7 +11,7 @@ from fleetsim.tell.data import head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.plan.engine_source import EngineSource
+    from fleetsim.job.engine_source import EngineSource
 
 
 def simulate_document(

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.plan.engine_source import EngineSource
-    from fleetsim.plan.size import SizeResult as Plan
-    from fleetsim.plan.trials import Measure, Trial
+    from fleetsim.job.trials import Measure, Trial
+    from fleetsim.size.size import SizeResult as Plan
 
 TARGETS = "Targets and prices"
 
@@ -58,7 +58,7 @@ class Size:
 class SizeResult(Result):
     """The recommended fleet.
 
-    plan: everything that was found (fleetsim/plan/size.py): candidates, targets, rate matching, headroom, queue cap,
+    plan: everything that was found (fleetsim/size/size.py): candidates, targets, rate matching, headroom, queue cap,
     alternatives, assumptions. metrics: of the recommended fleet, name -> Estimate.
     """
 
@@ -150,16 +150,16 @@ class SizeResult(Result):
 
     def view(self) -> Group:
         """What the command prints."""
-        from fleetsim.report.terminal import size_report
+        from fleetsim.size.told import size_report
 
         return size_report(self.plan)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.plan.around import around
-        from fleetsim.plan.trials import remembered, simulated, with_instances
-        from fleetsim.report.size_page import size_page
+        from fleetsim.job.trials import remembered, simulated, with_instances
         from fleetsim.sim.run import simulate
+        from fleetsim.size.neighbours import around
+        from fleetsim.size.page import size_page
 
         plan = self.plan
         also = [c.instances for c in plan.candidates]
@@ -186,7 +186,7 @@ class SizeSoFar:
 
     def view(self) -> RenderableType:
         """The fleets, a row each."""
-        from fleetsim.report.terminal import trials_table
+        from fleetsim.size.told import trials_table
         from fleetsim.tell.terminal import section
 
         return section("fleets that were tried (mean ± half of the 95 % interval)", trials_table(self.trials))
@@ -204,9 +204,9 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     Raises InputError for a job that cannot be sized, StuckError where its limits block each other in every fleet, and
     Interrupted on Ctrl-C, with the SizeSoFar.
     """
-    from fleetsim.plan.size import size as plan_of
-    from fleetsim.plan.trials import remembered
-    from fleetsim.plan.tried import Tried
+    from fleetsim.job.trial_record import Tried
+    from fleetsim.job.trials import remembered
+    from fleetsim.size.size import size as plan_of
 
     job = ready(asked.job)
     watch.loaded()

@@ -11,9 +11,9 @@ from fleetsim.tell.data import estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.plan.alternatives import Alternatives
-    from fleetsim.plan.size import SizeResult
-    from fleetsim.plan.trials import Trial
+    from fleetsim.job.trials import Trial
+    from fleetsim.size.alternatives import Alternatives
+    from fleetsim.size.size import SizeResult
 
 
 def size_document(result: SizeResult) -> dict[str, Any]:

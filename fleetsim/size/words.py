@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from fleetsim import units
 from fleetsim.job.words import instance_words, target
-from fleetsim.plan.explain import cost_words
-from fleetsim.plan.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
-from fleetsim.plan.size import SizeResult
+from fleetsim.size.explain import cost_words
+from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
+from fleetsim.size.size import SizeResult
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",

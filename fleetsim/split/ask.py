@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.plan.engine_source import EngineSource
-    from fleetsim.plan.split import Outcome
-    from fleetsim.plan.split import SplitResult as Advice
-    from fleetsim.plan.ways import By
+    from fleetsim.split.candidates import By
+    from fleetsim.split.split import Outcome
+    from fleetsim.split.split import SplitResult as Advice
 
 RULES = "Ranking and prices"
 
@@ -107,8 +107,8 @@ class Split:
 
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
-        from fleetsim.plan.arrangements import MOST_GPUS
-        from fleetsim.plan.ways import MEASURES
+        from fleetsim.split.arrangements import MOST_GPUS
+        from fleetsim.split.candidates import MEASURES
 
         if self.by not in MEASURES:
             yield Problem(flag("by"), self.by, "is no measure to rank by", did_you_mean(str(self.by), MEASURES))
@@ -127,8 +127,8 @@ class Split:
 class SplitResult(Result):
     """The advised way to use the GPUs.
 
-    advice: everything that was found (fleetsim/plan/split.py): all ways with their runs, the ratio of the best split to
-    the best colocated way, alternatives, assumptions. metrics: of the advised way, name -> Estimate.
+    advice: everything that was found (fleetsim/split/split.py): all ways with their runs, the ratio of the best split
+    to the best colocated way, alternatives, assumptions. metrics: of the advised way, name -> Estimate.
     """
 
     asked: Job
@@ -151,7 +151,7 @@ class SplitResult(Result):
     def job(self) -> Job:
         """The advised way as a job, in which every value counts as given."""
         from fleetsim.job.job_face import load
-        from fleetsim.plan.growth import as_asked
+        from fleetsim.job.length_growth import as_asked
 
         return load(as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario))
 
@@ -209,14 +209,14 @@ class SplitResult(Result):
 
     def view(self) -> Group:
         """What the command prints."""
-        from fleetsim.report.split_view import split_report
+        from fleetsim.split.told import split_report
 
         return split_report(self.advice)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.report.split_page import split_page
         from fleetsim.sim.run import simulate
+        from fleetsim.split.page import split_page
 
         watch("for the page: the best ways step by step")
         ways = [o.arrangement for o in (self.advice.best_split, self.advice.best_colocated) if o is not None]
@@ -240,7 +240,7 @@ class SplitSoFar:
 
     def view(self) -> RenderableType:
         """The ways, a row each."""
-        from fleetsim.report.split_view import ways_table
+        from fleetsim.split.told import ways_table
         from fleetsim.tell.terminal import section
 
         title = "ways that were simulated (rollout + trainer GPUs), best first so far"
@@ -259,8 +259,8 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
     SplitSoFar, None before the first way.
     """
-    from fleetsim.plan.arrangements import Rules
-    from fleetsim.plan.split import split as advise
+    from fleetsim.split.arrangements import Rules
+    from fleetsim.split.split import split as advise
 
     asked = asked.ready()
     job, by = ready(asked.job), cast("By", asked.by)

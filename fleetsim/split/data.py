@@ -11,7 +11,7 @@ from fleetsim.tell.data import estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.plan.split import Outcome, SplitResult
+    from fleetsim.split.split import Outcome, SplitResult
 from fleetsim.size.data import alternatives
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fleetsim.analysis.intervals import Estimate, estimate
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.errors import InputError, StuckError
-from fleetsim.plan.trials import flat
+from fleetsim.estimates import Estimate, estimate
+from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
 from fleetsim.sim.engines import in_engine
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sweep.design import Design, sources_digest
 

@@ -20,7 +20,7 @@ from fleetsim.sim.profiled import as_profiled
 from fleetsim.sweep.grid import Grid
 
 # Whatever decides on a cell's numbers.
-_DECIDING = ("config", "workload", "engine", "sim", "analysis", "sweep")
+_DECIDING = ("config", "policies", "workload", "engine", "sim", "sweep")
 _WORD = re.compile(r"[A-Za-z][\w./-]*")
 
 

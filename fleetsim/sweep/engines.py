@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.plan.assumptions import is_given
-from fleetsim.plan.engine_source import EngineSource, engine_source
-from fleetsim.plan.model_notes import model_notes
-from fleetsim.plan.prices import PRICE, price_notes
+from fleetsim.job.assumptions import is_given
+from fleetsim.job.engine_source import EngineSource, engine_source
+from fleetsim.job.model_notes import model_notes
+from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.sweep.run import Sweep
 
 

@@ -2,7 +2,8 @@
 
 Cells share their draws (replication r of all of them saw the same groups and latencies), so two of them are compared
 run by run: the interval of the differences is far narrower than the two intervals beside each other. A cell is better
-than another in a metric where that interval leaves 0 out and the difference matters (`plan/paired.py` has both
+than another in a metric where that interval leaves 0 out and the difference matters (`sim/paired_difference.py` has
+both
 limits); otherwise the two are tied there. It *beats* the other when it is better in one objective and worse in none.
 
 front: not beaten, and no cell has better or equal means throughout. tied: has such a cell above it, but is not beaten:
@@ -19,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.analysis.intervals import t_quantile
-from fleetsim.plan.paired import NEGLIGIBLE, WITHOUT_INTERVAL
+from fleetsim.estimates import t_quantile
+from fleetsim.sim.paired_difference import NEGLIGIBLE, WITHOUT_INTERVAL
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.objective import Objective
 

@@ -12,8 +12,8 @@ import fleetsim
 from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
-    from fleetsim.analysis.intervals import Estimate
     from fleetsim.config.scenario import Scenario
+    from fleetsim.estimates import Estimate
 
 SCHEMA_VERSION = 1
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart
 

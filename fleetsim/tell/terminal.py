@@ -21,7 +21,7 @@ from fleetsim.quantities import quantity
 from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Words, blocks_on, estimated
 
 if TYPE_CHECKING:
-    from fleetsim.analysis.intervals import Estimate
+    from fleetsim.estimates import Estimate
 
 # Wide enough for any table, so that it is measured as it is.
 _UNBOUNDED = 10_000

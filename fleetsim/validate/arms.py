@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.analysis.binding import SMALL_WAIT
-from fleetsim.analysis.metrics import metrics_of, window_of
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.models import model_shape
 from fleetsim.engine.step_time import StepTime
+from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
+from fleetsim.sim.metrics import metrics_of, window_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, IN_SITU_SLOWDOWN, length_law

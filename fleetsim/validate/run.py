@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fleetsim.analysis.threads import side_by_side
 from fleetsim.errors import Interrupted
+from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import figures_of
 from fleetsim.validate.case import Case
 from fleetsim.validate.fit import fit

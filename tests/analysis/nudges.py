@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.analysis.binding import MORE, longest_of_a_batch
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, StuckError
 from fleetsim.policies.admission import LAWS
+from fleetsim.sim.binding import MORE, longest_of_a_batch
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.plan.binding import binding_words
+from fleetsim.job.binding import binding_words
 from tests.analysis.nudges import job_of_groups, measured_gains, random_job
 
 # Two things bind together, and either is right to name, where their gains differ by less than two hundredths of the

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.analysis.metrics import quantile
+from fleetsim.sim.metrics import quantile
 
 # What `size` imports is half of its time.
 NOT_NEEDED = """
@@ -19,7 +19,7 @@ sys.argv = ["fleetsim", "size", "--batch", "64", "--len", "256", "--set", "run.s
 said = io.StringIO()
 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
     main()
-assert "fleetsim.plan.size" in sys.modules
+assert "fleetsim.size.size" in sys.modules
 print(*sorted({"numpy.ma", "numba", "pandas", "pyarrow", "fleetsim.config.profile"} & set(sys.modules)))
 """
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of, window_of
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
+from fleetsim.sim.metrics import metrics_of, window_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis import timeline
-from fleetsim.analysis.metrics import metrics_of, window_of
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
+from fleetsim.sim import timeline
+from fleetsim.sim.metrics import metrics_of, window_of
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.run import simulate
 from tests.sim.random_scenarios import scenarios

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from fleetsim.analysis.metrics import metrics_of
-from fleetsim.analysis.replicate import replicate
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import StuckError
-from fleetsim.plan.trials import flat
-from fleetsim.plan.warnings import backlog_warnings
+from fleetsim.job.caveats import backlog_warnings
+from fleetsim.job.trials import flat
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.replicate import replicate
 from fleetsim.sim.run import simulate
 from tests.sim.random_scenarios import scenarios
 from tests.sim.test_theory import RUNBOOK

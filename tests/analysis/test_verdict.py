@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fleetsim.analysis import verdict
-from fleetsim.analysis.metrics import metrics_of, window_of
-from fleetsim.analysis.verdict import Verdict
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.plan.trials import Trials
+from fleetsim.job.trials import Trials
+from fleetsim.sim import verdict
+from fleetsim.sim.metrics import metrics_of, window_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.verdict import Verdict
 from tests.analysis.nudges import random_job
 
 SMALL = {"trainer.batch_samples": 64, "workload.group_size": 8, "run.steps": 8}

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
+from fleetsim.job.job import PATHS
+from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import NAMES
-from fleetsim.plan.job import PATHS
-from fleetsim.plan.length_flags import LENGTH_FLAGS
 
 
 def test_every_flag_of_a_job_is_an_option() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.bars import Cause, cause_bars
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.report.profile_html import profile_page
+from fleetsim.calibrate.pictures import profile_page
 from tests import profiles
 from tests.browser.conftest import Look
 from tests.browser.seen import Browser, Seen

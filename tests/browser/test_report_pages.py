@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.report.run_page import run_page
-from fleetsim.report.size_page import size_page
-from fleetsim.report.split_page import split_page
+from fleetsim.simulate.page import run_page
+from fleetsim.size.page import size_page
+from fleetsim.split.page import split_page
 from tests.browser.conftest import Look
 from tests.report.small_pages import NAME, simulated_run, sized, split
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.compare.compare import Change, Comparison, InputDifference
+from fleetsim.estimates import Estimate
 from fleetsim.history.files import read_file
 from fleetsim.history.history import InstanceId
-from fleetsim.plan.compare import Change, Comparison, InputDifference
 from fleetsim.replay.answers import Questions, answer
 from fleetsim.replay.run import replay
 from tests.browser.conftest import Look
@@ -42,7 +42,7 @@ def history_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def replay_file(history_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    from fleetsim.report.replay_page import replay_page
+    from fleetsim.replay.page import replay_page
 
     history = read_file(history_file)
     result = replay(history)
@@ -85,7 +85,7 @@ def changed(metric: str, mean: float, half: float, verdict: str) -> Change:
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    from fleetsim.report.compare_page import compare_page
+    from fleetsim.compare.page import compare_page
 
     changes = (
         changed("step_s", 0.919, 0.004, "better"),
@@ -116,7 +116,7 @@ def test_names_of_others_are_read_and_not_run(look: Look, tmp_path: Path) -> Non
     from dataclasses import replace
 
     from fleetsim.replay.answers import Answers
-    from fleetsim.report.replay_page import replay_page
+    from fleetsim.replay.page import replay_page
     from tests.replay.histories import Fleet
 
     names = (BAD, "<b>bold", "{{ 7 * 7 }}", "x" * 120)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.derive import coefficients_of, derive_profile, estimate_profile
-from fleetsim.calibrate.prior import roofline_prior
+from fleetsim.calibrate.roofline_prior import roofline_prior
 from fleetsim.calibrate.tables import Given, Source, read_source
 from fleetsim.config.profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text

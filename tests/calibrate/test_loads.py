@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fleetsim.calibrate.batches import batches, lognormal, peak_blocks, scaled
 from fleetsim.calibrate.loads import Limits, Load, Request, key_of
-from fleetsim.calibrate.program import program
+from fleetsim.calibrate.measuring_program import program
 from fleetsim.calibrate.sweeps import decodes, mixtures, prompts
 from fleetsim.calibrate.vllm.preludes import computed, warm_ups
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.places import places_of, prepare, slug
+from fleetsim.calibrate.ask import Request, request_from
+from fleetsim.calibrate.output_paths import places_of, prepare, slug
 from fleetsim.calibrate.raw import compress
-from fleetsim.calibrate.request import Request, request_from
 from fleetsim.errors import InputError
 
 GIVEN: dict[str, Any] = {

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from fleetsim.calibrate import spawn
-from fleetsim.calibrate.diagnosis import End, diagnose, telling
-from fleetsim.calibrate.places import ended
+from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.spawn import EngineFailedError, Spec, run_child
+from fleetsim.calibrate.why_it_ended import End, diagnose, telling
 
 # A "Python" that runs this instead of the module it is told to. Its scenes are engine arguments, one per session.
 CHILD = """#!{python}

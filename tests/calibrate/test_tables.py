@@ -13,8 +13,8 @@ import pytest
 from fleetsim.calibrate.leave_out import predicted_s
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.tables import Given, Source, is_raw, joined, read_source, subset
+from fleetsim.calibrate.tables.benchmark_run import seen_decodes
 from fleetsim.calibrate.tables.offline import batch_iterations
-from fleetsim.calibrate.tables.run import seen_decodes
 from fleetsim.calibrate.tables.source import prompt_chunks
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError

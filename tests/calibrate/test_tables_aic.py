@@ -16,7 +16,7 @@ import pytest
 from fleetsim.calibrate.derive import derive_profile
 from fleetsim.calibrate.leave_out import predicted_s
 from fleetsim.calibrate.tables import Given, read_source
-from fleetsim.calibrate.tables.aic import _config_of
+from fleetsim.calibrate.tables.aiconfigurator import _config_of
 from fleetsim.engine.hf_config import shape_from_config
 from fleetsim.engine.models import MODELS
 from fleetsim.errors import InputError, OutsideError

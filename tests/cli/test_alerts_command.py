@@ -9,8 +9,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from fleetsim.alerts import rehearsal
 from fleetsim.cli.main import app
-from fleetsim.standing import rehearsal
 from tests.once import rehearse_once
 from tests.standing.plans import promtool
 

@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim.calibrate import spawn
-from fleetsim.calibrate.diagnosis import End
 from fleetsim.calibrate.loads import Load
 from fleetsim.calibrate.measure import measure
-from fleetsim.calibrate.places import ended
-from fleetsim.calibrate.program import program
+from fleetsim.calibrate.measuring_program import program
+from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
 from fleetsim.calibrate.spawn import EngineFailedError, Outcome, Spec
+from fleetsim.calibrate.why_it_ended import End
 from fleetsim.cli.main import app
 from fleetsim.config.profile_files import load_profile
 from tests.calibrate.fake_engine import SMALL, FakeEngine
@@ -176,7 +176,7 @@ def test_measuring_only_needs_nothing_that_vllm_does_not_bring() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('numba', 'llvmlite', 'scipy', 'simpy', 'pandas')))\n"
         "import fleetsim.cli.main, fleetsim.calibrate.run, fleetsim.calibrate.spawn, fleetsim.calibrate.vllm.child\n"
-        "import fleetsim.calibrate.request, fleetsim.calibrate.server\n"
+        "import fleetsim.calibrate.ask, fleetsim.calibrate.server\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,8 +14,8 @@ from fleetsim.config import default_scenario, dump_scenario, scenario_from_mappi
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.plan.assumptions import assumptions_of, value_at
-from fleetsim.plan.job import PATHS, job_from_flags
+from fleetsim.job.assumptions import assumptions_of, value_at
+from fleetsim.job.job import PATHS, job_from_flags
 from fleetsim.workload.lengths import mean_length
 
 EXAMPLES: dict[str, Any] = {

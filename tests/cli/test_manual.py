@@ -21,7 +21,7 @@ from fleetsim.cli.main import app
 from fleetsim.cli.manual import CODES, MANUALS
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
-from fleetsim.plan.job import PATHS
+from fleetsim.job.job import PATHS
 
 ROOT = Path(__file__).parents[2]
 MOST_UNSORTED = 8  # options that may stand in one panel without a name

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 import yaml
+from fleetsim.config.plan import load_plan
+from fleetsim.replay.plan_file import implied_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+from fleetsim.alerts import rehearsal
 from fleetsim.cli.main import app
 from fleetsim.cli.standing_plan import planned_of
 from fleetsim.cli.watch import decided
-from fleetsim.config.plan import load_plan
 from fleetsim.errors import InputError
-from fleetsim.plan.job import Job, job_from_flags
-from fleetsim.replay.plan_file import implied_of
-from fleetsim.standing import rehearsal
-from fleetsim.standing.look import Looker
-from fleetsim.standing.watch import Look
+from fleetsim.job.job import Job, job_from_flags
+from fleetsim.watch.evaluation import Looker
+from fleetsim.watch.watch import Look
 from tests.once import rehearse_once
 
 END = 1_790_000_000

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim.calibrate.build import build_profile
-from fleetsim.calibrate.program import program
+from fleetsim.calibrate.measuring_program import program
 from fleetsim.calibrate.raw import compress
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario

@@ -17,13 +17,13 @@ from fleetsim.cli.main import app
 from fleetsim.cli.replay_call import source_words, verify_words
 from fleetsim.cli.replay_source import Source
 from fleetsim.cli.sweep_values import parse_sweep
-from fleetsim.config.plan import load_plan
 from fleetsim.errors import InputError
 from fleetsim.history import dump_tables
 from fleetsim.replay import answers
+from fleetsim.replay.change.plan_fields import load_plan
+from fleetsim.replay.change.recommend import Recommendation, recommend
 from fleetsim.replay.figures import METRICS
-from fleetsim.replay.implied import Implied
-from fleetsim.replay.recommend import Recommendation, recommend
+from fleetsim.replay.implied.implied import Implied
 
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.

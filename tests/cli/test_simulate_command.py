@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
 from fleetsim.job.gate import METRICS
-from fleetsim.plan.trials import flat
+from fleetsim.job.trials import flat
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 JOB = """

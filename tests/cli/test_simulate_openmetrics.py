@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario, with_changes
-from fleetsim.sim.hours import PILOT_STEPS, steps_for
+from fleetsim.sim.duration import PILOT_STEPS, steps_for
 from fleetsim.sim.run import simulate
 
 JOB = """
@@ -115,7 +115,7 @@ def test_a_disk_that_cannot_take_it_ends_with_exit_3(job: str, tmp_path: Path, m
     def full(*arguments: object, **keywords: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fleetsim.report.openmetrics.write_openmetrics", full)
+    monkeypatch.setattr("fleetsim.export.openmetrics.write_openmetrics", full)
     result = run(job, "--openmetrics", str(tmp_path / "history.om"))
     assert result.exit_code == 3, result.output
     assert "No space left on device" in result.stderr

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim import files
-from fleetsim.analysis import replicate
 from fleetsim.cli.main import app
 from fleetsim.errors import OutsideError
+from fleetsim.sim import replicate
 
 JOB = """
 name: small

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-import fleetsim.plan.size
-import fleetsim.plan.tried
+import fleetsim.job.trial_record
+import fleetsim.size.size
 from fleetsim.cli.main import app
+from fleetsim.compare.saved_result import CANDIDATE_METRICS
 from fleetsim.config import default_scenario, load_scenario
 from fleetsim.job.gate import METRICS
-from fleetsim.plan.results import CANDIDATE_METRICS
 from tests.plan.fakes import fluid
 
 SMALL = ("--batch", "64", "--len", "300", "--set", "run.steps=8", "--replications", "2", "--trainer-step-s", "3")
@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def fake_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes with exact rates instead of a simulation."""
-    monkeypatch.setattr(fleetsim.plan.tried, "simulated", fluid())
+    monkeypatch.setattr(fleetsim.job.trial_record, "simulated", fluid())
 
 
 def test_the_runbook_s_worked_example_to_the_digit() -> None:
@@ -190,7 +190,7 @@ def test_an_internal_error_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object, **more: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(fleetsim.plan.size, "size", broken)
+    monkeypatch.setattr(fleetsim.size.size, "size", broken)
     monkeypatch.delenv("FLEETSIM_DEBUG", raising=False)
     result = run("--len", "100")
     assert result.exit_code == 1
@@ -204,7 +204,7 @@ def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fleetsim.plan.size, "size", interrupted)
+    monkeypatch.setattr(fleetsim.size.size, "size", interrupted)
     result = run("--len", "100")
     assert result.exit_code == 130
     assert "Traceback" not in result.stderr
@@ -232,7 +232,7 @@ arguments = st.lists(
 @given(parts=arguments)
 def test_whatever_is_typed_there_is_no_traceback(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(fleetsim.plan.tried, "simulated", fluid())
+        patch.setattr(fleetsim.job.trial_record, "simulated", fluid())
         result = run(*(word for part in parts for word in part), "--replications", "1")
     assert result.exit_code in {0, 2, 10, 11, 12}, result.output
     assert "Traceback" not in result.output

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
+from fleetsim.compare.saved_result import CANDIDATE_METRICS
 from fleetsim.config import load_scenario
-from fleetsim.plan.results import CANDIDATE_METRICS
 
 SMALL = (
     "--gpus", "4", "--batch", "64", "--len", "300", "--trainer-step-s", "3", "--set", "run.steps=8",

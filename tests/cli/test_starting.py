@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.cli import starting
+from fleetsim.cli import interrupts as starting
 
 ROOT = Path(__file__).parents[2]
 # Interrupts itself in the import of a module, in a callback in which Python would print the exception and go on.
@@ -37,7 +37,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "fleetsim.plan.job", "fleetsim.plan.size", "fleetsim.sim.run"])
+@pytest.mark.parametrize("module", ["typer", "fleetsim.job.job", "fleetsim.size.size", "fleetsim.sim.run"])
 def test_it_ends_at_once_and_says_one_line(module: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(module=module)], cwd=ROOT, capture_output=True, text=True, timeout=100,

@@ -11,7 +11,7 @@ from fleetsim.cli import dashboard, main, output, profile
 from fleetsim.cli.doctor_checks.outside import _OF_TESTS
 from fleetsim.cli.environment import VARIABLES
 from fleetsim.job import gate
-from fleetsim.replay.finding import QUESTIONS, Check
+from fleetsim.replay.diagnose.finding import QUESTIONS, Check
 
 PACKAGE = Path(errors.__file__).parent
 READ = re.compile(r"(?<!\w)(?:FLEETSIM|OPENAI)_[A-Z]+(?:_[A-Z]+)*(?!\w)")

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fleetsim.analysis.intervals import estimate
 from fleetsim.engine import EngineLimits, LinearStepTime, constant_rate, run_requests
+from fleetsim.estimates import estimate
 
 PLENTY = EngineLimits(4096, 65536, 1 << 30)
 

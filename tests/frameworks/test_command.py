@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from fleetsim.analysis.replicate import replicate
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
+from fleetsim.sim.replicate import replicate
 
 DATA = Path(__file__).parent / "data"
 # Small enough for a test, and the same semantics.

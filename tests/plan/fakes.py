@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.plan.trials import Measure
+from fleetsim.job.trials import Measure
 
 
 def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def fluid(
     """A fleet of exact rates: a batch takes B * len / (n * rate), at least `floor_s`; the trainer takes fixed_s."""
 
     def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
-        from fleetsim.plan.nameplate import mean_output_tokens
+        from fleetsim.job.nameplate import mean_output_tokens
 
         n, train = scenario.fleet.instances, scenario.trainer.fixed_s
         if calls is not None:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.analysis.intervals import estimate
 from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
-from fleetsim.plan.alternatives import Alternatives, alternatives_of
-from fleetsim.plan.binding import BINDINGS
-from fleetsim.plan.explain import bound_by, explanation
-from fleetsim.plan.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
-from fleetsim.plan.paired import differs, ratio_of
-from fleetsim.plan.trials import simulated, with_instances
-from fleetsim.report.words import lost_words
+from fleetsim.estimates import estimate
+from fleetsim.job.binding import BINDINGS
+from fleetsim.job.trials import simulated, with_instances
+from fleetsim.job.words import lost_words
+from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.size.alternatives import Alternatives, alternatives_of
+from fleetsim.size.explain import bound_by, explanation
+from fleetsim.size.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.workload.lengths import quantile_length
 from tests.plan.fakes import metrics
 

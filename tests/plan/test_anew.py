@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import StuckError
-from fleetsim.plan.levers import CAP, STALENESS, levers_of
-from fleetsim.plan.size import SizeResult, size
-from fleetsim.plan.trials import with_instances
+from fleetsim.job.trials import with_instances
+from fleetsim.size.levers import CAP, STALENESS, levers_of
+from fleetsim.size.size import SizeResult, size
 from tests.plan.fakes import fluid, metrics
 
 WORK = 512 * 1536

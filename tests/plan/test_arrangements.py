@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.plan.arrangements import (
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
+from fleetsim.split.arrangements import (
     STATE_BYTES,
     Rules,
     colocated_async,
@@ -22,7 +23,6 @@ from fleetsim.plan.arrangements import (
     split_counts,
     steps_per_version,
 )
-from fleetsim.sim.run import simulate
 
 LAWS: tuple[dict[str, Any], ...] = (
     {},

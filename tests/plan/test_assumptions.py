@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.plan.arrangements import Rules
-from fleetsim.plan.assumptions import assumptions_of, is_given, value_at
-from fleetsim.plan.scaling import mean_step_s
-from fleetsim.plan.split_notes import assumed
+from fleetsim.job.assumptions import assumptions_of, is_given, value_at
+from fleetsim.job.trainer_scaling import mean_step_s
+from fleetsim.split.arrangements import Rules
+from fleetsim.split.assumptions import assumed
 
 
 def test_the_embedded_default_is_told_in_full() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.plan.best import best_of
-from fleetsim.plan.knee import price_per_s
-from fleetsim.plan.targets import Target, targets_of
-from fleetsim.plan.trials import Measure, Trials, remembered, simulated
+from fleetsim.job.trials import Measure, Trials, remembered, simulated
+from fleetsim.size.best import best_of
+from fleetsim.size.knee import price_per_s
+from fleetsim.size.targets import Target, targets_of
 from tests.plan.fakes import fluid, metrics
 
 MOST = 20
@@ -104,8 +104,8 @@ def test_it_is_the_best_of_every_count_within_the_noise(job: Scenario, guess: in
     ],
 )
 def test_jobs_that_went_wrong(changes: dict[str, Any], about: int) -> None:
-    from fleetsim.plan.job import job_from_flags
-    from fleetsim.plan.trials import planned
+    from fleetsim.job.job import job_from_flags
+    from fleetsim.job.trials import planned
 
     asked = job_from_flags(None, (), changes)
     job = planned(asked.scenario, asked.given)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.contrast import Mean
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.compare.compare import BY_ITSELF, Change, Comparison, Side
+from fleetsim.compare.input_changes import input_differences, inputs_of
+from fleetsim.compare.runs import ToRun, compare_scenarios, run_side
+from fleetsim.compare.verdicts import compare
 from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
 from fleetsim.errors import StuckError
-from fleetsim.plan.compare import BY_ITSELF, Change, Comparison, Side
-from fleetsim.plan.compare_runs import ToRun, compare_scenarios, run_side
-from fleetsim.plan.input_diff import input_differences, inputs_of
-from fleetsim.plan.judge import compare
+from fleetsim.estimates import Estimate
 from fleetsim.quantities import METRICS, quantity
+from fleetsim.sim.contrast import Mean
 from tests.sim.random_scenarios import scenarios
 
 SMALL = scenario_from_mapping(
@@ -223,7 +223,7 @@ def test_what_differs_makes_one_of_the_other(a: Scenario, b: Scenario) -> None:
 @settings(max_examples=10)
 @given(st.integers(1, 64), st.booleans())
 def test_assumed_values_are_marked(instances: int, given_: bool) -> None:
-    from fleetsim.plan.input_diff import assumed_of
+    from fleetsim.compare.input_changes import assumed_of
 
     a = default_scenario()
     b = with_changes(a, {"fleet.instances": a.fleet.instances + instances})

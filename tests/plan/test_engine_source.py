@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
-from fleetsim.plan.engine_source import engine_source
+from fleetsim.job.engine_source import engine_source
 from tests import profiles
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.lengths import LengthSpec
 from fleetsim.config.scenario import Scenario
-from fleetsim.plan.growth import as_asked, where_longest
-from fleetsim.plan.trials import planned
+from fleetsim.job.length_growth import as_asked, where_longest
+from fleetsim.job.trials import planned
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.growth import scaled_law
 from fleetsim.workload.lengths import mean_length, sample_lengths

@@ -8,7 +8,7 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
-from fleetsim.plan.headroom import INTERACTION, LONG_TAIL, PREFILL, SLACK, SYNC, causes, headroom_of
+from fleetsim.size.headroom import INTERACTION, LONG_TAIL, PREFILL, SLACK, SYNC, causes, headroom_of
 from tests.plan.fakes import metrics
 
 LOSSES = {LONG_TAIL: 2.0, SYNC: 1.0, PREFILL: 0.5}

@@ -16,8 +16,8 @@ from fleetsim.engine import roofline
 from fleetsim.engine.hf_config import shape_from_config
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
-from fleetsim.plan.assumptions import assumptions_of
-from fleetsim.plan.model_notes import model_notes
+from fleetsim.job.assumptions import assumptions_of
+from fleetsim.job.model_notes import model_notes
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,

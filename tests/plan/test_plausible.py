@@ -6,7 +6,7 @@ import pytest
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.training import trainer_s_per_token
-from fleetsim.plan.plausible import implausible
+from fleetsim.size.implausible_defaults import implausible
 
 LARGE = {"engine.model": "Qwen/Qwen2.5-32B", "engine.tp": 2}
 LENGTH = {"workload.output_tokens": {"kind": "constant", "value": 3000}}

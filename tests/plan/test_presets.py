@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fleetsim.config.shipped import presets
-from fleetsim.plan.job import Job, job_from_flags
-from fleetsim.plan.size import size
-from fleetsim.plan.split import split
+from fleetsim.job.job import Job, job_from_flags
 from fleetsim.sim.run import simulate
+from fleetsim.size.size import size
+from fleetsim.split.split import split
 
 JOBS: dict[str, dict[str, Any]] = {
     "small": {"batch": 64, "len": 300},

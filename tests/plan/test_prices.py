@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fleetsim as fs
-from fleetsim.plan.prices import PRICE, price_notes
+from fleetsim.job.prices import PRICE, price_notes
 
 SMALL = {"steps": 8, "replications": 2}
 SAME = "taken at the same $3 per GPU-hour"

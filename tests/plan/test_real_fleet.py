@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.plan.nameplate import mean_output_tokens, nameplate_rate
-from fleetsim.plan.size import size
-from fleetsim.plan.trials import simulated
+from fleetsim.job.nameplate import mean_output_tokens, nameplate_rate
+from fleetsim.job.trials import simulated
+from fleetsim.size.size import size
 
 SMALL = {"trainer.batch_samples": 64, "trainer.fixed_s": 8.0, "workload.output_tokens.max": 3000.0, "run.steps": 12}
 

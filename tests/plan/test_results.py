@@ -10,19 +10,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.replicate import replicate
 from fleetsim.cli.compare_call import Call
 from fleetsim.cli.compare_spans import spans_of
+from fleetsim.compare.data import compare_document
+from fleetsim.compare.result_pair import compare_results
+from fleetsim.compare.saved_result import is_result, result_of
+from fleetsim.compare.told import compare_report
+from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.errors import InputError
-from fleetsim.plan.compare_results import compare_results
-from fleetsim.plan.compare_words import headline_of
-from fleetsim.plan.engine_source import engine_source
-from fleetsim.plan.results import is_result, result_of
-from fleetsim.plan.trials import flat
+from fleetsim.job.engine_source import engine_source
+from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
-from fleetsim.report.compare_json import compare_document
-from fleetsim.report.compare_view import compare_report
+from fleetsim.sim.replicate import replicate
 from fleetsim.simulate.data import simulate_document
 from fleetsim.tell.data import dumps
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem, StuckError
-from fleetsim.plan.size import SizeResult, size
-from fleetsim.plan.trials import with_instances
+from fleetsim.job.trials import with_instances
+from fleetsim.size.size import SizeResult, size
 from tests.plan.fakes import fluid, metrics
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.plan.arrangements import Rules
-from fleetsim.plan.split import SplitResult, split
+from fleetsim.split.arrangements import Rules
+from fleetsim.split.split import SplitResult, split
 from tests.plan.fakes import metrics
 
 # G = 240 * 1000 / 1000 = 240 instance-seconds

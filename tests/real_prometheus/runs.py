@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.load import load_scenario, with_changes
-from fleetsim.report.openmetrics import write_openmetrics
-from fleetsim.sim.hours import steps_for
+from fleetsim.export.openmetrics import write_openmetrics
+from fleetsim.sim.duration import steps_for
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.real_prometheus.server import Server

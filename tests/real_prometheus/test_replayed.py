@@ -13,10 +13,10 @@ from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.implied import implied
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
 from tests.real_prometheus.runs import SCRAPE_S, Backfilled, backfilled
 
 HOURS = 3.0

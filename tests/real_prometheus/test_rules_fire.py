@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetsim.alerts import rehearsal
+from fleetsim.alerts.alert_rule import Standing
+from fleetsim.alerts.faults import BY_FAULT
+from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.alerts.rules import MISSING, Writing, rules_document
+from fleetsim.alerts.thresholds import choose
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.standing import rehearsal
-from fleetsim.standing.alert_rule import Standing
-from fleetsim.standing.faults import BY_FAULT
-from fleetsim.standing.metric_names import MetricNames
-from fleetsim.standing.rules import MISSING, Writing, rules_document
-from fleetsim.standing.thresholds import choose
 from tests.once import rehearse_once
 from tests.real_prometheus.server import Server
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from fleetsim.report.openmetrics import Pages
+from fleetsim.alerts import rehearsal
+from fleetsim.alerts.alert_rule import Standing
+from fleetsim.alerts.faults import BY_FAULT
+from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.alerts.rules import Writing, rules_document
+from fleetsim.alerts.thresholds import choose
+from fleetsim.export.openmetrics import Pages
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.standing import rehearsal
-from fleetsim.standing.alert_rule import Standing
-from fleetsim.standing.faults import BY_FAULT
-from fleetsim.standing.metric_names import MetricNames
-from fleetsim.standing.rules import Writing, rules_document
-from fleetsim.standing.thresholds import choose
 from tests.once import rehearse_once
 from tests.real_prometheus.exporter import Exporter
 from tests.real_prometheus.server import Server

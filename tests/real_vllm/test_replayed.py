@@ -13,7 +13,7 @@ import pytest
 
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
-from fleetsim.replay.observe import observe
+from fleetsim.replay.observe.observe import observe
 from tests.real_prometheus.conftest import prometheus  # noqa: F401 - a fixture
 from tests.real_prometheus.server import Server
 from tests.real_vllm.test_server import BLOCK, server  # noqa: F401 - a fixture

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.analysis.metrics import window_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.history.history import Buckets, History, InstanceId
 from fleetsim.replay.as_seen import in_flight
-from fleetsim.replay.observed import (
+from fleetsim.replay.observe.observed import (
     FleetView,
     Hour,
     InstanceView,
@@ -23,6 +22,7 @@ from fleetsim.replay.observed import (
     QueueView,
     TrainerView,
 )
+from fleetsim.sim.metrics import window_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
@@ -238,7 +238,7 @@ def _pauses(records: Records) -> Pauses | None:
 
 
 def _queue(records: Records) -> float:
-    from fleetsim.analysis.metrics import metrics_of
+    from fleetsim.sim.metrics import metrics_of
 
     return float(metrics_of(records)["queue_depth"])
 

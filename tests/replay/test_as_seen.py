@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.replay.as_seen import idle_share, in_flight
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied import implied
-from fleetsim.replay.observe import observe
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

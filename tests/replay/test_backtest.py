@@ -11,11 +11,11 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import History, StepLog
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied import Implied, implied
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
-from fleetsim.replay.speed import times
-from fleetsim.replay.where_to_look import RECHECK_PAUSES, REMEASURE
+from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.implied.speed import times
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
 from tests.replay.from_records import history_of, observed_of, run_of
 
 SCENARIOS = ("sync-colocated", "async-one-step", "presets/verl-fully-async")

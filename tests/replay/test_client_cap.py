@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.observe import observe
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.observe.observe import observe
 from tests.replay.independent import Job, run
 
 

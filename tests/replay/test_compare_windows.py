@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetsim.compare.compare import Change, Comparison
+from fleetsim.compare.windows import compare_windows
 from fleetsim.config import Scenario, scenario_from_mapping, with_changes
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
 from fleetsim.history.window import window
-from fleetsim.plan.compare import Change, Comparison
 from fleetsim.quantities import OBSERVED, WINDOW_METRICS, quantity
-from fleetsim.replay.blocks import FEWEST, correlation, ratio_mean, section_mean
-from fleetsim.replay.compare_windows import compare_windows
-from fleetsim.replay.window_metrics import _MISSING, window_means, window_of
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.replay.observe.blocks import FEWEST, correlation, ratio_mean, section_mean
+from fleetsim.replay.observe.window_metrics import _MISSING, window_means, window_of
 from fleetsim.sim.run import simulate
 
 JOB = scenario_from_mapping(

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.observe import observe
-from fleetsim.report.replay_words import ordered
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.words import ordered
 from tests.replay.histories import START, Fleet
 from tests.replay.test_diagnose import DEFAULT, STARVED, finding, judged, text
 from tests.replay.windows import HEALTHY, window

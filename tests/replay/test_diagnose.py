@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
-from fleetsim.replay.checks.case import round_count
-from fleetsim.replay.checks.prefix_cache import expected_hits
-from fleetsim.replay.diagnose import CHECKS, diagnose
-from fleetsim.replay.finding import Check, Finding, Verdict
-from fleetsim.replay.money import observed_slices, pools_of, settle
-from fleetsim.replay.observed import Observed, Quantity
+from fleetsim.replay.diagnose.checks.case import round_count
+from fleetsim.replay.diagnose.checks.prefix_cache import expected_hits
+from fleetsim.replay.diagnose.cost import observed_slices, pools_of, settle
+from fleetsim.replay.diagnose.diagnose import CHECKS, diagnose
+from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.observe.observed import Observed, Quantity
 from tests.replay.windows import (
     ENGINES_ONLY,
     HEALTHY,

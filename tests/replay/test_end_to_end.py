@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.analysis.metrics import window_of
 from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.history.window import window
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied import implied
-from fleetsim.replay.observe import observe
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
 
 END_S = 1.7e9

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import History
-from fleetsim.plan.nameplate import mean_output_tokens
+from fleetsim.job.nameplate import mean_output_tokens
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied import Implied, implied
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import replay
 from tests.replay.independent import Job, run
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import History, StepLog
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
-from fleetsim.replay.window_metrics import window_means, window_of
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.window_metrics import window_means, window_of
 from tests.replay.independent import Job, run
 
 SPAN = 7200.0

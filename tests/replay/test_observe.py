@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
 from fleetsim.history.history import History
-from fleetsim.replay.hours import edges_of
-from fleetsim.replay.lengths import group_from_hits, quantile
-from fleetsim.replay.observe import observe
+from fleetsim.replay.observe.lengths import group_from_hits, quantile
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.slices import edges_of
 from tests.replay.histories import START, Fleet, buckets_of, history_of, log_of
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
-from fleetsim.replay.patch import Deployment, parse_deployment, patch_of, rollback_command
+from fleetsim.replay.change.patch import Deployment, parse_deployment, patch_of, rollback_command
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
 from tests.replay.histories import START, Fleet, buckets_of
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config.plan import Plan, load_plan, plan_from_mapping, plan_text
 from fleetsim.errors import InputError
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.observed import Observed
-from fleetsim.replay.patch import parse_deployment
-from fleetsim.replay.plan_file import implied_of as implied_of_plan
-from fleetsim.replay.plan_file import plan_of
-from fleetsim.replay.recommend import Recommendation, recommend
-from fleetsim.replay.verify import verify
+from fleetsim.replay.change.patch import parse_deployment
+from fleetsim.replay.change.plan_fields import Plan, load_plan, plan_from_mapping, plan_text
+from fleetsim.replay.change.plan_file import implied_of as implied_of_plan
+from fleetsim.replay.change.plan_file import plan_of
+from fleetsim.replay.change.recommend import Recommendation, recommend
+from fleetsim.replay.change.verify import verify
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.sim.run import simulate
 from tests.replay.test_backtest import implied_of
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of, window_of
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.implied import Implied
-from fleetsim.replay.load_seen import own_paces
-from fleetsim.replay.observed import InstanceView
-from fleetsim.replay.reach import REACH, extrapolated, running_per_instance
-from fleetsim.replay.recommend import recommend
-from fleetsim.replay.speed import Shape, Speed
-from fleetsim.replay.what_if import sweep, what_if
-from fleetsim.report.replay_json import replay_document
-from fleetsim.report.replay_view import replay_report
+from fleetsim.replay.change.extrapolation import REACH, extrapolated, running_per_instance
+from fleetsim.replay.change.recommend import recommend
+from fleetsim.replay.change.what_if import sweep, what_if
+from fleetsim.replay.data import replay_document
+from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.observed_load import own_paces
+from fleetsim.replay.implied.speed import Shape, Speed
+from fleetsim.replay.observe.observed import InstanceView
+from fleetsim.replay.told import replay_report
+from fleetsim.sim.metrics import metrics_of, window_of
 from fleetsim.sim.run import simulate
 from fleetsim.tell.data import dumps
 from tests.replay.test_backtest import implied_of

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from fleetsim.config.load import load_scenario
 from fleetsim.config.scenario import Scenario
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.finding import Finding
-from fleetsim.replay.implied import implied
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.finding import Finding
+from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.sim.run import simulate
 from tests.replay.independent import Job, Ran, run
 

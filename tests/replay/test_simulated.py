@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config.load import load_scenario
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

@@ -9,8 +9,8 @@ import pytest
 
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
-from fleetsim.replay.observed import Observed, Pause, Pauses, QueueView, TrainerView
-from fleetsim.replay.speed import Speed, speed_of, times
+from fleetsim.replay.implied.speed import Speed, speed_of, times
+from fleetsim.replay.observe.observed import Observed, Pause, Pauses, QueueView, TrainerView
 
 TRUE = LinearStepTime(0.012, 4e-5, 1.5e-5, 3e-8)
 KV_TOKENS = 400_000.0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fleetsim.history.history import History
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Pause
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Pause
 from tests.replay.histories import START, history_of
 from tests.replay.test_end_to_end import exported
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.replay.as_seen import in_flight
-from fleetsim.replay.implied import Implied, implied
-from fleetsim.replay.observe import observe
-from fleetsim.replay.what_if import what_if
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.replay.change.what_if import what_if
+from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.engines import engine_of
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.replay.independent import Job, run

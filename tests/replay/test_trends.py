@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History
-from fleetsim.replay.implied import implied
-from fleetsim.replay.observe import observe
-from fleetsim.replay.observed import Observed, Trend
+from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed, Trend
 from fleetsim.replay.run import replay
-from fleetsim.report.next_lines import is_command
+from fleetsim.tell.next_lines import is_command
 from tests.replay.histories import START, Fleet, buckets_of, log_of
 from tests.replay.test_diagnose import finding, judged, text
 from tests.replay.windows import STARVED, window

@@ -11,9 +11,9 @@ import pytest
 
 from docs.make_verdicts import PAGE, judgements
 from fleetsim.config.override import parse_override
-from fleetsim.replay.finding import Finding
+from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.run import Replayed
-from fleetsim.report.pages import same
+from fleetsim.tell.same_page import same
 from tests.replay.truth import JOBS, OTHERS, WAYS, Job, gain_of, history_of, judged
 
 NAMES = [job.name for job in JOBS]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
-from fleetsim.config.plan import (
+from fleetsim.replay.change.plan_fields import (
     BaselineFields,
     IntervalFields,
     Plan,
@@ -16,8 +16,8 @@ from fleetsim.config.plan import (
     RollbackFields,
     WindowFields,
 )
-from fleetsim.replay.observed import FleetView, Observed, Quantity, QueueView, TrainerView
-from fleetsim.replay.verify import Name, State, verify
+from fleetsim.replay.change.verify import Name, State, verify
+from fleetsim.replay.observe.observed import FleetView, Observed, Quantity, QueueView, TrainerView
 
 SCENARIO = load_scenario("async-one-step")  # 4 instances of 1 GPU, 8 trainer GPUs, $3 each
 

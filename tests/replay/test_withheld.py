@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fleetsim.api.replay import ReplayResult
 from fleetsim.cli.main import app
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
@@ -22,17 +21,18 @@ from fleetsim.errors import InputError
 from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.replay.answers import Answers, Questions, answer
-from fleetsim.replay.checks.case import Case, Draft
-from fleetsim.replay.finding import MENDS, Check, Mend
-from fleetsim.replay.patch import Deployment
+from fleetsim.replay.ask import ReplayResult
+from fleetsim.replay.change.patch import Deployment
+from fleetsim.replay.change.withheld import MENDED_BY, unless_mended, withheld
+from fleetsim.replay.data import replay_document
+from fleetsim.replay.diagnose.checks.case import Case, Draft
+from fleetsim.replay.diagnose.finding import MENDS, Check, Mend
 from fleetsim.replay.run import Replayed, replay
-from fleetsim.replay.withheld import MENDED_BY, unless_mended, withheld
-from fleetsim.report.replay_json import replay_document
-from fleetsim.standing import look as looking
-from fleetsim.standing.exporter import REASONS
-from fleetsim.standing.look import Looker, LookOptions
-from fleetsim.standing.watch import Look
 from fleetsim.tell.data import dumps
+from fleetsim.watch import evaluation as looking
+from fleetsim.watch.evaluation import Looker, LookOptions
+from fleetsim.watch.exporter import REASONS
+from fleetsim.watch.watch import Look
 from tests.replay.independent import Job, Ran, run
 from tests.replay.windows import STARVED, window
 

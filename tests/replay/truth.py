@@ -14,14 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.history.window import window
 from fleetsim.replay.run import Replayed, replay
-from fleetsim.report.openmetrics import write_openmetrics
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 SCRAPE_S, END_S, SEED = 15.0, 1.7e9, 5

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from fleetsim.history.history import InstanceId, Note
-from fleetsim.replay.observed import (
+from fleetsim.replay.observe.observed import (
     FleetView,
     Hour,
     InstanceView,

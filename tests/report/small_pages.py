@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from fleetsim.analysis.replicate import Replicated, replicate
 from fleetsim.config import Scenario, default_scenario, with_changes
-from fleetsim.plan.around import Around, around
-from fleetsim.plan.engine_source import engine_source
-from fleetsim.plan.run_assumptions import run_assumptions
-from fleetsim.plan.size import SizeResult
-from fleetsim.plan.size import size as plan_size
-from fleetsim.plan.split import SplitResult
-from fleetsim.plan.split import split as plan_split
-from fleetsim.plan.trials import flat, remembered, simulated, with_instances
-from fleetsim.report.counted import warmups_of
-from fleetsim.report.run_view import RunView, trained_staleness
+from fleetsim.job.engine_source import engine_source
+from fleetsim.job.run_assumptions import run_assumptions
+from fleetsim.job.trials import flat, remembered, simulated, with_instances
 from fleetsim.sim.records import Records
+from fleetsim.sim.replicate import Replicated, replicate
 from fleetsim.sim.run import simulate
+from fleetsim.simulate.counted_steps import warmups_of
+from fleetsim.simulate.told import RunView, trained_staleness
+from fleetsim.size.neighbours import Around, around
+from fleetsim.size.size import SizeResult
+from fleetsim.size.size import size as plan_size
+from fleetsim.split.split import SplitResult
+from fleetsim.split.split import split as plan_split
 
 NAME = "<b>job</b> & <script>alert(1)</script> 'one' \"two\" %{x}"
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from fleetsim.report.alerts_view import alerts_report
-from fleetsim.standing.shown import per_month, short
-from fleetsim.standing.signals import BY_STANDING_NAME
+from fleetsim.alerts.signal_text import per_month, short
+from fleetsim.alerts.signals import BY_STANDING_NAME
+from fleetsim.alerts.told import alerts_report
 from tests.standing.plans import chosen
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim import units
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.estimates import Estimate
 from fleetsim.tell.characters import bar, sparkline
 from fleetsim.tell.terminal import with_interval
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from fleetsim.analysis.intervals import Estimate
-from fleetsim.plan.compare import Change, Comparison, InputDifference
+from fleetsim.compare.compare import Change, Comparison, InputDifference
+from fleetsim.compare.table import ChangeRow, ChangeTable, InputTable
+from fleetsim.compare.told import compare_report
+from fleetsim.estimates import Estimate
 from fleetsim.quantities import METRICS, WINDOW_METRICS
-from fleetsim.report.compare_table import ChangeRow, ChangeTable, InputTable
-from fleetsim.report.compare_view import compare_report
 
 VERDICTS = ("better", "worse", "changed", "no significant change", "not comparable")
 

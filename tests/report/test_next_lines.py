@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import fleetsim.replay.checks
-from fleetsim.replay.finding import Finding, Verdict
-from fleetsim.report.next_lines import CALL, NextLines, addressed, broken, is_command, resolved
+import fleetsim.replay.diagnose.checks
+from fleetsim.replay.diagnose.finding import Finding, Verdict
+from fleetsim.tell.next_lines import CALL, NextLines, addressed, broken, is_command, resolved
 
 WORDS = st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=30), max_size=8)
 
@@ -65,7 +65,7 @@ def test_every_finding_is_addressed_and_words_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted(Path(fleetsim.replay.checks.__file__).parent.glob("*.py")), ids=lambda p: p.stem
+    "file", sorted(Path(fleetsim.replay.diagnose.checks.__file__).parent.glob("*.py")), ids=lambda p: p.stem
 )
 def test_checks_name_commands_on_lines_of_their_own(file: Path) -> None:
     """A command begins its line and has nothing behind it that a shell would not take."""

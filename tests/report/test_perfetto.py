@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis import timeline
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import InputError, StuckError
-from fleetsim.report.perfetto import Steps, Trace, parse_steps, record, trace, trace_of
-from fleetsim.report.perfetto.events import Events, Point, lanes, microseconds
-from fleetsim.report.perfetto.job import DOES
+from fleetsim.export.perfetto import Steps, Trace, parse_steps, record, trace, trace_of
+from fleetsim.export.perfetto.events import Events, Point, lanes, microseconds
+from fleetsim.export.perfetto.job import DOES
+from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.run import simulate
 from tests.sim.random_scenarios import scenarios

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from fleetsim.calibrate.pictures import profile_page
 from fleetsim.config.profile import Profile
 from fleetsim.errors import OutsideError
-from fleetsim.report.profile_html import profile_page
 from fleetsim.tell.charts.chart import SHADES, log_axis, shade
 from tests import profiles
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.report.profile_points import by_context, decode_line, document, iteration_s, rows_of
+from fleetsim.calibrate.points import by_context, decode_line, document, iteration_s, rows_of
 from fleetsim.sim.engines import step_time_of
 from tests import profiles
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fleetsim import units
+from fleetsim.calibrate.profile_check import check_report, compared, drift_of, drift_words
+from fleetsim.calibrate.sheets import sheets_of
+from fleetsim.calibrate.told import Listed, list_lines, profile_report
+from fleetsim.calibrate.words import how_good, what_it_is
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import BatchCheck, Profile
-from fleetsim.report.profile_check import check_report, compared, drift_of, drift_words
-from fleetsim.report.profile_sheets import sheets_of
-from fleetsim.report.profile_view import Listed, list_lines, profile_report
-from fleetsim.report.profile_words import how_good, what_it_is
 from tests import profiles
 
 

@@ -17,14 +17,14 @@ from rich.console import Console
 
 from fleetsim.history.history import History, InstanceId
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.intervals import intervals_of
-from fleetsim.replay.observed import Departure
-from fleetsim.replay.over_time import over_time
-from fleetsim.replay.recommend import Recommendation
+from fleetsim.replay.change.recommend import Recommendation
+from fleetsim.replay.observe.intervals import intervals_of
+from fleetsim.replay.observe.observed import Departure
+from fleetsim.replay.observe.over_time import over_time
+from fleetsim.replay.page import replay_page
+from fleetsim.replay.replay_charts import time_charts
 from fleetsim.replay.run import Replayed, replay
-from fleetsim.report.replay_charts import time_charts
-from fleetsim.report.replay_page import replay_page
-from fleetsim.report.what_if_view import recommendation_view
+from fleetsim.replay.what_if_view import recommendation_view
 from tests.replay.histories import START, Fleet, log_of
 from tests.report.small_pages import sized
 from tests.report.test_profile_html import Page, without_plotly

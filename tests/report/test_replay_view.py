@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from fleetsim.analysis.intervals import Estimate
 from fleetsim.config.scenario import Scenario
+from fleetsim.estimates import Estimate
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Row, Slice
-from fleetsim.replay.diagnose import diagnose
-from fleetsim.replay.money import pools_of
-from fleetsim.replay.observed import Observed, Quantity
+from fleetsim.replay.backtest_view import error_words
+from fleetsim.replay.change.verify import Check, Verification
+from fleetsim.replay.change.what_if import Effect, Point, Sweep, WhatIf
+from fleetsim.replay.data import replay_document
+from fleetsim.replay.diagnose.cost import pools_of
+from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observed_view import lengths
 from fleetsim.replay.run import Replayed
-from fleetsim.replay.verify import Check, Verification
-from fleetsim.replay.what_if import Effect, Point, Sweep, WhatIf
-from fleetsim.report.backtest_view import error_words
-from fleetsim.report.observed_view import lengths
-from fleetsim.report.replay_json import replay_document
-from fleetsim.report.replay_view import replay_report
+from fleetsim.replay.told import replay_report
 from fleetsim.tell.data import dumps
 from tests.replay.windows import (
     ENGINES_ONLY,

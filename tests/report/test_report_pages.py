@@ -16,17 +16,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from fleetsim.analysis.metrics import window_of
 from fleetsim.config import load_scenario, with_changes
 from fleetsim.config.shipped import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
-from fleetsim.plan.around import counts_around
-from fleetsim.report.run_gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
-from fleetsim.report.run_page import run_page, run_story
-from fleetsim.report.run_pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
-from fleetsim.report.size_page import size_page, size_story
-from fleetsim.report.split_page import split_page, split_story
+from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
+from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
+from fleetsim.simulate.page import run_page, run_story
+from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
+from fleetsim.size.neighbours import counts_around
+from fleetsim.size.page import size_page, size_story
+from fleetsim.split.page import split_page, split_story
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import Document, charts_of
 from tests.report.small_pages import NAME, job, simulated_run, sized, split

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from fleetsim.config import Scenario, default_scenario, with_changes
-from fleetsim.plan.binding import BINDINGS
-from fleetsim.plan.size import SizeResult, size
-from fleetsim.plan.targets import Target
-from fleetsim.report import words
-from fleetsim.report.terminal import size_report
+from fleetsim.job import words
+from fleetsim.job.binding import BINDINGS
 from fleetsim.size.data import size_document
+from fleetsim.size.size import SizeResult, size
+from fleetsim.size.targets import Target
+from fleetsim.size.told import size_report
 from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
 from tests.plan.fakes import fluid

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from fleetsim.config import with_changes
-from fleetsim.plan.split import SplitResult, split
-from fleetsim.report import split_words
-from fleetsim.report.split_view import split_report
+from fleetsim.split import words as split_words
 from fleetsim.split.data import split_document
+from fleetsim.split.split import SplitResult, split
+from fleetsim.split.told import split_report
 from fleetsim.tell.data import dumps
 from tests.plan.test_split import JOB, fake
 

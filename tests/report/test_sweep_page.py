@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim import units
 from fleetsim.cli.main import app
-from fleetsim.report.as_sheet import as_sheet
-from fleetsim.report.sweep_page import front_chart, sweep_story
 from fleetsim.sweep.design import text_of
+from fleetsim.sweep.page import front_chart, sweep_story
 from fleetsim.sweep.run import Sweep
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
+from fleetsim.tell.rich_tables import as_sheet
 
 SCENARIO = "async-one-step"
 

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fleetsim.analysis.intervals import Estimate
 from fleetsim.cli.main import app
-from fleetsim.plan.compare import Change, Comparison, InputDifference
-from fleetsim.report.compare_page import compare_page
+from fleetsim.compare.compare import Change, Comparison, InputDifference
+from fleetsim.compare.page import compare_page
+from fleetsim.estimates import Estimate
 from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures
 from fleetsim.validate.case import case_files, load_cases

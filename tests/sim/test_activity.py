@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.replicate import replicate
-from fleetsim.analysis.timeline import ACCOUNTS, instance_spans, trainer_spans
 from fleetsim.config import Scenario, default_scenario, load_scenario, with_changes
 from fleetsim.config.shipped import find_preset
 from fleetsim.errors import StuckError
 from fleetsim.sim import activity, fleet
 from fleetsim.sim.records import TRAINER_DOES, Records
+from fleetsim.sim.replicate import replicate
 from fleetsim.sim.run import simulate
+from fleetsim.sim.timeline import ACCOUNTS, instance_spans, trainer_spans
 from tests.sim.random_scenarios import scenarios
 from tests.sim.test_scrape import CASES, PRESETS, SHORT, bytes_of
 

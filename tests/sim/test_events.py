@@ -10,7 +10,7 @@ import pytest
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import InputError, StuckError
-from fleetsim.plan.trials import planned
+from fleetsim.job.trials import planned
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

@@ -234,7 +234,7 @@ def test_a_stuck_trainer_has_nothing_to_take_and_no_drop_that_lets_more_in(
         return stuck_error(s, fleet, progress)
 
     part = scenario.groups_per_step // scenario.trainer.minibatches
-    with mock.patch("fleetsim.sim.job.stuck_error", looked), contextlib.suppress(StuckError):
+    with mock.patch("fleetsim.sim.run_state.stuck_error", looked), contextlib.suppress(StuckError):
         simulate(scenario)
     assert looks in ([], [(0, 0)])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.errors import StuckError
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 STEP = LinearStepTime(0.1)

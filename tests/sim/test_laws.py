@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
-from fleetsim.sim.job import MOST_WASTED_BATCHES
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.run_state import MOST_WASTED_BATCHES
 from tests.sim.timelines import batches, play
 
 ENGINE = (LinearStepTime(0.1), EngineLimits(64, 65536, 1 << 30))

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.shipped import find_preset, presets
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import creation_version
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 

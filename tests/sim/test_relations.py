@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.errors import StuckError
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 LAWS = [

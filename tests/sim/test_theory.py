@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.analysis.intervals import estimate
-from fleetsim.analysis.metrics import metrics_of
-from fleetsim.analysis.replicate import replicate
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
+from fleetsim.estimates import estimate
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.replicate import replicate
 from fleetsim.sim.run import simulate
 
 # The runbook's world: constant lengths, a constant rate per instance, prompts free, no sync cost.

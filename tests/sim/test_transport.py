@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.transport import sync_times
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 # One token takes 0.1 s, a sample 10 s, a batch is 4 samples of one, the trainer computes 4 s.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.errors import InputError
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
 SMALL = with_changes(

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from fleetsim.alerts import rehearsal
+from fleetsim.alerts.alert_rule import Standing
+from fleetsim.alerts.rehearsal import Rehearsal
+from fleetsim.alerts.thresholds import choose
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
-from fleetsim.standing import rehearsal
-from fleetsim.standing.alert_rule import Standing
-from fleetsim.standing.rehearsal import Rehearsal
-from fleetsim.standing.thresholds import choose
 from tests.once import rehearse_once
 
 

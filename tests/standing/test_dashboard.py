@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.errors import InputError
-from fleetsim.standing.dashboard import dashboard
-from fleetsim.standing.dashboard_metrics import (
+from fleetsim.alerts.dashboard import dashboard
+from fleetsim.alerts.dashboard_metrics import (
     catalogue,
     exposed_names,
     expressions,
@@ -17,10 +16,11 @@ from fleetsim.standing.dashboard_metrics import (
     missing_metrics,
     unknown_metrics,
 )
-from fleetsim.standing.metric_names import MetricNames, checked, is_matchers
-from fleetsim.standing.rules import Writing
-from fleetsim.standing.signals import STANDING
-from fleetsim.standing.traces import Expected
+from fleetsim.alerts.metric_names import MetricNames, checked, is_matchers
+from fleetsim.alerts.rules import Writing
+from fleetsim.alerts.signal_values import Expected
+from fleetsim.alerts.signals import STANDING
+from fleetsim.errors import InputError
 from tests.standing.plans import chosen, promtool, written
 
 EXPECTED = Expected(4, 20.0, 1e-5, 128.0)

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetsim.alerts import promtool_tests
+from fleetsim.alerts.alert_rule import Tracer
+from fleetsim.alerts.faults import BY_FAULT, Onset, cut, run_with_event, scraped_run
+from fleetsim.alerts.inhibition import alarms
+from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.alerts.rules import Writing, record_name, rules_document
+from fleetsim.alerts.signal_values import Scraped
 from fleetsim.config.load import with_changes
 from fleetsim.sim.engines import engine_of
-from fleetsim.standing import promtool_tests
-from fleetsim.standing.alert_rule import Tracer
-from fleetsim.standing.faults import BY_FAULT, Onset, cut, run_with_event, scraped_run
-from fleetsim.standing.metric_names import MetricNames
-from fleetsim.standing.rules import Writing, record_name, rules_document
-from fleetsim.standing.silence import alarms
-from fleetsim.standing.traces import Scraped
 from tests.standing.plans import chosen, counts_window_start, promtool, rehearsed, written
 
 WRITING = Writing(MetricNames("vllm", 'job="rollout"', 'job="trainer"'), "small")

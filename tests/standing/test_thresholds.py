@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fleetsim.alerts import promtool_tests, rehearsal
+from fleetsim.alerts.alert_rule import Tracer, fires
+from fleetsim.alerts.faults import BY_FAULT, at_speed, steady_run
+from fleetsim.alerts.inhibition import alarms
+from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.alerts.rehearsal import rehearse
+from fleetsim.alerts.rules import Writing, only, rules_document
+from fleetsim.alerts.signals import STANDING, duration
+from fleetsim.alerts.thresholds import choose, impossible, rounded
 from fleetsim.config.load import with_changes
-from fleetsim.standing import promtool_tests, rehearsal
-from fleetsim.standing.alert_rule import Tracer, fires
-from fleetsim.standing.faults import BY_FAULT, at_speed, steady_run
-from fleetsim.standing.metric_names import MetricNames
-from fleetsim.standing.rehearsal import rehearse
-from fleetsim.standing.rules import Writing, only, rules_document
-from fleetsim.standing.signals import STANDING, duration
-from fleetsim.standing.silence import alarms
-from fleetsim.standing.thresholds import choose, impossible, rounded
 from tests.standing.plans import chosen, rehearsed, small
 
 CAUSES = ("instance_lost", "trainer_slow", "sync_slow", "lengths_drift", "straggler", "cache_off", "groups_dropped")

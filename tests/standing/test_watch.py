@@ -12,9 +12,9 @@ import pytest
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.prometheus import Prometheus
-from fleetsim.standing.hysteresis import Damping
-from fleetsim.standing.look import Looker, LookOptions, of_now
-from fleetsim.standing.watch import Look, Status, WallClock, Watch, WatchOptions
+from fleetsim.watch.evaluation import Looker, LookOptions, of_now
+from fleetsim.watch.hysteresis import Damping
+from fleetsim.watch.watch import Look, Status, WallClock, Watch, WatchOptions
 from tests.history.fake_prometheus import Series, serving
 
 OPTIONS = WatchOptions(every_s=60.0, stale_s=300.0, damping=Damping(up_after=2, down_after=4, cool_down_s=0.0))

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fleetsim.errors import InputError, OutsideError
-from fleetsim.standing.exporter import Exporter, is_loopback, parse_listen
-from fleetsim.standing.watch import Look, Status
+from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
+from fleetsim.watch.watch import Look, Status
 
 LOOK = Look(
     data_s=95.0,

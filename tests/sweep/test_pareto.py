@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.analysis.intervals import estimate
 from fleetsim.errors import InputError
+from fleetsim.estimates import estimate
 from fleetsim.quantities import METRICS
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.objective import DEFAULT, objectives_of

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.analysis.intervals import estimate
-from fleetsim.analysis.metrics import metrics_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError
-from fleetsim.plan.trials import flat
+from fleetsim.estimates import estimate
+from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sweep import run as sweep_run
 from fleetsim.sweep.cell import Chunk, run_cells

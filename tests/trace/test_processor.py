@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.analysis import timeline
 from fleetsim.engine.kernel import tables as t
-from fleetsim.report.perfetto.events import microseconds
-from fleetsim.report.perfetto.job import DOES
+from fleetsim.export.perfetto.events import microseconds
+from fleetsim.export.perfetto.job import DOES
+from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES
 from tests.trace.conftest import Drawn, draw
 from tests.trace.processor import Rows, opened

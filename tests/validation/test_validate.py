@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.cli.validation_files import docs_files
-from fleetsim.report.pages import same
+from fleetsim.tell.same_page import same
 from fleetsim.validate.case import Case, load_cases
 from fleetsim.validate.fit import fit
 from fleetsim.validate.run import run_case

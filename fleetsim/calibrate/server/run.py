@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fleetsim.calibrate.given import Given
+from fleetsim.calibrate.known_engine import Given
 from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
 from fleetsim.errors import OutsideError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fleetsim.calibrate.given import Given
+from fleetsim.calibrate.known_engine import Given
 from fleetsim.calibrate.tables.documents import csv_rows, json_documents, text_of, unknown
 from fleetsim.calibrate.tables.source import Measured, Source, joined, subset
 from fleetsim.json_text import from_json
@@ -40,7 +40,7 @@ def read_source(path: str, given: Given | None = None) -> Source:
 
     given = given or Given()
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
-        from fleetsim.calibrate.tables.aic import read_operators
+        from fleetsim.calibrate.tables.aiconfigurator import read_operators
 
         return read_operators(path, given)
     if "\0" not in path and os.path.isdir(path):

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from fleetsim.calibrate.given import Given
+from fleetsim.calibrate.known_engine import Given
+from fleetsim.calibrate.tables.benchmark_run import Run, measured_of
 from fleetsim.calibrate.tables.documents import Fields, refuse
-from fleetsim.calibrate.tables.run import Run, measured_of
 from fleetsim.calibrate.tables.source import (
     Measured,
     Source,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.given import Given
+from fleetsim.calibrate.known_engine import Given
 from fleetsim.calibrate.observations import Observations
 from fleetsim.errors import InputError, Problem
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetsim.calibrate.given import Given
+from fleetsim.calibrate.known_engine import Given
+from fleetsim.calibrate.tables.benchmark_run import Run, measured_of, seen_decodes
 from fleetsim.calibrate.tables.documents import Document, Fields, as_number, json_documents, refuse, text_of, unknown
 from fleetsim.calibrate.tables.offline import batch_iterations
-from fleetsim.calibrate.tables.run import Run, measured_of, seen_decodes
 from fleetsim.calibrate.tables.source import Measured, Source, observations_from
 from fleetsim.calibrate.tables.timeline import Timeline, windows_of
 from fleetsim.errors import InputError, Problem

@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Any
 
 from fleetsim.calibrate.measure import measure
-from fleetsim.calibrate.places import ended
-from fleetsim.calibrate.program import program
+from fleetsim.calibrate.measuring_program import program
+from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.vllm import engine as vllm_engine
 from fleetsim.calibrate.vllm.sync import measure_sync

@@ -55,8 +55,8 @@ def kernel(compile_now: bool) -> Check:
     if not is_compiled() and not compile_now:
         text = "not compiled yet on this machine; the first simulation does it, which takes some seconds"
         return Check("kernel", "info", text, "fleetsim doctor --compile does it now", {"ran": False})
-    from fleetsim.analysis.metrics import metrics_of
     from fleetsim.config.load import scenario_from_mapping
+    from fleetsim.sim.metrics import metrics_of
     from fleetsim.sim.run import simulate
 
     began = time.perf_counter()

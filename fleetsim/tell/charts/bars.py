@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.chart import Chart, axis
 from fleetsim.tell.charts.parts import BEHIND, look, whiskers, wrapped
 

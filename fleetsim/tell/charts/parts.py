@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.analysis.intervals import Estimate
+from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.chart import plain_text
 
 # Words stay readable where a line passes behind them.

@@ -1,0 +1,1 @@
+"""Alerting rules of a fleet: signals, thresholds from simulated runs, rules for Prometheus, the dashboard."""

@@ -1,0 +1,169 @@
+"""The simulated runs behind the thresholds: the plan as it should go, and the same plan with each fault."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetsim.alerts.faults import (
+    FAULTS,
+    Engine,
+    Fault,
+    Onset,
+    at_speed,
+    cut,
+    join,
+    run_with_event,
+    scraped_run,
+    steady_run,
+)
+from fleetsim.alerts.signal_values import Expected, Scraped
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.trainer import PhaseConfig, TrainerConfig
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+from fleetsim.sim.threads import side_by_side
+from fleetsim.workload.lengths import mean_length
+
+WEEK_H = 168.0
+# Samples that the healthy and the faulty runs may take; a fleet that makes more of them is watched for a shorter time.
+HEALTHY_SAMPLES, FAULTY_SAMPLES = 2_500_000, 2_500_000
+# Windows are these multiples of a base: five minutes, or four optimizer steps where those are longer.
+MULTIPLES = (1, 2, 3, 6, 12)
+# At most so many healthy runs, of so many hours at least.
+HEALTHY_RUNS, RUN_H = 4, 4.0
+PILOT_STEPS, STEPS_PER_WINDOW = 24, 4
+# Steps after which a run has left its empty beginning behind.
+SETTLED_STEPS = 20
+# Where nothing confirms the engine's speed, a healthy fleet may take these multiples of its seconds: what public
+# measurements are off from a roofline by, and a little on the other side.
+GUESSED = (0.7, 1.4, 2.0)
+# A fault that runs away is watched for so many of the shortest windows.
+RUNAWAY_WINDOWS = 3
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What was simulated.
+
+    expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
+    mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
+    it begins, none where the plan cannot have it. end_s: how long after its begin a fault is watched. other: healthy
+    runs of fleets whose engines are faster or slower than a guess, none where the speed is known.
+    """
+
+    scenario: Scenario
+    expected: Expected
+    scrape_s: float
+    interval_s: float
+    step_s: float
+    windows_s: tuple[float, ...]
+    healthy: tuple[Scraped, ...]
+    onsets: Mapping[str, tuple[Onset, ...]]
+    end_s: float
+    other: tuple[Scraped, ...] = ()
+
+    @property
+    def hours(self) -> float:
+        """Healthy hours, the first window of each run left out."""
+        return sum(run.hours - self.windows_s[-1] / 3600.0 for run in self.healthy)
+
+
+def rehearse(
+    scenario: Scenario,
+    engine: Engine | None = None,
+    *,
+    hours: float | None = None,
+    replications: int = 3,
+    scrape_s: float = 15.0,
+    interval_s: float = 30.0,
+    guessed: bool = False,
+    tell: Tell = lambda _: None,
+) -> Rehearsal:
+    """Simulates the plan for so many healthy hours, and each fault `replications` times.
+
+    engine: speed and limits of an instance, None = the scenario's. hours: None = a week, or less where that is more
+    than HEALTHY_SAMPLES samples. guessed: nothing has confirmed the engine's speed. Events of the scenario's own run
+    are left out. Raises what `simulate` raises.
+    """
+    scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
+    engine = engine_of(scenario) if engine is None else engine
+    pilot = simulate(with_changes(scenario, {"run.steps": PILOT_STEPS}), engine=engine)
+    step_s = _step_s(pilot)
+    per_hour = 3600.0 / step_s * scenario.trainer.batch_samples
+    base_s = 300.0 * math.ceil(max(1.0, STEPS_PER_WINDOW * step_s / 300.0))
+    watched = len(FAULTS) * replications * per_hour * base_s / 3600.0
+    multiples = [m for m in MULTIPLES if m <= 2 or 4.0 * m * watched <= FAULTY_SAMPLES]
+    windows_s = tuple(m * base_s for m in multiples)
+    end_s = 2.0 * windows_s[-1]
+    settled_s = SETTLED_STEPS * step_s
+    hours = min(WEEK_H, HEALTHY_SAMPLES / per_hour) if hours is None else hours
+    runs = max(1, min(HEALTHY_RUNS, int(hours / RUN_H)))
+    each_s = hours * 3600.0 / runs + windows_s[-1]
+    long = with_changes(scenario, {"run.steps": math.ceil((each_s + settled_s) / step_s)})
+    tell(f"simulating {hours:,.0f} healthy hours")
+    healthy = tuple(side_by_side(lambda r: scraped_run(long, r, scrape_s, settled_s, engine), range(runs)))
+    peak = max(float(np.nanmax(run.engines["kv_use"])) for run in healthy)
+    before = SETTLED_STEPS + math.ceil(1.2 * windows_s[-1] / step_s)
+    after = math.ceil(1.1 * end_s / step_s)
+    tell(f"simulating {len(FAULTS)} faults, {replications} times each")
+
+    def faulty(task: tuple[Fault, int]) -> Onset | None:
+        fault, r = task
+        if fault.events is not None:
+            # another step each time, so that faults begin anywhere between two scrapes and evaluations
+            run = with_changes(scenario, {"run.steps": before + r + after})
+            onset = run_with_event(run, fault, HEALTHY_RUNS + r, scrape_s, before + r, engine)
+            return Onset(cut(onset.scraped, settled_s, onset.onset_s + end_s), onset.onset_s)
+        watched_s = min(end_s, RUNAWAY_WINDOWS * windows_s[0]) if fault.runs_away else end_s
+        run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
+        steady = steady_run(run, fault, HEALTHY_RUNS + r, scrape_s, SETTLED_STEPS, watched_s, peak, engine)
+        return None if steady is None else join(_piece(healthy[r % runs], r, 1.2 * windows_s[-1]), steady)
+
+    tasks = [(fault, r) for fault in FAULTS for r in range(replications)]
+    found = list(side_by_side(faulty, tasks))
+    onsets = {
+        fault.name: tuple(o for (f, _), o in zip(tasks, found, strict=True) if f is fault and o is not None)
+        for fault in FAULTS
+    }
+    watched_s = 2.0 * windows_s[-1]
+    run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
+
+    def other(factor: float) -> Scraped | None:
+        return steady_run(run, at_speed(factor), HEALTHY_RUNS, scrape_s, SETTLED_STEPS, watched_s, peak, engine)
+
+    others = side_by_side(other, GUESSED if guessed else ())
+    return Rehearsal(
+        scenario, expected_of(scenario), scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s,
+        tuple(scraped for scraped in others if scraped is not None),
+    )  # fmt: skip
+
+
+def _step_s(pilot: Records) -> float:
+    steps = pilot.steps[PILOT_STEPS // 2 :]
+    return float(steps["end_s"][-1] - steps["start_s"][0]) / len(steps)
+
+
+def _piece(healthy: Scraped, which: int, span_s: float) -> Scraped:
+    """Some part of a healthy run, another one for each number."""
+    free = float(healthy.times[-1] - healthy.times[0]) - span_s
+    start = float(healthy.times[0]) + max(0.0, free) * ((which * 0.618) % 1.0)
+    return cut(healthy, start, start + span_s)
+
+
+def expected_of(scenario: Scenario) -> Expected:
+    """What the plan says of the trainer's seconds and of the fleet."""
+    parts: list[TrainerConfig | PhaseConfig] = [scenario.trainer, *scenario.trainer.phases]
+    return Expected(
+        instances=scenario.fleet.instances,
+        step_s=sum(p.fixed_s for p in parts),
+        token_s=sum(p.per_token_s for p in parts),
+        prompt_tokens=mean_length(scenario.workload.prompt_tokens),
+    )

@@ -1,0 +1,187 @@
+"""The rules of a plan as Prometheus reads them: recording rules for the signals, alerts on those.
+
+One group, evaluated in order: signals, then conditions, then alerts, so that all of them speak of the same moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetsim.alerts.alert_rule import AlertRule, Standing
+from fleetsim.alerts.faults import BY_FAULT
+from fleetsim.alerts.inhibition import active_evaluations
+from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.alerts.signal_text import per_month, shown, template
+from fleetsim.alerts.signals import BY_STANDING_NAME, duration
+
+MISSING = "RolloutTrainerMetricsMissing"
+MISSING_FOR = "10m"
+RUNBOOK = "docs/alerts.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How rules are written. names: metrics and selectors. plan: the label that keeps plans apart. runbook_url: of the
+    page that the alerts point to; each alert's name is appended as an anchor."""
+
+    names: MetricNames
+    plan: str
+    runbook_url: str = RUNBOOK
+
+
+def record_name(rule: AlertRule) -> str:
+    """level:metric:operations of a rule's signal, the window with the last operation."""
+    return f"{rule.signal.record}{duration(rule.window_s)}"
+
+
+def active_name(rule: AlertRule) -> str:
+    """The recording rule that is 1 while a signal is beyond its threshold, and silences others."""
+    level, metric, _ = rule.signal.record.split(":")
+    return f"{level}:{metric}:active"
+
+
+def quoted(text: str) -> str:
+    """A label value in PromQL."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def literal(text: str) -> str:
+    """Text in a label or an annotation of an alert, where Prometheus would expand templates."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def rules_document(standing: Standing, writing: Writing) -> dict[str, Any]:
+    """The rule file: groups, as `promtool check rules` reads it."""
+    interval_s = standing.rehearsal.interval_s
+    labels = {"plan": writing.plan}
+    silencing = {name for rule in standing.rules for name in rule.silenced_by}
+    rules: list[dict[str, Any]] = [
+        {"record": record_name(rule), "expr": signal_expression(standing, rule, writing), "labels": labels}
+        for rule in standing.rules
+    ]
+    rules += [
+        {"record": active_name(rule), "expr": active_expression(standing, rule, writing), "labels": labels}
+        for rule in standing.rules
+        if rule.signal.name in silencing
+    ]
+    rules += [_alert(standing, rule, writing) for rule in standing.rules]
+    if any(rule.signal.source != "engines" for rule in standing.rules):
+        rules.append(_missing(writing))
+    return {"groups": [{"name": f"fleetsim {writing.plan}", "interval": duration(interval_s), "rules": rules}]}
+
+
+def signal_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:
+    """PromQL of a rule's signal, from exposed metrics."""
+    return rule.signal.expression(writing.names, duration(rule.window_s), standing.rehearsal.expected)
+
+
+def active_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:
+    """PromQL of the condition that silences others: beyond the threshold for half of the `for:`, as 1 or 0."""
+    interval_s = standing.rehearsal.interval_s
+    reach = duration((active_evaluations(rule, interval_s) + 0.5) * interval_s)
+    function = "min_over_time" if rule.signal.alerts_when == "above" else "max_over_time"
+    return f"{function}({_recorded(rule, writing)}[{reach}]) {_sign(rule)} bool {rule.threshold!r}"
+
+
+def alert_expression(standing: Standing, rule: AlertRule, writing: Writing) -> str:
+    """PromQL of an alert, from recorded series."""
+    parts = [f"{_recorded(rule, writing)} {_sign(rule)} {rule.threshold!r}"]
+    # half an interval more: whether a window holds its own start differs between Prometheus 2 and 3
+    reach = duration(standing.settle_s + standing.rehearsal.interval_s / 2)
+    for name in rule.silenced_by:
+        series = f"{active_name(standing.rule(name))}{{plan={quoted(writing.plan)}}}"
+        parts.append(f"unless on (plan) max_over_time({series}[{reach}]) == 1")
+    return "\n".join(parts)
+
+
+def _recorded(rule: AlertRule, writing: Writing) -> str:
+    return f"{record_name(rule)}{{plan={quoted(writing.plan)}}}"
+
+
+def _sign(rule: AlertRule) -> str:
+    return ">" if rule.signal.alerts_when == "above" else "<"
+
+
+def _alert(standing: Standing, rule: AlertRule, writing: Writing) -> dict[str, Any]:
+    return {
+        "alert": rule.signal.alert,
+        "expr": alert_expression(standing, rule, writing),
+        "for": duration(rule.for_s),
+        "labels": {"severity": rule.signal.severity, "plan": literal(writing.plan)},
+        "annotations": {
+            "summary": rule.signal.summary,
+            "description": description(standing, rule),
+            "runbook_url": f"{writing.runbook_url}#{rule.signal.alert.lower()}",
+        },
+    }
+
+
+def description(standing: Standing, rule: AlertRule) -> str:
+    """What the alert means, what to do first, and what is known of its threshold."""
+    signal, made = rule.signal, standing.rehearsal
+    lines = [
+        f"{signal.title}: {template(signal)}; the plan has {shown(signal, rule.healthy)}.",
+        signal.advice,
+        f"Fires {signal.alerts_when} {shown(signal, rule.threshold)}, over {duration(rule.window_s)}, for "
+        f"{duration(rule.for_s)}. The plan has {made.expected.instances} instances.",
+        false_alarms(rule, made.hours),
+        detection(rule, len(made.onsets.get(signal.fault, ()))),
+    ]
+    if rule.silenced_by:
+        quiet = ", ".join(BY_STANDING_NAME[name].alert for name in rule.silenced_by)
+        lines.append(f"Silent while the condition of one of these explains it: {quiet}.")
+    return "\n".join(lines)
+
+
+def false_alarms(rule: AlertRule, hours: float) -> str:
+    """The false alarms to expect, in words. hours: healthy ones that were simulated."""
+    had = f"{rule.seen or 'none'} in {hours:,.0f} simulated healthy hours"
+    alone = f"{had}, which alone would allow up to {per_month(rule.seen_upper)} a month"
+    if rule.signal.name == "instances":
+        return f"False alarms: {alone}."
+    return (
+        f"False alarms: {per_month(rule.false_per_month)} a month predicted (95 % bound: "
+        f"{per_month(rule.false_upper)}; the tail taken as exponential); {alone}."
+    )
+
+
+def detection(rule: AlertRule, runs: int) -> str:
+    """How soon the alert finds its fault, in words."""
+    if rule.delay_s is None or rule.delay_p95_s is None:
+        return f"Detection: {rule.why_not}."
+    return (
+        f'Detection of "{BY_FAULT[rule.signal.fault].title}": after {duration(rule.delay_s)} (median of {runs} '
+        f"simulated runs), 95 % within {duration(rule.delay_p95_s)}."
+    )
+
+
+def _missing(writing: Writing) -> dict[str, Any]:
+    """Without the trainer's metrics most alerts are blind, and blind is not the same as quiet."""
+    steps = " or ".join(writing.names.series("trainer.steps"))
+    return {
+        "alert": MISSING,
+        "expr": f"absent({steps})",
+        "for": MISSING_FOR,
+        "labels": {"severity": "warning", "plan": literal(writing.plan)},
+        "annotations": {
+            "summary": "No trainer metrics: most alerts of the plan are blind",
+            "description": "Prometheus has no step counter of the trainer. Check its target and the rules' selector.",
+            "runbook_url": f"{writing.runbook_url}#{MISSING.lower()}",
+        },
+    }
+
+
+def only(standing: Standing, source: str) -> Standing:
+    """Without the alerts that need what is not exported. source: engines = no trainer metrics."""
+    if source != "engines":
+        return standing
+    kept = [r for r in standing.rules if r.signal.source == "engines"]
+    names = {r.signal.name for r in kept}
+    dropped = {r.signal.name: "it needs the trainer's metrics" for r in standing.rules if r.signal.name not in names}
+    return replace(
+        standing,
+        rules=tuple(replace(r, silenced_by=tuple(n for n in r.silenced_by if n in names)) for r in kept),
+        left_out={**standing.left_out, **dropped},
+    )

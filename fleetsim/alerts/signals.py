@@ -1,0 +1,315 @@
+"""The standing signals: each as a recording rule in PromQL, with its twin on simulated samples, and what it is for.
+
+The order is that of blame: a signal comes before those that it can move. An alert is silent while one before it, that
+explains it, has just been over its own threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetsim.alerts import signal_values as traces
+from fleetsim.alerts.metric_names import INSTANCE, MetricNames
+from fleetsim.alerts.signal_values import PRESENT, Expected, Trace
+
+Expression = Callable[[MetricNames, str, Expected], str]
+
+
+@dataclass(frozen=True, slots=True)
+class StandingSignal:
+    """One signal.
+
+    name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. expression: PromQL for
+    (names, window, plan). trace: the same on a View. alerts_when: above or below the threshold. source: whose metrics
+    it needs. per_step: it grows once a step, so its window must hold several. symptom: several faults move it, so it is
+    the last to speak. fault: what it is there to find (a name in `faults.py`). unit, title: for people. severity: of
+    the alert. least: the smallest distance between threshold and healthy level that means anything. summary, advice:
+    of the alert; the advice says what to do first.
+    """
+
+    name: str
+    alert: str
+    record: str
+    expression: Expression
+    trace: Trace
+    alerts_when: Literal["above", "below"]
+    source: Literal["engines", "trainer", "both"]
+    per_step: bool
+    symptom: bool
+    fault: str
+    unit: str
+    title: str
+    severity: Literal["critical", "warning"]
+    least: float
+    summary: str
+    advice: str
+
+
+def _instances(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"count(count {INSTANCE} ({names.over('count_over_time', 'running', window)})) or vector(0)"
+
+
+def _trainer_pace(names: MetricNames, window: str, plan: Expected) -> str:
+    want = f"{plan.step_s!r} * {names.rate('trainer.steps', window)}"
+    if plan.token_s > 0:
+        tokens = names.rate("trainer.trained_tokens", window)
+        prompts = f"{plan.prompt_tokens!r} * {names.rate('trainer.trained_samples', window)}"
+        want = f"{want} + {plan.token_s!r} * ({tokens} + {prompts})"
+    return f"{names.rate('trainer.train_s_total', window)} / ({want})"
+
+
+def _sync(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"{names.rate('trainer.sync_s_total', window)} / {names.rate('trainer.steps', window)}"
+
+
+def _length(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"{names.rate('output_tokens', window, '_sum')} / {names.rate('output_tokens', window, '_count')}"
+
+
+def _straggler(names: MetricNames, window: str, plan: Expected) -> str:
+    generated = f"sum {INSTANCE} ({names.over('rate', 'generation_tokens', window)})"
+    running = f"sum {INSTANCE} ({names.over('avg_over_time', 'running', window)})"
+    held = f"sum {INSTANCE} ({names.over('count_over_time', 'running', window)})"
+    pace = f"(({generated} / {running}) and ({held} > {PRESENT} * scalar(max({held}))))"
+    return f"min({pace}) / quantile(0.5, {pace})"
+
+
+def _preemptions(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"{names.rate('preemptions', window)} / {names.rate('finished', window)}"
+
+
+def _prefix(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"{names.rate('prefix_hits', window)} / {names.rate('prompt_tokens', window)}"
+
+
+def _waste(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"{names.rate('generation_tokens', window)} / {names.rate('trainer.trained_tokens', window)}"
+
+
+def _queue(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"max({names.over('avg_over_time', 'queue.samples', window)})"
+
+
+def _age(names: MetricNames, window: str, plan: Expected) -> str:
+    return f"max({names.over('avg_over_time', 'queue.oldest_age_steps', window)})"
+
+
+def _idle(names: MetricNames, window: str, plan: Expected) -> str:
+    wait = names.rate("trainer.wait_s_total", window)
+    train, sync = names.rate("trainer.train_s_total", window), names.rate("trainer.sync_s_total", window)
+    return f"{wait} / ({wait} + {train} + {sync})"
+
+
+STANDING: tuple[StandingSignal, ...] = (
+    StandingSignal(
+        name="instances",
+        alert="RolloutInstanceLost",
+        record="job:rollout_instances:count",
+        expression=_instances,
+        trace=traces.instances,
+        alerts_when="below",
+        source="engines",
+        per_step=False,
+        symptom=False,
+        fault="instance_lost",
+        unit="instances",
+        title="Instances scraped",
+        severity="critical",
+        least=0.5,
+        summary="Fewer rollout instances answer than the plan has",
+        advice="Look for the pod that is gone (or for Prometheus losing its target) before anything else.",
+    ),
+    StandingSignal(
+        name="trainer_pace",
+        alert="RolloutTrainerSlow",
+        record="job:trainer_train_seconds:ratio_rate",
+        expression=_trainer_pace,
+        trace=traces.trainer_pace,
+        alerts_when="above",
+        source="trainer",
+        per_step=True,
+        symptom=False,
+        fault="trainer_slow",
+        unit="of the plan",
+        title="Trainer compute seconds / plan",
+        severity="warning",
+        least=0.02,
+        summary="The trainer computes longer than the plan expects of its steps and tokens",
+        advice="The trainer is the problem, not the fleet: rule out a slow node or collective before resizing.",
+    ),
+    StandingSignal(
+        name="sync_seconds",
+        alert="RolloutSyncOverrun",
+        record="job:trainer_sync_seconds:per_step_rate",
+        expression=_sync,
+        trace=traces.sync_seconds,
+        alerts_when="above",
+        source="trainer",
+        per_step=True,
+        symptom=False,
+        fault="sync_slow",
+        unit="s/step",
+        title="Weight sync holds the trainer",
+        severity="warning",
+        least=0.05,
+        summary="Weight sync holds the trainer longer than planned",
+        advice="Change transport or cadence of the sync; more instances do not help.",
+    ),
+    StandingSignal(
+        name="output_length",
+        alert="RolloutLengthsDrift",
+        record="job:rollout_output_tokens:mean_rate",
+        expression=_length,
+        trace=traces.output_length,
+        alerts_when="above",
+        source="engines",
+        per_step=False,
+        symptom=False,
+        fault="lengths_drift",
+        unit="tokens",
+        title="Mean output length",
+        severity="warning",
+        least=1.0,
+        summary="Responses are longer than the plan was made for",
+        advice="The plan is stale: run fleetsim size or replay --recommend again with the lengths of now.",
+    ),
+    StandingSignal(
+        name="queue_depth",
+        alert="RolloutQueueDeep",
+        record="job:rollout_queue_samples:max_avg",
+        expression=_queue,
+        trace=traces.queue_depth,
+        alerts_when="above",
+        source="trainer",
+        per_step=False,
+        symptom=False,
+        fault="no_backpressure",
+        unit="samples",
+        title="Rollout queue depth",
+        severity="warning",
+        least=1.0,
+        summary="More finished samples wait for the trainer than the plan allows",
+        advice="Backpressure does not hold, or the fleet is too large: cap the queue, then size again.",
+    ),
+    StandingSignal(
+        name="straggler_pace",
+        alert="RolloutStraggler",
+        record="job:rollout_pace:min_over_median_rate",
+        expression=_straggler,
+        trace=traces.straggler_pace,
+        alerts_when="below",
+        source="engines",
+        per_step=False,
+        symptom=False,
+        fault="straggler",
+        unit="of the median",
+        title="Slowest instance's tok/s per running request / median",
+        severity="warning",
+        least=0.02,
+        summary="One instance generates slower than the others at the same load",
+        advice="A placement or hardware problem, not a sizing problem: find the instance and replace it.",
+    ),
+    StandingSignal(
+        name="preemptions",
+        alert="RolloutPreemptions",
+        record="job:rollout_preemptions:per_request_rate",
+        expression=_preemptions,
+        trace=traces.preemptions_per_request,
+        alerts_when="above",
+        source="engines",
+        per_step=False,
+        symptom=False,
+        fault="kv_short",
+        unit="per request",
+        title="Preemptions per finished request",
+        severity="warning",
+        least=0.01,
+        summary="The engines throw requests out of their batch for want of KV blocks",
+        advice="Lower max_num_seqs or the client's in-flight cap, or give the KV cache more memory.",
+    ),
+    StandingSignal(
+        name="prefix_hits",
+        alert="RolloutPrefixHitsDropped",
+        record="job:rollout_prefix_hits:ratio_rate",
+        expression=_prefix,
+        trace=traces.prefix_hit_share,
+        alerts_when="below",
+        source="engines",
+        per_step=False,
+        symptom=False,
+        fault="cache_off",
+        unit="of prompt tokens",
+        title="Prefix-cache hits",
+        severity="warning",
+        least=0.02,
+        summary="The engines find less of their prompts in the prefix cache",
+        advice="Configuration, not capacity: check that prefix caching is on and groups stay together.",
+    ),
+    StandingSignal(
+        name="oldest_age",
+        alert="RolloutSamplesStale",
+        record="job:rollout_oldest_sample_age_steps:max_avg",
+        expression=_age,
+        trace=traces.oldest_age,
+        alerts_when="above",
+        source="trainer",
+        per_step=False,
+        symptom=False,
+        fault="weights_late",
+        unit="steps",
+        title="Age of the oldest queued sample",
+        severity="warning",
+        least=0.1,
+        summary="Queued samples are older, in optimizer steps, than the plan allows",
+        advice="Check that new weights reach the engines at every publication, then the queue's order and cap.",
+    ),
+    StandingSignal(
+        name="generated_per_trained",
+        alert="RolloutTokensWasted",
+        record="job:rollout_generated_per_trained:ratio_rate",
+        expression=_waste,
+        trace=traces.generated_per_trained,
+        alerts_when="above",
+        source="both",
+        per_step=True,
+        symptom=False,
+        fault="groups_dropped",
+        unit="tokens",
+        title="Tokens generated per trained token",
+        severity="warning",
+        least=0.02,
+        summary="The fleet generates more tokens for each one that is trained",
+        advice="Find where samples go: dropped as stale, filtered, aborted at syncs, or lost with an instance.",
+    ),
+    StandingSignal(
+        name="trainer_idle",
+        alert="RolloutTrainerIdle",
+        record="job:trainer_idle:ratio_rate",
+        expression=_idle,
+        trace=traces.trainer_idle,
+        alerts_when="above",
+        source="trainer",
+        per_step=True,
+        symptom=True,
+        fault="engines_slow",
+        unit="of its time",
+        title="Trainer waits for samples",
+        severity="warning",
+        least=0.01,
+        summary="The trainer waits for samples longer than planned, and no other alert says why",
+        advice="Run fleetsim replay: recover free throughput first, then add rollout instances.",
+    ),
+)
+BY_STANDING_NAME = {signal.name: signal for signal in STANDING}
+
+
+def duration(seconds: float) -> str:
+    """Seconds as Prometheus writes them: 600 -> 10m, 5400 -> 1h30m."""
+    left, text = round(seconds), ""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= size:
+            text += f"{left // size}{unit}"
+            left %= size
+    return text or "0s"

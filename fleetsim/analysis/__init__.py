@@ -1,1 +1,0 @@
-"""Records to metrics, intervals over replications, and what binds."""

@@ -1,0 +1,105 @@
+"""`Comparison`: what changed between A and B, metric by metric, with what differs in their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fleetsim.estimates import Estimate
+from fleetsim.sim.contrast import Mean
+
+Verdict = Literal["better", "worse", "changed", "no significant change", "not comparable"]
+Kind = Literal["scenarios", "results", "windows"]
+# Why a metric did not change although its own interval says so: it is one of many.
+BY_ITSELF = "by itself only"
+# How it begins, where there is nothing to test.
+EQUAL = "equal"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One metric of A and of B.
+
+    metric: dotted name, of `quantities.py`. a, b: each side's own mean and 95 % interval, None where that side
+    has no such metric. ratio: b / a, paired where the draws are shared; None where the mean of a is not told from 0.
+    difference: b - a, in the metric's unit. verdict: "changed" where neither way is good as such. why: what the verdict
+    means, or of "not comparable" the reason. p_adjusted: p-value of no change beyond the smallest one of interest,
+    Holm's correction for the number of metrics included; None where both sides are equal in every run, or cannot be
+    compared.
+    """
+
+    metric: str
+    a: Estimate | None
+    b: Estimate | None
+    ratio: Estimate | None
+    difference: Estimate | None
+    verdict: Verdict
+    why: str = ""
+    p_adjusted: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        """Whether the two sides differ by more than luck and more than the smallest change of interest."""
+        return self.verdict in ("better", "worse", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class InputDifference:
+    """A value that the two sides do not share: dotted path, both values with defaults resolved (None: not there).
+
+    a_assumed, b_assumed: nobody gave that side's value.
+    """
+
+    path: str
+    a: Any
+    b: Any
+    a_assumed: bool = False
+    b_assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is known of A, or of B.
+
+    runs: (seed, replication) -> flat metrics of that run. means: where there are no single runs. replications: runs
+    behind the means; of a window, its blocks. missing: metric -> why there is none. inputs: nested, as a scenario's
+    JSON has them. assumed: dotted paths of inputs that nobody gave. binds: what limits the step, "" where nobody knows.
+    accuracy: what is known of its engine's speed, "" where it was measured as it ran.
+    """
+
+    label: str
+    runs: Mapping[tuple[int, int], Mapping[str, float]] = field(default_factory=dict)
+    means: Mapping[str, Mean] = field(default_factory=dict)
+    replications: int = 0
+    missing: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    assumed: Collection[str] = ()
+    binds: str = ""
+    accuracy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """kind: what was compared. paired: both sides saw the same draws, replication by replication.
+
+    replications: behind each side's estimates (the smaller number of the two); of windows, the blocks of the shorter
+    one. changes: in the catalogue's order. headline: the answer in a sentence. min_change: relative change below which
+    nothing is called one.
+    """
+
+    a_label: str
+    b_label: str
+    kind: Kind
+    paired: bool
+    replications: int
+    changes: tuple[Change, ...]
+    inputs: tuple[InputDifference, ...]
+    headline: str
+    notes: tuple[str, ...]
+    min_change: float
+
+    @property
+    def significant(self) -> tuple[Change, ...]:
+        """The metrics that changed."""
+        return tuple(c for c in self.changes if c.significant)

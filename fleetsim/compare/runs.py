@@ -1,0 +1,168 @@
+"""Two scenarios, simulated under the same draws where that can be, as the two sides of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetsim.compare.compare import Comparison, Side
+from fleetsim.compare.input_changes import PROFILE_HASH, assumed_of, inputs_of
+from fleetsim.compare.verdicts import compare
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import Interrupted, StuckError
+from fleetsim.job.engine_source import accuracy_of
+from fleetsim.job.trials import Measure, flat, simulated
+from fleetsim.quantities import METRICS
+from fleetsim.sim.threads import side_by_side
+from fleetsim.units import count
+
+# Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.
+REPLICATIONS = 10
+LEAST_REPLICATIONS = 2
+
+# (seed, replication) -> flat metrics.
+_Runs = dict[tuple[int, int], Mapping[str, Any]]
+
+# What makes run r of one scenario draw other groups than run r of the other.
+_DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
+    ("run.seed", lambda s: s.run.seed),
+    ("workload.group_size", lambda s: s.workload.group_size),
+    ("buffer.group_oversampling", lambda s: s.buffer.group_oversampling),
+    ("workload.turns.count", lambda s: s.workload.turns.count),
+    ("trainer.batch_samples", lambda s: s.trainer.batch_samples),
+    ("run.steps", lambda s: s.run.steps),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToRun:
+    """A scenario to run. given: dotted paths that somebody wrote."""
+
+    label: str
+    scenario: Scenario
+    given: Collection[str] = ()
+
+
+def unpaired_because(a: Scenario, b: Scenario) -> str | None:
+    """Why run r of both did not draw the same for the same steps; None where it did.
+
+    A law with other parameters, even of another kind, still takes the same draws: each of its values is a quantile at
+    the same standard-normal number (`workload/lengths.py`), so luck cancels out.
+    """
+    differ = [f"{path} is {of(a):g} and {of(b):g}" for path, of in _DRAWS if of(a) != of(b)]
+    return " and ".join(differ) or None
+
+
+def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[str, ...]]:
+    """Both with as many steps as the longer one: how a run begins weighs on the metrics of a short one. And a note."""
+    steps = max(a.run.steps, b.run.steps)
+    if a.run.steps == b.run.steps:
+        return a, b, ()
+    note = f"A would run {count(a.run.steps)} steps and B {count(b.run.steps)}: both ran {count(steps)} (--steps)"
+    return with_changes(a, {"run.steps": steps}), with_changes(b, {"run.steps": steps}), (note,)
+
+
+def run_side(
+    job: ToRun,
+    replications: Sequence[int],
+    done: Callable[[], None] = lambda: None,
+    measure: Measure = simulated,
+) -> Side:
+    """One scenario over some replications. Raises what `simulate` raises, a StuckError with the side's label."""
+    runs: _Runs = {}
+    for r, metrics in zip(replications, side_by_side(lambda r: _one(job, r, measure), replications), strict=True):
+        runs[job.scenario.run.seed, r] = metrics
+        done()
+    return scenario_side(job, runs)
+
+
+def _one(job: ToRun, replication: int, measure: Measure) -> Mapping[str, Any]:
+    """The flat metrics of one run."""
+    try:
+        return flat(measure(job.scenario, replication))
+    except StuckError as error:
+        raise StuckError(f"{job.label}: {error.what}", error.limits) from None
+
+
+def scenario_side(job: ToRun, runs: Mapping[tuple[int, int], Mapping[str, Any]]) -> Side:
+    """A side of simulated runs: flat metrics, `binding` among them."""
+    binding = [str(run["binding"]) for run in runs.values() if "binding" in run]
+    numbers = {key: {m: float(v) for m, v in run.items() if m != "binding"} for key, run in runs.items()}
+    inputs = inputs_of(job.scenario)
+    if (found := profile_hash(job.scenario)) is not None:
+        inputs[PROFILE_HASH] = found
+    return Side(
+        job.label,
+        runs=numbers,
+        replications=len(runs),
+        inputs=inputs,
+        assumed=assumed_of(job.scenario, job.given),
+        binds=max(dict.fromkeys(binding), key=binding.count, default=""),
+        accuracy=accuracy_of(job.scenario),
+    )
+
+
+def profile_hash(scenario: Scenario) -> str | None:
+    """Hash of the content of the profile that the scenario's engine is; None where it is none."""
+    from fleetsim.config.profile_files import seal_of
+    from fleetsim.sim.engines import profile_of
+
+    profile = profile_of(scenario)
+    return None if profile is None else seal_of(profile)
+
+
+def compare_scenarios(
+    a: ToRun,
+    b: ToRun,
+    replications: int = REPLICATIONS,
+    *,
+    min_change: float = 0.01,
+    metrics: Sequence[str] = METRICS,
+    notes: Sequence[str] = (),
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    measure: Measure = simulated,
+) -> Comparison:
+    """Simulates both and compares them; progress(done, of) is told after each run.
+
+    Raises what `simulate` raises, and Interrupted on Ctrl-C: with the Comparison of the pairs so far, None before the
+    first.
+    """
+    scenario_a, scenario_b, said = equally_long(a.scenario, b.scenario)
+    as_often = {"run.replications": replications}
+    scenario_a, scenario_b = with_changes(scenario_a, as_often), with_changes(scenario_b, as_often)
+    because = unpaired_because(scenario_a, scenario_b)
+    both = (replace(a, scenario=scenario_a), replace(b, scenario=scenario_b))
+    runs: tuple[_Runs, _Runs] = ({}, {})
+
+    def compared(pairs: int) -> Comparison:
+        """Of the first so many runs of each side."""
+        side_a, side_b = (scenario_side(job, dict(list(f.items())[:pairs])) for job, f in zip(both, runs, strict=True))
+        return compare(
+            side_a,
+            side_b,
+            "scenarios",
+            metrics,
+            pair=because is None,
+            min_change=min_change,
+            notes=(*notes, *said, *(() if because is None else (unpaired_note(because),))),
+        )
+
+    # In turns: whatever is known at any time is known of both.
+    jobs = [(side, r) for r in range(replications) for side in (0, 1)]
+    try:
+        told = side_by_side(lambda job: _one(both[job[0]], job[1], measure), jobs)
+        for done, ((side, r), metrics_of_run) in enumerate(zip(jobs, told, strict=True)):
+            runs[side][both[side].scenario.run.seed, r] = metrics_of_run
+            progress(done + 1, len(jobs))
+    except KeyboardInterrupt:
+        pairs = min(map(len, runs))
+        missing = f"{pairs} of {replications:,} pairs of runs were simulated"
+        raise Interrupted(compared(pairs) if pairs else None, missing) from None
+    return compared(replications)
+
+
+def unpaired_note(because: str) -> str:
+    """What an unpaired comparison must say."""
+    return f"unpaired: {because}, so luck does not cancel out and the intervals are wider (Welch's t)"

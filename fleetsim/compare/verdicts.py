@@ -1,0 +1,176 @@
+"""`compare`: two sides against each other, metric by metric, and what may be said of each.
+
+A metric changed if the change is told from the band around none at all: its test against the edge of the band stays
+below 5 % after Holm's correction for the number of metrics. The band is a ratio of 1 / (1 + min_change) to
+1 + min_change; of a share (trainer idle, waste) it is min_change points either way, because a share of next to nothing
+may double and mean nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fleetsim.compare.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
+from fleetsim.compare.input_changes import input_differences
+from fleetsim.compare.words import headline_of
+from fleetsim.job.assumptions import is_touched
+from fleetsim.job.prices import PRICE, price_notes
+from fleetsim.quantities import quantity
+from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
+
+ALPHA = 0.05
+ONE_RUN = "one run has no interval: take more replications"
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A change before the number of metrics is known. above: B is rather above A than below. p_value: of this metric
+    alone, None where there is nothing to test."""
+
+    change: Change
+    above: bool = False
+    p_value: float | None = None
+
+
+def compare(
+    a: Side,
+    b: Side,
+    kind: Kind,
+    metrics: Sequence[str],
+    *,
+    pair: bool,
+    min_change: float,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """metrics: names of `quantities.py`, in their order. pair: runs of the same seed and replication drew the
+    same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""
+    common = [key for key in a.runs if key in b.runs] if pair else []
+    judged = [_judged(a, b, name, common, min_change) for name in metrics]
+    tested = [j for j in judged if j.p_value is not None]
+    adjusted = holm([j.p_value for j in tested if j.p_value is not None])
+    p_adjusted = {j.change.metric: p for j, p in zip(tested, adjusted, strict=True)}
+    changes = tuple(_decided(j, p_adjusted.get(j.change.metric), min_change) for j in judged)
+    replications = len(common) if common else min(_count(a), _count(b))
+    inputs = input_differences(a.inputs, b.inputs, a.assumed, b.assumed)
+    said = (*notes, *_notes(a, b, inputs, changes, len(tested), kind))
+    found = Comparison(a.label, b.label, kind, bool(common), replications, changes, inputs, "", said, min_change)
+    return replace(found, headline=headline_of(found))
+
+
+def _notes(
+    a: Side, b: Side, inputs: Sequence[InputDifference], changes: Sequence[Change], tested: int, kind: Kind
+) -> Iterator[str]:
+    """What a reader of the changes must know."""
+    batch = next((d for d in inputs if d.path == "trainer.batch_samples"), None)
+    if batch is not None and isinstance(batch.a, int) and isinstance(batch.b, int):  # a damaged result has anything
+        of = f"a step of A trains {batch.a:,} samples and one of B {batch.b:,}"
+        yield f"{of}: what is per step is of other work; goodput is per token"
+    for who, accuracy in {"A and B": a.accuracy, "A": a.accuracy, "B": b.accuracy}.items():
+        if accuracy and (a.accuracy == b.accuracy) == (who == "A and B"):
+            yield f"{who}: {accuracy}"
+    yield from price_notes(_unpriced(a, b), "give each its own: --set-a and --set-b " + f"{PRICE}=DOLLARS")
+    if a.binds and b.binds and a.binds != b.binds:
+        yield f"what limits the step: {a.binds} in A, {b.binds} in B"
+    if tested > 1:
+        yield (
+            f"{tested} metrics are tested at once: the chance that luck makes any of them look changed is below 5 % "
+            "(Holm's correction); each interval is of 95 % by itself"
+        )
+    if any(c.why == BY_ITSELF for c in changes):
+        text = f"{BY_ITSELF}: its own interval leaves the smallest change of interest, but among so many metrics that"
+        more = "; more --replications may tell, or --metric for one alone" if kind == "scenarios" else ""
+        yield f"{text} may be luck{more}"
+
+
+def _unpriced(*sides: Side) -> Iterator[tuple[str, float]]:
+    """GPU type and price of the sides whose price nobody gave."""
+    for side in sides:
+        engine, cost = side.inputs.get("engine"), side.inputs.get("cost")
+        if isinstance(engine, Mapping) and isinstance(cost, Mapping) and is_touched(PRICE, side.assumed):
+            price = cost.get(PRICE.rpartition(".")[2])
+            if isinstance(price, (int, float)):  # a damaged result has anything
+                yield str(engine.get("gpu")), float(price)
+
+
+def _count(side: Side) -> int:
+    return len(side.runs) or side.replications
+
+
+def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_change: float) -> _Judged:
+    left, right = _mean(a, name, common), _mean(b, name, common)
+    estimates = (
+        None if isinstance(left, str) else left.estimate(),
+        None if isinstance(right, str) else right.estimate(),
+    )
+    if isinstance(left, str) or isinstance(right, str):
+        reasons = {side: m for side, m in (("A", left), ("B", right)) if isinstance(m, str)}
+        same = len(reasons) == 2 and len(set(reasons.values())) == 1
+        why = str(left) if same else "; ".join(f"{side}: {m}" for side, m in reasons.items())
+        return _Judged(Change(name, estimates[0], estimates[1], None, None, "not comparable", why))
+    if not left.freedom or not right.freedom:
+        difference = Mean(right.value - left.value, 0.0, 0.0).estimate()
+        if left.value == right.value:
+            return _Judged(Change(name, *estimates, None, difference, "no significant change", EQUAL))
+        return _Judged(Change(name, *estimates, None, difference, "not comparable", ONE_RUN))
+    if common:
+        contrast = paired([a.runs[key][name] for key in common], [b.runs[key][name] for key in common])
+    else:
+        contrast = unpaired(left, right)
+    change = Change(
+        name, estimates[0], estimates[1], contrast.ratio(), contrast.difference(), "no significant change", ""
+    )
+    if contrast.difference_error == 0.0 and contrast.b.value == contrast.a.value:
+        return _Judged(replace(change, why=f"{EQUAL} in every run"))
+    up, down = _tests(contrast, quantity(name).unit == "share", min_change)
+    return _Judged(change, up < down, min(1.0, 2.0 * min(up, down)))
+
+
+def _tests(contrast: Contrast, points: bool, min_change: float) -> tuple[float, float]:
+    """One-sided p-values: of no more than the band above, of no less than the band below."""
+    if points:
+        return contrast.beyond(1.0, min_change, True), contrast.beyond(1.0, -min_change, False)
+    return contrast.beyond(1.0 + min_change, 0.0, True), contrast.beyond(1.0 / (1.0 + min_change), 0.0, False)
+
+
+def _mean(side: Side, name: str, common: Sequence[tuple[int, int]]) -> Mean | str:
+    """A side's own mean, or why it has none."""
+    if side.runs:
+        values = [side.runs[key].get(name) for key in (common or side.runs)]
+        known = [v for v in values if v is not None and math.isfinite(v)]
+        if len(known) < len(values):
+            return side.missing.get(name, f"no number in {len(values) - len(known)} of {len(values)} runs")
+        return mean_of(known)
+    found = side.means.get(name)
+    return side.missing.get(name, "not there") if found is None or not math.isfinite(found.value) else found
+
+
+def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Change:
+    """The verdict, now that it is known how many metrics there are."""
+    change = judged.change
+    if p_adjusted is None or judged.p_value is None:
+        return change
+    metric = quantity(change.metric)
+    change = replace(change, p_adjusted=p_adjusted)
+    if p_adjusted < ALPHA:
+        better: Verdict = "changed"
+        if metric.better is not None:
+            better = "better" if (metric.better == "more") == judged.above else "worse"
+        return replace(change, verdict=better)
+    points = metric.unit == "share"  # of time, tokens, samples
+    band = f"{100.0 * min_change:g} {'%' if not points else 'point' if min_change == 0.01 else 'points'}"
+    if judged.p_value < ALPHA:
+        return replace(change, why=BY_ITSELF)
+    if _inside(change, points, min_change):
+        return replace(change, why=f"within {band}")
+    return replace(change, why=f"not shown to exceed {band}" if min_change else "not told from none")
+
+
+def _inside(change: Change, points: bool, min_change: float) -> bool:
+    """Whether the interval lies within the band: then the change is shown to be small, not only not shown."""
+    if points:
+        seen, low, high = change.difference, -min_change, min_change
+    else:
+        seen, low, high = change.ratio, 1.0 / (1.0 + min_change), 1.0 + min_change
+    return seen is not None and min_change > 0.0 and low <= seen.ci_low and seen.ci_high <= high

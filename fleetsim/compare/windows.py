@@ -1,0 +1,164 @@
+"""Two windows of history as the two sides of a comparison: what was observed, and what is known to differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fleetsim import units
+from fleetsim.compare.compare import Comparison, Side
+from fleetsim.compare.verdicts import compare
+from fleetsim.estimates import t_quantile
+from fleetsim.history.history import History
+from fleetsim.history.window import shown
+from fleetsim.quantities import WINDOW_METRICS
+from fleetsim.replay.observe.window_metrics import Window, window_means, window_of
+from fleetsim.units import seconds, share
+
+# Labels that name one instance, or one scrape target, and say nothing of what it is.
+_POD = ("pod", "pod_ip", "pod_uid", "uid", "container_id", "ip")
+_HOST = ("instance", "endpoint", "node", "nodename", "host", "hostname")
+IDENTITY = frozenset((*_POD, *_HOST, "engine", "le", "__name__"))
+MOST_VALUES = 5
+GAPS = 0.05
+SEVERAL = 1.5  # steps between two readings
+
+
+def compare_windows(
+    a: tuple[str, History],
+    b: tuple[str, History],
+    *,
+    min_change: float = 0.01,
+    metrics: Sequence[str] = WINDOW_METRICS,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """(label, history) of both. Raises InputError for a window without anything that was observed."""
+    left, right = window_of(a[1]), window_of(b[1])
+    side_a, side_b = window_side(a[0], left), window_side(b[0], right)
+    known = [_known(one.inputs, other.inputs) for one, other in ((side_a, side_b), (side_b, side_a))]
+    side_a, side_b = (replace(side, inputs=inputs) for side, inputs in zip((side_a, side_b), known, strict=True))
+    said = [*notes, *_blocks_note(left, right)]
+    said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _rounding(w)]
+    said += [f"{where}: {text}" for where, w in (("A", left), ("B", right)) for text in _cautions(w)]
+    found = compare(side_a, side_b, "windows", metrics, pair=False, min_change=min_change, notes=said)
+    work = [c for c in found.significant if c.metric in ("response_tokens.mean", "trained_samples")]
+    if work:
+        what = " and ".join("responses" if c.metric == "response_tokens.mean" else "batches" for c in work)
+        text = f"the {what} changed between the windows: part of what changed is the work, not the fleet"
+        found = replace(found, notes=(text, *found.notes))
+    return found
+
+
+def overlap(a: History, b: History) -> tuple[str, ...]:
+    """What to say of two windows of one history that share time; nothing where they do not."""
+    shared = min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
+    if shared <= 0:
+        return ()
+    return (
+        f"A and B share {seconds(shared)}: what they share is on both sides, and the change looks smaller than it is",
+    )
+
+
+def window_side(label: str, window: Window) -> Side:
+    """What a window shows."""
+    means, missing = window_means(window)
+    return Side(label, means=means, missing=missing, replications=window.blocks, inputs=window_inputs(window))
+
+
+def window_inputs(window: Window) -> dict[str, Any]:
+    """What is known of the fleet itself; labels that all instances, or a few kinds of them, share."""
+    seen, history = window.observed, window.history
+    fleet: dict[str, Any] = {"placement": seen.placement}
+    if seen.fleet is not None:
+        f = seen.fleet
+        few, many = f.instances_min, f.instances_max
+        fleet["instances"] = few if few == many else f"{few} to {many}, {f.instances:.1f} on average"
+    group = None if seen.lengths is None else seen.lengths.group_size
+    return {
+        "fleet": fleet,
+        "engine": {
+            "name": seen.engine,
+            "model": seen.model,
+            "kv_blocks": seen.kv_blocks,
+            "block_size": seen.block_size,
+            "prefix_caching": seen.prefix_caching,
+        },
+        "workload": {"group_size": None if group is None else round(group.value)},
+        "labels": _shared([i.labels for i in history.instances]),
+        "cache_config": _shared(history.configs),
+    }
+
+
+def _known(inputs: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what either window does not tell: that is no difference."""
+    return {
+        section: {k: v for k, v in values.items() if v is not None and others[section].get(k, v) is not None}
+        for section, values in inputs.items()
+    }
+
+
+def _shared(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Each label's values, where they are few and not one for every instance."""
+    found = {}
+    for key in sorted({k for one in labels for k in one} - IDENTITY):
+        values = sorted({one[key] for one in labels if one.get(key)})
+        if values and len(values) <= MOST_VALUES and (len(values) < len(labels) or len(labels) == 1):
+            found[key] = ", ".join(values)
+    return found
+
+
+def _blocks_note(a: Window, b: Window) -> Iterator[str]:
+    """What the intervals rest on, where there are any."""
+    if not (a.blocks and b.blocks):
+        return
+
+    def words(w: Window) -> str:
+        if w.steps is None:
+            return f"{w.blocks} blocks of equal time"
+        steps = w.steps.count[w.steps.count == w.steps.count].sum()
+        return f"{w.blocks} blocks of about {steps / w.blocks:.0f} steps"
+
+    blocks = f"{words(a)} in A, {words(b)} in B"
+    yield f"intervals by batch means: {blocks}, widened by what neighbouring blocks have in common"
+
+
+def _rounding(w: Window) -> Iterator[str]:
+    """Why what is per step is uncertain where steps are counted at readings that are further apart than they are.
+
+    A block's count is wrong by where in a step it begins and where it ends: two uniform parts of a step, whose
+    difference has the variance 1/6. The ends of neighbouring blocks are the same, but intervals take no credit for it.
+    """
+    if w.steps is None or w.steps.source != "exported" or not w.blocks:
+        return
+    count = w.steps.count[np.isfinite(w.steps.count)]
+    if not count.size or count.mean() < SEVERAL or not np.allclose(count, np.round(count)):
+        return
+    apart = float(np.median(w.steps.elapsed_s))
+    alone = t_quantile(w.blocks - 1) * math.sqrt(w.blocks / 6.0) / float(count.sum())
+    yield (
+        f"{count.mean():.1f} steps end between two readings, {seconds(apart)} apart, so a block's steps are known to "
+        f"one: that alone makes what is per step uncertain by {share(alone)}; scrape more often, or take longer windows"
+    )
+
+
+def _cautions(w: Window) -> list[str]:
+    """What weakens a window: unread time, a fleet that changed inside it, restarts, trends."""
+    seen = w.observed
+    found = [f"{shown(seen.start_s)} to {shown(seen.end_s)} of {seen.source}"]
+    if seen.gap_share > GAPS:
+        found.append(f"{share(seen.gap_share)} of the instances' time was not read")
+    if seen.fleet is not None and seen.fleet.instances_min != seen.fleet.instances_max:
+        few, many = seen.fleet.instances_min, seen.fleet.instances_max
+        found.append(f"the fleet changed inside the window: {few} to {many} instances")
+    restarts = sum(i.restarts for i in seen.instances)
+    if restarts:
+        found.append(f"{restarts} restart{'' if restarts == 1 else 's'} of instances")
+    for trend in seen.trends:
+        what = "the mean response length" if trend.what == "response_tokens" else "the step"
+        moved = units.change(trend.growth, 0)
+        found.append(f"{what} moves by {moved} over the window: a mean over it is of no one time")
+    return found

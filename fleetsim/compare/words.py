@@ -1,0 +1,123 @@
+"""The answer of a comparison in a sentence, and one change in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleetsim import units
+from fleetsim.compare.compare import BY_ITSELF, Change, Comparison
+from fleetsim.estimates import Estimate
+from fleetsim.quantities import quantity
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """How a change of a metric is said, {} its size: when it grew, when it shrank."""
+
+    more: str
+    less: str
+
+
+# In the order of the sentence.
+_SENTENCES = {
+    "step_s": _Said("B's step is {} longer", "B's step is {} shorter"),
+    "cost_per_step": _Said("a step costs {} more", "a step costs {} less"),
+    "instance_s_per_step": _Said("a step takes {} more instance-seconds", "a step takes {} fewer instance-seconds"),
+    "trainer_idle_fraction": _Said("the trainer idles {} more", "the trainer idles {} less"),
+}
+_MOST_OTHERS = 2
+
+
+def headline_of(found: Comparison) -> str:
+    """What a reader must know: how the step changed, what it costs, how many metrics changed."""
+    by_name = {c.metric: c for c in found.changes}
+    comparable = [c for c in found.changes if c.verdict != "not comparable"]
+    if not comparable:
+        return "A and B have no metric that can be compared"
+    said = [
+        _sentence(by_name[name], words)
+        for name, words in _SENTENCES.items()
+        if name in by_name and by_name[name].significant
+    ]
+    if all(c.p_adjusted is None for c in comparable):
+        return f"B equals A in {'its only metric' if len(comparable) == 1 else f'all {len(comparable)} metrics'}"
+    step = by_name.get("step_s")
+    if step is not None and not step.significant and step.verdict != "not comparable":
+        tested = sum(c.p_adjusted is not None for c in comparable)
+        alone = f"B's step is not told from luck among {tested} metrics, only by itself"
+        said.insert(
+            0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step)
+        )
+    if not any(c.significant for c in found.changes if c.metric in _SENTENCES):
+        others = sorted((c for c in found.significant), key=lambda c: -_weight(c))
+        said += [change_words(c) for c in others[:_MOST_OTHERS]]
+    return f"{', '.join(said) or 'Nothing changed significantly'}; {_count(found, len(comparable))}"
+
+
+def change_words(change: Change) -> str:
+    """ "generated tok/s 3.2 % lower (2.9 to 3.5 %)"."""
+    return _sentence(change, _Said(f"{quantity(change.metric).title} {{}} higher", ""))
+
+
+def size_of(change: Change) -> tuple[Estimate, Callable[[float], str]] | None:
+    """By how much, and how to write it: points of a share, per cent of a ratio, else in the metric's unit."""
+    how = quantity(change.metric).unit
+    if how == "share" and change.difference is not None:
+        return change.difference, units.percent
+    if change.ratio is not None:
+        r = change.ratio
+        return Estimate(r.mean - 1.0, r.ci_low - 1.0, r.ci_high - 1.0), lambda x: _percent(100.0 * x)
+    if change.difference is not None:
+        return change.difference, units.seconds if how == "seconds" else lambda x: f"{x:.3g}"
+    return None
+
+
+def _percent(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.1f}"
+
+
+def _sentence(change: Change, words: _Said) -> str:
+    size = size_of(change)
+    if size is None:
+        return quantity(change.metric).title
+    by, write = size
+    unit = _unit(change)
+    more = by.mean >= 0
+    template = words.more if more else words.less or words.more.replace("higher", "lower")
+    text = template.format(f"{write(abs(by.mean))}{unit}")
+    if by.ci_low == by.ci_high:
+        return text
+    near, far = (write(x) for x in ((by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)))
+    return text if near == far else f"{text} ({near} to {far}{unit})"
+
+
+def _unit(change: Change) -> str:
+    how = quantity(change.metric).unit
+    return " points" if how == "share" else "" if change.ratio is None else " %"
+
+
+def _step_range(step: Change) -> str:
+    size = size_of(step)
+    if size is None:
+        return ""
+    by = size[0]
+    if step.p_adjusted is None:
+        return f" ({step.why})"
+    if step.ratio is None:
+        return ""
+    low, high = (units.percent_change(x) for x in (by.ci_low, by.ci_high))
+    return f" ({units.change(by.ci_high)})" if low == high else f" ({low} to {units.change(by.ci_high)})"
+
+
+def _weight(change: Change) -> float:
+    size = size_of(change)
+    return 0.0 if size is None else abs(size[0].mean)
+
+
+def _count(found: Comparison, comparable: int) -> str:
+    changed = len(found.significant)
+    noun = "metric" if comparable == 1 else "metrics"
+    if changed == 0:
+        return f"none of {comparable} {noun} changed"
+    return f"{changed} of {comparable} {noun} changed"

@@ -1,0 +1,179 @@
+"""Sampled groups: their way from submission over the instances and the buffer to the step that trained them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
+from fleetsim.export.perfetto.events import Events, Point, Track, lanes
+from fleetsim.export.perfetto.instances import Stay
+from fleetsim.export.perfetto.job import Trainer
+from fleetsim.sim.records import Records
+
+Ids = NDArray[np.int64]
+FATES = {
+    int(G_TRAINED): "trained",
+    int(G_FILTERED): "filtered",
+    int(G_STALE): "too old",
+    int(G_OVERFLOW): "pushed out of the buffer",
+    int(G_ABORTED): "aborted",
+}
+
+
+def sampled_groups(records: Records, window: tuple[float, float], most: int) -> tuple[Ids, int]:
+    """At most so many of the groups that were submitted in the window, evenly in the order of submission; of how many.
+
+    They are rows of `records.groups`.
+    """
+    submitted = records.groups["submit_s"]
+    inside = np.flatnonzero((submitted >= window[0]) & (submitted < window[1]))
+    inside = inside[np.argsort(submitted[inside], kind="stable")]
+    n = min(most, len(inside))
+    picked: Ids = inside[(np.arange(n) * len(inside)) // n] if n else inside[:0]
+    return picked, len(inside)
+
+
+def stays_of(records: Records, picked: Ids, window: tuple[float, float]) -> list[Stay]:
+    """Where the samples of these groups are, or were last, cut at the window's end.
+
+    A sample that lost its instance or was moved shows its last one only, and then neither first schedule nor token:
+    records have no more of it. What was aborted leaves its instance at the end of an iteration; shown is when that
+    was asked for.
+    """
+    aborted = _aborted_s(records)
+    out = []
+    for g in picked.tolist():
+        group = records.groups[g]
+        first, size = int(group["first"]), int(group["size"])
+        for s in range(first, first + size):
+            row = records.samples[s]
+            sent, finish = float(row["sent_s"]), float(row["finish_s"])
+            if row["instance"] < 0 or sent < 0 or sent >= window[1]:
+                continue
+            end, how = finish, "finished"
+            if finish < 0:
+                gone = _gone_s(group, aborted.get(g))
+                end, how = (window[1], "goes on") if gone is None else (gone, "aborted")
+            if end > window[1]:
+                end, how = window[1], "goes on"
+            here = row["start_s"] >= sent
+            started = float(row["start_s"]) if here and row["start_s"] < end else None
+            token = float(row["first_token_s"])
+            args: dict[str, int | float | str | bool] = {
+                "group": g,
+                "sample": s,
+                "prompt tokens": int(row["prompt"]),
+                "output tokens": int(row["target"]),
+                "weight version": int(group["version"]),
+                "preemptions": int(row["preemptions"]),
+                "ends": how,
+                "moved": bool(0 <= row["start_s"] < sent),
+            }
+            shown = token if started is not None and started <= token < end else None
+            out.append(Stay(s, g, int(row["instance"]), sent, started, shown, end, how, args))
+    return out
+
+
+def _aborted_s(records: Records) -> dict[int, float]:
+    """When groups were thrown away unfinished, as far as the run was scraped; the last time counts."""
+    return dict(zip(records.discards["group"].tolist(), records.discards["time_s"].tolist(), strict=True))
+
+
+def _gone_s(group: Any, aborted_s: float | None) -> float | None:
+    """When a sample that never finished was given up, None for one that was not."""
+    if group["status"] == G_ABORTED and group["left_s"] < 0:
+        return aborted_s
+    return float(group["ready_s"]) if group["ready_s"] >= 0 else None
+
+
+def draw_groups(
+    events: Events,
+    records: Records,
+    window: tuple[float, float],
+    process: int,
+    picked: Ids,
+    stays: Sequence[Stay],
+    on: Mapping[int, Point],
+    trainer: Trainer,
+) -> int:
+    """A slice a group, from its submission until it is trained or thrown away, and its flow; returns how many flows.
+
+    One flow a group (category "group"): submission, the sample that ended last, the buffer, the training. The other
+    samples hang on flows of their own (category "sample"): submission, sample, and the buffer where they got there.
+    """
+    aborted, mine = _aborted_s(records), _by_group(stays)
+    ends = [_end(records.groups[g], aborted.get(int(g)), window) for g in picked]
+    spans = [(float(records.groups["submit_s"][g]), end) for g, end in zip(picked, ends, strict=True)]
+    tracks: list[Track] = []
+    flows = 0
+    for g, (start, end), lane in zip(picked.tolist(), spans, lanes(spans), strict=True):
+        if lane == len(tracks):
+            tracks.append(events.track(process, f"groups {lane + 1}"))
+        track, group = tracks[lane], records.groups[g]
+        events.slice(track, f"group {g}", start, end, _args(records, g))
+        finished = [stay for stay in mine.get(g, ()) if stay.sample in on]
+        done = _generated(group, finished, end)
+        begun = events.slice(track, "generate", start, done, {"group": g})
+        last = max(finished, key=lambda stay: (stay.end == "finished", stay.end_s, -stay.sample), default=None)
+        ready, buffered = float(group["ready_s"]), None
+        if 0 <= ready < end:
+            events.slice(track, "reward", done, min(ready, end), {"group": g})
+            buffered = events.slice(track, "in the buffer", ready, end, {"group": g})
+        trained = None
+        if group["status"] == G_TRAINED and group["left_s"] <= window[1]:
+            trained = trainer.trains(int(group["trained_step"]), float(group["left_s"]))
+        sample = None if last is None else on[last.sample]
+        trunk = [point for point in (begun, sample, buffered, trained) if point is not None]
+        flows += events.flow("group", f"group {g}", g + 1, trunk)
+        for stay in finished:
+            if stay is not last and begun is not None:
+                branch = [begun, on[stay.sample]]
+                branch += [buffered] if buffered is not None and stay.end == "finished" else []
+                events.flow("sample", f"group {g}", len(records.groups) + stay.sample + 1, branch)
+    return flows
+
+
+def _by_group(stays: Sequence[Stay]) -> dict[int, list[Stay]]:
+    out: dict[int, list[Stay]] = {}
+    for stay in stays:
+        out.setdefault(stay.group, []).append(stay)
+    return out
+
+
+def _end(group: Any, aborted_s: float | None, window: tuple[float, float]) -> float:
+    """When the group is trained or thrown away, in the window."""
+    end = float(group["left_s"])
+    if end < 0 and group["status"] == G_FILTERED:
+        end = float(group["ready_s"])
+    if end < 0 and group["status"] == G_ABORTED and aborted_s is not None:
+        end = aborted_s
+    return window[1] if end < 0 else min(end, window[1])
+
+
+def _generated(group: Any, stays: Sequence[Stay], end: float) -> float:
+    """When the last sample that the group needed had its last token; the group's end where some have not."""
+    if group["ready_s"] < 0 or group["ready_s"] > end:
+        return end
+    done = sorted(stay.end_s for stay in stays if stay.end == "finished")
+    return min(done[-1], float(group["ready_s"])) if done else float(group["ready_s"])
+
+
+def _args(records: Records, g: int) -> dict[str, Any]:
+    group = records.groups[g]
+    samples = records.samples[group["first"] : group["first"] + group["size"]]
+    out: dict[str, Any] = {
+        "group": g,
+        "samples": int(group["size"]),
+        "weight version": int(group["version"]),
+        "output tokens": int(samples["target"].sum()),
+        "becomes": FATES.get(int(group["status"]), "unfinished when the run ends"),
+        "samples done": int(np.count_nonzero((samples["status"] == DONE) | (samples["status"] == SCORING))),
+    }
+    if group["status"] == G_TRAINED:
+        step = int(group["trained_step"])
+        out |= {"trained in step": step, "staleness in steps": float(step - records.updates[group["version"]])}
+    return out

@@ -1,0 +1,290 @@
+"""The defaults that mattered: what was assumed because nobody said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.counted import law_of
+from fleetsim.config.lengths import Lognormal
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.models import model_shape
+from fleetsim.engine.transport import sync_times
+from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One assumed value: its scenario path, the value, the flag that changes it, and the sentence of the report."""
+
+    path: str
+    value: Any
+    flag: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    path: str
+    flag: str
+    say: Callable[[Scenario], str]
+    matters: Callable[[Scenario], bool] = lambda s: True
+
+
+def _modelled(s: Scenario) -> bool:
+    return s.engine.kind == "roofline"
+
+
+def _profiled(s: Scenario) -> bool:
+    return s.engine.kind == "measured"
+
+
+def _profile(s: Scenario) -> str:
+    from fleetsim.job.engine_source import profile_words
+    from fleetsim.sim.engines import profile_of
+
+    found = profile_of(s)
+    return "" if found is None else profile_words(found)
+
+
+def _in_fp8(s: Scenario) -> bool:
+    return model_shape(s.engine.model).weights_type(s.engine.dtype) == "fp8"
+
+
+def _weights(s: Scenario) -> str:
+    dtype = model_shape(s.engine.model).weights_type(s.engine.dtype)
+    if dtype != "fp8":
+        return f"{dtype} weights and KV cache"
+    own = ", as the checkpoint has them," if s.engine.dtype == "auto" else ""
+    return f"fp8 weights{own} and a KV cache in 16 bits"
+
+
+def _reuses_prompts(s: Scenario) -> bool:
+    return s.engine.kind != "constant" and s.workload.group_size > 1
+
+
+def _prefix_caching(s: Scenario) -> str:
+    from fleetsim.sim.engines import profile_of
+
+    found, on = profile_of(s), s.engine.prefix_caching
+    measured = found.prefix_cache if found is not None else None
+    as_there = ", as in the engine that was measured" if measured is not None and measured.enabled == on else ""
+    return f"prefix caching {'on' if on else 'off'}{as_there}"
+
+
+def _publish(s: Scenario) -> str:
+    return f"weights published {units.seconds(sync_times(s).publish_s)} after the update"
+
+
+def _pause(s: Scenario) -> str:
+    times = sync_times(s)
+    if "pause_s" not in times.derived:
+        return f"engines pause {times.pause_s:g} s per weight sync"
+    return f"engines pause {units.seconds(times.pause_s)} per weight sync: from {times.text}"
+
+
+def _trainer_block(s: Scenario) -> str:
+    times = sync_times(s)
+    derived = "trainer_block_s" in times.derived
+    waits = units.seconds(times.trainer_block_s) if derived else f"{times.trainer_block_s:g} s"
+    return f"the trainer waits {waits} per weight sync"
+
+
+def _lognormal(s: Scenario) -> Lognormal | None:
+    law = s.workload.output_tokens
+    return law if isinstance(law, Lognormal) else None
+
+
+def _capped(s: Scenario) -> bool:
+    law = _lognormal(s)
+    return law is not None and law.max is not None
+
+
+def _dispersed(s: Scenario) -> bool:
+    law = _lognormal(s)
+    return law is not None and law.cv is not None
+
+
+def _per_token(s: Scenario) -> str:
+    """The update's seconds per token, and what a mean batch makes of them."""
+    t = s.trainer
+    batch = t.batch_samples * (mean_prompt_tokens(s) + mean_output_tokens(s)) * t.per_token_s
+    return f"{t.per_token_s:.3g} s of compute per trained token ({units.seconds(batch)} for a mean batch)"
+
+
+def _counts_per_token(s: Scenario) -> bool:
+    return s.trainer.fixed_s == 0 and (s.trainer.per_token_s > 0 or bool(s.trainer.phases))
+
+
+def _plural(number: float, noun: str) -> str:
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+
+
+_DEFAULTS = (
+    _Default("engine.profile", "--profile", _profile, _profiled),
+    _Default("engine.model", "--model", lambda s: s.engine.model, _modelled),
+    _Default("engine.gpu", "--gpu", lambda s: s.engine.gpu, _modelled),
+    _Default("engine.tp", "--tp", lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
+    _Default("engine.dtype", "--set engine.dtype=fp8", _weights, lambda s: _modelled(s) and not _in_fp8(s)),
+    _Default("engine.dtype", "--set engine.dtype=bfloat16", _weights, lambda s: _modelled(s) and _in_fp8(s)),
+    _Default(
+        "engine.prefix_caching",
+        "--set engine.prefix_caching=false",
+        _prefix_caching,
+        lambda s: _reuses_prompts(s) and s.engine.prefix_caching,
+    ),
+    _Default(
+        "engine.prefix_caching",
+        "--set engine.prefix_caching=true",
+        _prefix_caching,
+        lambda s: _reuses_prompts(s) and not s.engine.prefix_caching,
+    ),
+    _Default("trainer.batch_samples", "--batch", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
+    _Default(
+        "workload.output_tokens.mean",
+        "--len",
+        lambda s: f"a mean of {law.mean:,.0f} generated tokens before the cap" if (law := _lognormal(s)) else "",
+        _dispersed,
+    ),
+    _Default(
+        "workload.output_tokens.cv",
+        "--len-cv",
+        lambda s: f"lognormal lengths, cv {law.cv:g} before the cap" if (law := _lognormal(s)) else "",
+        _dispersed,
+    ),
+    _Default(
+        "workload.output_tokens.max",
+        "--max-len",
+        lambda s: f"responses cut at {law.max:,.0f} tokens" if (law := _lognormal(s)) else "",
+        _capped,
+    ),
+    _Default("workload.group_size", "--group-size", lambda s: f"groups of {s.workload.group_size}"),
+    _Default(
+        "workload.prompt_tokens",
+        "--prompt-len",
+        lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
+        lambda s: s.engine.kind != "constant",
+    ),
+    _Default(
+        "trainer.fixed_s",
+        "--trainer-step-s",
+        lambda s: f"{s.trainer.fixed_s:g} s of compute per step",
+        lambda s: not _counts_per_token(s),
+    ),
+    _Default("trainer.per_token_s", "--trainer-step-s", _per_token, lambda s: "trainer.per_token_s" in s.assumed),
+    _Default(
+        "trainer.phases",
+        "--trainer-step-s",
+        lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
+        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed,
+    ),
+    _Default("trainer.gpus", "--trainer-gpus", lambda s: _plural(s.trainer.gpus, "GPU")),
+    _Default(
+        "admission.max_staleness",
+        "--max-staleness",
+        lambda s: f"staleness budget of {_plural(s.admission.max_staleness, 'step')} (version window)",
+        lambda s: law_of(s).plain_window,
+    ),
+    _Default("sync.publish_s", "--set sync.publish_s=0", _publish, lambda s: s.sync.transport is not None),
+    _Default("sync.pause_s", "--sync-pause-s", _pause),
+    _Default("sync.trainer_block_s", "--set sync.trainer_block_s=0", _trainer_block),
+    _Default(
+        "targets.trainer_idle_fraction",
+        "--target-idle",
+        lambda s: f"trainer idle at most {units.share(s.targets.trainer_idle_fraction)}",
+    ),
+    _Default(
+        "targets.headroom",
+        "--headroom",
+        lambda s: f"headroom {s.targets.headroom:g} in the arithmetic (not in the simulation)",
+    ),
+    _Default(
+        "cost.instance_price_usd_per_gpu_h",
+        "--instance-price",
+        lambda s: f"${s.cost.instance_price_usd_per_gpu_h:g} per rollout GPU-hour",
+    ),
+    _Default(
+        "cost.trainer_price_usd_per_gpu_h",
+        "--trainer-price",
+        lambda s: f"${s.cost.trainer_price_usd_per_gpu_h:g} per trainer GPU-hour",
+    ),
+    _Default(
+        "fleet.failures.mtbf_s",
+        "--set fleet.failures.mtbf_s=86400",
+        lambda s: "no instance fails",
+        lambda s: s.fleet.failures.mtbf_s is None,
+    ),
+    _Default(
+        "fleet.straggler_share",
+        "--set fleet.straggler_share=0.1",
+        lambda s: "no stragglers: all instances are equally fast",
+        lambda s: not s.fleet.speed_factors and not s.fleet.straggler_share,
+    ),
+    _Default(
+        "workload.reward.latency_s",
+        "--set workload.reward.latency_s=2",
+        lambda s: "rewards take no time",
+        lambda s: getattr(s.workload.reward.latency_s, "value", None) == 0,
+    ),
+)
+
+
+def assumptions_of(scenario: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
+    """Every default that bears on the plan and that no path in `given` touches, and what the scenario calls assumed."""
+    defaults = tuple(
+        Assumption(d.path, value_at(scenario, d.path), d.flag, d.say(scenario))
+        for d in _DEFAULTS
+        if d.matters(scenario) and not is_touched(d.path, given)
+    )
+    return (*defaults, *_others(scenario, given))
+
+
+def _others(scenario: Scenario, given: Collection[str]) -> Iterator[Assumption]:
+    """Values that the scenario calls assumed and that have no sentence of their own; plans choose the instances."""
+    told = {"fleet.instances", *(d.path for d in _DEFAULTS)}
+    for path, value in assumed_values(scenario).items():
+        if path not in told and not is_touched(path, given):
+            flag = f"--set {path}=VALUE"
+            yield Assumption(path, value, flag, f"{path} = {short(value)} ({flag})")
+
+
+def assumed_values(scenario: Scenario) -> dict[str, Any]:
+    """What the scenario itself calls assumed: its values by path, without those that it does not have (any more)."""
+    found = {}
+    for path in scenario.assumed:
+        try:
+            value = value_at(scenario, path)
+        except AttributeError:  # a parameter of another law
+            continue
+        if value is not None:
+            found[path] = value
+    return found
+
+
+def short(value: Any) -> str:
+    """A value of a scenario in a few characters."""
+    if isinstance(value, dict) and value.keys() == {"kind", "value"}:
+        value = value["value"]
+    if isinstance(value, (tuple, list)):
+        return f"{len(value)} of them" if value else "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)[:100]
+
+
+def is_touched(path: str, given: Collection[str]) -> bool:
+    """Whether the path was given: itself, a part of it, or above it."""
+    return is_given(path, given) or any(other.startswith(f"{path}.") for other in given)
+
+
+def is_given(path: str, given: Collection[str]) -> bool:
+    """Whether the path, or one above it, was given: a whole `fleet.failures` gives fleet.failures.mtbf_s."""
+    return any(path == other or path.startswith(f"{other}.") for other in given)
+
+
+def value_at(scenario: Scenario, path: str) -> Any:
+    """The value at a dotted path; sections and laws as plain mappings."""
+    value: Any = scenario
+    for key in path.split("."):
+        value = getattr(value, key)
+    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value

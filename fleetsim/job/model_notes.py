@@ -1,0 +1,65 @@
+"""What a model cannot do that a job asks of it, and what of it the engine counts otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from fleetsim.config.lengths import LengthSpec, longest_length
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.models import model_shape
+from fleetsim.engine.shapes import ModelShape
+from fleetsim.errors import InputError
+from fleetsim.job.assumptions import is_given
+from fleetsim.workload.lengths import quantile_length
+
+# Of a law without a cap: the response that one in a thousand exceeds.
+_NEARLY_ALL = 0.999
+
+
+def model_notes(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
+    """Warnings about the model of a job. given: dotted paths that somebody wrote; beside an engine that is no roofline
+    a model that nobody named says nothing."""
+    if scenario.engine.kind != "roofline" and not is_given("engine.model", given):
+        return ()
+    try:
+        shape = model_shape(scenario.engine.model)
+        context, words = _longest_context(scenario)
+    except InputError:  # of an engine that was measured the name is enough; a file of lengths is looked at elsewhere
+        return ()
+    roofline = scenario.engine.kind == "roofline"
+    found = [f"{shape.name}: {note}" for note in shape.notes if roofline]
+    return (*found, *_too_long(shape, context, words), *(_unseen_window(shape, context) if roofline else ()))
+
+
+def _too_long(shape: ModelShape, context: float, words: str) -> Iterator[str]:
+    if shape.max_position is not None and context > shape.max_position:
+        yield (
+            f"{words} make a context of {context:,.0f} tokens, and {shape.name} reads {shape.max_position:,} "
+            "(max_position_embeddings): an engine refuses such a request or cuts it; lower --max-len or the prompts, "
+            "or give a config.json with rope_scaling"
+        )
+
+
+def _unseen_window(shape: ModelShape, context: float) -> Iterator[str]:
+    if shape.window and context > shape.window:
+        yield (
+            f"{shape.window_layers} of the {shape.layers} layers of {shape.name} look back {shape.window:,} tokens; "
+            f"here all attend to the whole context, of up to {context:,.0f} tokens: the KV cache holds fewer samples "
+            "than the real one, and long responses are taken too slow"
+        )
+
+
+def _longest_context(s: Scenario) -> tuple[float, str]:
+    """Tokens of the longest sample, and what they are."""
+    w = s.workload
+    prompt, response = _longest(w.prompt_tokens), _longest(w.output_tokens)
+    tools = (w.turns.count - 1) * _longest(w.turns.tool_tokens)
+    uncapped = longest_length(w.output_tokens) is None
+    parts = [f"prompts of up to {prompt:,.0f}", f"responses of {'over' if uncapped else 'up to'} {response:,.0f}"]
+    parts += [f"tools' answers of up to {tools:,.0f}"] if tools else []
+    return prompt + response + tools, f"{', '.join(parts[:-1])} and {parts[-1]} tokens"
+
+
+def _longest(law: LengthSpec) -> float:
+    most = longest_length(law)
+    return quantile_length(law, _NEARLY_ALL) if most is None else most

@@ -1,0 +1,152 @@
+"""How the trainer's seconds change when it gets more or fewer GPUs: a law by default, measured points if there are any.
+
+The law is Amdahl's. Of the seconds at g0 = trainer.gpus a share p is divided by more GPUs, the rest is not:
+
+    t(g) = t(g0) * ((1 - p) + p * g0 / g)
+
+p depends on where one looks from: the more GPUs, the smaller the part that still shrinks. With K, the count at which
+both parts are equally long, p = 1 / (1 + g0 / K) at every g0. K = 90 is what verl's published colocated runs imply
+(docs/advance/fully_async.md of verl-project/verl at 1dda039, Qwen2.5-Math-7B, 8,192 responses per step on H20):
+
+    GPUs                                  32       64      128
+    update_actor + old_log_prob, s    377.51   203.67   167.73     t(g) = 94 + 264 * 32 / g: p = 0.74 at 32, K = 90
+
+with errors of -5, +11 and -5 %; from 32 to 64 alone p would be 0.92, from 64 to 128 it would be 0.35. It is an
+assumption for every other model, batch and trainer: a small batch is divided worse, so measure two counts and give
+them as points. Between points the time is a power of the GPUs (a line in log-log); beyond them the law goes on from
+the last one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.trainer import TrainerConfig
+from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.models import model_shape
+from fleetsim.errors import InputError
+from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.sim.engines import profile_of
+
+# GPUs at which half of the trainer's seconds no longer shrink (see above).
+HALF_SERIAL_GPUS = 90.0
+
+Points = Sequence[tuple[int, float]]
+
+
+def parallel_share(trainer: TrainerConfig, gpus: int) -> float:
+    """p of the law, seen from `gpus`; a share that was given is one seen from trainer.gpus."""
+    given = trainer.scaling.parallel_share
+    if given is None:
+        return 1.0 / (1.0 + gpus / HALF_SERIAL_GPUS)
+    parallel = given * trainer.gpus / gpus
+    # All serial and all parallel stay what they are from everywhere.
+    return parallel / (1.0 - given + parallel) if parallel > 0 else 0.0
+
+
+def time_factor(trainer: TrainerConfig, gpus: int) -> float:
+    """Seconds of a step on `gpus` GPUs over those on trainer.gpus."""
+    points = trainer.scaling.points
+    if not points:
+        return _law(trainer, trainer.gpus, gpus)
+    return _measured(trainer, points, gpus) / _measured(trainer, points, trainer.gpus)
+
+
+def scaled(scenario: Scenario, gpus: int) -> dict[str, Any]:
+    """The changes that move a scenario's trainer to `gpus` GPUs: its seconds, its phases' and the law's own p.
+
+    The checkpoint's stall and weight sync stay as they are: they wait for storage and network.
+    """
+    trainer = scenario.trainer
+    factor = time_factor(trainer, gpus)
+    phases = [
+        p.model_copy(update={"fixed_s": p.fixed_s * factor, "per_token_s": p.per_token_s * factor}).model_dump()
+        for p in trainer.phases
+    ]
+    share = None if trainer.scaling.parallel_share is None else parallel_share(trainer, gpus)
+    return {
+        "trainer.gpus": gpus,
+        "trainer.fixed_s": trainer.fixed_s * factor,
+        "trainer.per_token_s": trainer.per_token_s * factor,
+        "trainer.phases": phases,
+        "trainer.scaling.parallel_share": share,
+    }
+
+
+def anchored(scenario: Scenario, given: frozenset[str]) -> Scenario:
+    """The scenario with the seconds that its points measured, unless its own seconds were given.
+
+    given: dotted paths that the user wrote. Then the points are only a course, and trainer.gpus is where it starts.
+    """
+    trainer = scenario.trainer
+    own = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
+    if not trainer.scaling.points or any(path in given for path in own):
+        return scenario
+    gpus = trainer.gpus if "trainer.gpus" in given else trainer.scaling.points[0][0]
+    seconds = _measured(trainer, trainer.scaling.points, gpus)
+    return with_changes(scenario, {"trainer.gpus": gpus, "trainer.fixed_s": seconds})
+
+
+def mean_step_s(scenario: Scenario) -> float:
+    """Compute seconds of a step on a mean batch, phases included."""
+    t = scenario.trainer
+    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario))
+    return t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
+
+
+def law_words(trainer: TrainerConfig) -> str:
+    """The law in a line, for a report."""
+    points, assumed = trainer.scaling.points, trainer.scaling.parallel_share is None
+    share = units.share(parallel_share(trainer, trainer.gpus), 0)
+    source = ", as verl's published runs imply" if assumed else ""
+    law = f"of the seconds on {trainer.gpus} GPUs {share} are divided by more of them{source}"
+    if not points:
+        return law
+    counts = ", ".join(str(gpus) for gpus, _ in points)
+    return f"measured on {counts} GPUs, a power law between; beyond, {law}"
+
+
+def _law(trainer: TrainerConfig, start: int, gpus: int) -> float:
+    share = parallel_share(trainer, start)
+    return (1.0 - share) + share * start / gpus
+
+
+def _measured(trainer: TrainerConfig, points: Points, gpus: int) -> float:
+    """Seconds on `gpus`: log-log between the points (sorted by GPUs), by the law beyond them."""
+    (low, low_s), (high, high_s) = points[0], points[-1]
+    if gpus <= low:
+        return low_s * _law(trainer, low, gpus)
+    if gpus >= high:
+        return high_s * _law(trainer, high, gpus)
+    (a, a_s), (b, b_s) = next(pair for pair in pairwise(points) if pair[0][0] <= gpus <= pair[1][0])
+    part = math.log(gpus / a) / math.log(b / a)
+    return float(a_s * (b_s / a_s) ** part)
+
+
+# Mixed-precision Adam keeps 16 bytes per parameter (Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3.1). Sharded
+# over the trainer's GPUs they may fill this part of them; activations take the rest.
+STATE_BYTES, STATE_PART = 16, 0.9
+
+
+def least_trainer_gpus(scenario: Scenario) -> int:
+    """Fewest GPUs that hold the trainer's weights, gradients and Adam states, sharded; 1 where nobody knows the model.
+
+    Offloading and LoRA need fewer.
+    """
+    try:
+        if scenario.engine.kind == "roofline":
+            model, gpu = model_shape(scenario.engine.model), gpu_spec(scenario.engine.gpu)
+        else:
+            profile = profile_of(scenario)
+            if profile is None:
+                return 1
+            model, gpu = model_shape(profile.provenance.model), gpu_spec(profile.provenance.gpu)
+    except InputError:
+        return 1
+    return max(1, math.ceil(STATE_BYTES * model.params / (STATE_PART * gpu.memory_bytes)))

@@ -1,0 +1,203 @@
+"""Simulated fleets, remembered: every (instance count, replication) is run at most once.
+
+All counts see the same draws (common random numbers: seed + replication, one stream per cause), so the difference
+between two counts is the difference of the fleets, not of their luck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.length_growth import where_longest
+from fleetsim.sim.threads import side_by_side
+
+# One run of a scenario: its metrics. The planner sees the simulator through this alone.
+Measure = Callable[[Scenario, int], Mapping[str, Any]]
+Tell = Callable[[str], None]
+
+# Optimizer steps of every run unless the user said how many; fewer of them where one holds many samples, because the
+# mean over a large batch hardly varies.
+MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
+
+
+def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+    """The metrics of one simulated run; what binds in it is found out when somebody reads it (see `Verdict`)."""
+    from fleetsim.sim.metrics import numbers_of
+    from fleetsim.sim.run import simulate
+    from fleetsim.sim.verdict import Verdict
+
+    records = simulate(scenario, replication=replication)
+    return {**numbers_of(records), "binding": Verdict(records)}
+
+
+def remembered(measure: Measure) -> Measure:
+    """The same, but a scenario that was run before is not run again."""
+    known: dict[tuple[Scenario, int], Mapping[str, Any]] = {}
+
+    def recall(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        key = (scenario, replication)
+        if key not in known:
+            known[key] = measure(scenario, replication)
+        return known[key]
+
+    return recall
+
+
+def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested metrics with dotted names: {"waste": {"stale": x}} -> {"waste.stale": x}."""
+    result: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{prefix}{name}.")
+        else:
+            result[f"{prefix}{name}"] = value
+    return result
+
+
+def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
+    """The scenario as a plan runs it: no resize events, lengths that drift where they are longest, and no more steps
+    than its samples make worth while.
+
+    given: dotted paths that the user wrote; steps that are among them stay, but for lengths that drift.
+    """
+    # A resize event would undo the count that is being tried, and a lost instance names one of another fleet; what
+    # becomes slower or longer stays.
+    without = {"instances": None, "lose_instance": None}
+    stay = ("trainer_slowdown", "sync_slowdown", "length_factor")
+    events = [
+        e.model_copy(update=without) for e in scenario.run.events if any(getattr(e, name) is not None for name in stay)
+    ]
+    # Of lengths that drift run.steps says where they end, and no longer how many steps are run.
+    changes = where_longest(scenario)
+    told = "run.steps" in given and not changes
+    if any(getattr(e, name) is not None for e in scenario.run.events for name in without):
+        changes["run.events"] = [e.model_dump() for e in events]
+    if not told and not events and scenario.run.warmup_steps is None:
+        affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples
+        changes["run.steps"] = min(scenario.run.steps, max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
+    return with_changes(scenario, changes) if changes else scenario
+
+
+def unit_of(scenario: Scenario) -> int:
+    """Instances that come and go together: the data-parallel ranks of one engine."""
+    return scenario.engine.dp
+
+
+def one_more(scenario: Scenario) -> str:
+    """The next larger fleet in words."""
+    unit = unit_of(scenario)
+    return "one more instance" if unit == 1 else f"one more engine of {unit} instances"
+
+
+def with_instances(scenario: Scenario, instances: int) -> Scenario:
+    """The scenario with another fleet size, chosen and not assumed; speed factors of instances that are no more go."""
+    changes: dict[str, Any] = {"fleet.instances": instances}
+    if "fleet.instances" in scenario.assumed:
+        changes["assumed"] = [path for path in scenario.assumed if path != "fleet.instances"]
+    if len(scenario.fleet.speed_factors) > instances:
+        changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
+    return with_changes(scenario, changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a number of replications of one fleet came to. `estimates` by dotted metric name.
+
+    verdicts: what binds in each of them, as text once it is read. stuck: why such a fleet can never go on. Then no
+    estimate is known: each is infinite, and no target holds.
+    """
+
+    instances: int
+    replications: int
+    estimates: Mapping[str, Estimate]
+    verdicts: tuple[object, ...] = ()
+    stuck: StuckError | None = None
+
+    @property
+    def binding(self) -> str:
+        """What binds in most replications, the first of equals; empty for a fleet that gets stuck."""
+        return Counter(map(str, self.verdicts)).most_common(1)[0][0] if self.verdicts else ""
+
+    def mean(self, metric: str) -> float:
+        """The mean of one metric over the replications."""
+        return self.estimates[metric].mean
+
+
+class Trials:
+    """Runs of one scenario at any instance count. stuck: counts that get stuck, with the reason."""
+
+    def __init__(self, scenario: Scenario, measure: Measure = simulated, tell: Tell | None = None) -> None:
+        self.scenario, self._measure, self._tell = scenario, measure, tell
+        self._runs: dict[tuple[int, int], Mapping[str, Any]] = {}
+        self._trials: dict[tuple[int, int], Trial] = {}
+        self.stuck: dict[int, StuckError] = {}
+
+    @property
+    def runs(self) -> int:
+        """Simulations so far."""
+        return len(self._runs)
+
+    def counts(self) -> tuple[int, ...]:
+        """The counts that were run, ascending."""
+        return tuple(sorted({n for n, _ in self._runs}))
+
+    def replications(self, instances: int) -> int:
+        """How often a count was run."""
+        return sum(n == instances for n, _ in self._runs)
+
+    def at(self, instances: int, replications: int) -> Trial:
+        """The fleet of `instances` over the first `replications` replications; new ones are simulated.
+
+        A count that gets stuck in one of them is one that cannot be had; it is not tried again.
+        """
+        if instances in self.stuck:
+            return _never(instances, replications, self.stuck[instances])
+        key = (instances, replications)
+        if key not in self._trials:
+            self._run(instances, replications)
+            if instances in self.stuck:
+                return _never(instances, replications, self.stuck[instances])
+            self._trials[key] = trial_of(instances, [self._runs[instances, r] for r in range(replications)])
+        return self._trials[key]
+
+    def _run(self, instances: int, replications: int) -> None:
+        """Makes the runs that are missing, or learns that the count gets stuck."""
+        missing = [r for r in range(replications) if (instances, r) not in self._runs]
+        if missing:
+            scenario = with_instances(self.scenario, instances)
+            found = {}
+            self._said(instances, 0, len(missing))
+            try:
+                for r, run in zip(missing, side_by_side(lambda r: self._measure(scenario, r), missing), strict=True):
+                    found[instances, r] = run
+                    self._said(instances, len(found), len(missing))
+            except StuckError as error:
+                self.stuck[instances] = error
+                return
+            self._runs |= found
+
+    def _said(self, instances: int, done: int, of: int) -> None:
+        if self._tell is not None:
+            self._tell(f"simulating {instances:,} instances: {done} of {of} runs")
+
+
+def _never(instances: int, replications: int, error: StuckError) -> Trial:
+    """The trial of a fleet that gets stuck."""
+    unknown = Estimate(math.inf, math.inf, math.inf)
+    return Trial(instances, replications, defaultdict(lambda: unknown), stuck=error)
+
+
+def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
+    """The estimates of some runs of the same fleet, nested metrics each."""
+    from fleetsim.sim.replicate import combine
+
+    numbers = tuple({name: value for name, value in run.items() if name != "binding"} for run in runs)
+    return Trial(instances, len(runs), flat(combine(numbers)), tuple(run["binding"] for run in runs))

@@ -1,0 +1,100 @@
+"""Sentences: what a result means, in the words that a colleague would use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim import units
+from fleetsim.calibrate.words import device_words
+from fleetsim.config.scenario import Scenario
+from fleetsim.estimates import Estimate
+from fleetsim.job.binding import binding_words
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.policies.law import LawName
+from fleetsim.sim.engines import profile_of
+
+# Section of a scenario -> the part of the system that a reader looks for.
+THEMES: Mapping[str, str] = {
+    "engine": "engine",
+    "workload": "workload",
+    "fleet": "fleet",
+    "trainer": "trainer",
+    "sync": "weight sync",
+    "admission": "staleness",
+    "targets": "targets",
+    "cost": "prices",
+}
+_TARGETS: Mapping[str, str] = {
+    "trainer_idle_fraction": "trainer idle at most",
+    "step_s": "a step of at most",
+    "staleness_p99_steps": "staleness (p99, steps) at most",
+    "cost_per_step": "a cost per step of at most",
+}
+# Flags of `size` that advice names, and the settings behind them.
+_SETTINGS = {
+    "--max-staleness": "admission.max_staleness=N",
+    "--max-len": "workload.output_tokens.max=N",
+    "--sync-pause-s": "sync.pause_s=S",
+    "--tp": "engine.tp=N",
+    "--gpu": "engine.gpu=NAME",
+}
+
+
+def target(name: str, limit: float) -> str:
+    """ "trainer idle at most 5.0 %"; name: a field of a scenario's targets."""
+    return f"{_TARGETS[name]} {target_value(name, limit)}"
+
+
+def target_value(name: str, value: float) -> str:
+    """A target's limit, or what is held against it, with its unit."""
+    if name == "trainer_idle_fraction":
+        return units.share(value)
+    if name == "step_s":
+        return units.seconds(value)
+    return units.money(value) if name == "cost_per_step" else units.number(value)
+
+
+def instance_words(scenario: Scenario) -> str:
+    """What one instance is: "H100-SXM x 1", or its rate where that is all that is known."""
+    e = scenario.engine
+    if e.kind == "constant":
+        return f"{e.instance_tok_s or 0.0:,.0f} tok/s each"
+    profile = profile_of(scenario)
+    if profile is not None:
+        return f"{device_words(profile.provenance)} x {e.tp}, profile {profile.name}"
+    return f"{e.gpu} x {e.tp}"
+
+
+def binds(binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples") -> str:
+    """What binds, why one sees it, and what would lift it: see `binding_words`."""
+    words = binding_words(binding, law, scope, unit)
+    if not words.meaning:
+        return f"What binds: {words.name}."
+    return f"What binds: {words.name}. {units.capital(words.meaning)}. What would lift it: {words.lift}."
+
+
+def as_settings(text: str) -> str:
+    """The same words for a command that has none of `size`'s flags: each as the --set that it stands for."""
+    for flag, setting in _SETTINGS.items():
+        text = text.replace(flag, f"--set {setting}")
+    return text
+
+
+def profile(p: EngineSource) -> str:
+    """Where the engine's speed comes from and how far off it may be."""
+    return p.accuracy
+
+
+def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
+    """How many samples are thrown away, and whether that favours short ones."""
+    if lost.mean <= 0.0 and longest_lost.mean <= 0.0:
+        return "No sample is dropped or aborted, so no long one is lost."
+    bias = (
+        ": training leans toward short responses"
+        if longest_lost.mean > lost.mean and max(longest_lost.ci_low, longest_lost.mean / 2.0) > lost.mean
+        else ""
+    )
+    return (
+        f"Of the longest tenth of the samples {units.share(longest_lost.mean)} are dropped or aborted, of all samples "
+        f"{units.share(lost.mean)}{bias}."
+    )

@@ -1,0 +1,1 @@
+"""What another fleet would do on the same history: what-ifs, recommendation, patch, plan file, verification."""

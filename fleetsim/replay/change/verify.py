@@ -1,0 +1,221 @@
+"""The runbook's verification list, held against the window after a change.
+
+Where the plan's own prediction misses a target of time or money, the window is held against the prediction: that it
+came true is what there is to verify, and that the plan misses its target is said beside it. A staleness that the user
+tolerates (targets.staleness_p99_steps) is no such target: older samples are too old whoever predicted them. What an
+admission law is set to is no tolerance, and is not called a budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetsim import units
+from fleetsim.replay.change.plan_fields import Plan
+from fleetsim.replay.change.plan_file import cost_of
+from fleetsim.replay.change.plan_misses import COST_SLACK, Miss, is_tolerance, misses_of
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
+
+State = Literal["ok", "failed", "unknown"]
+Name = Literal["instances", "window", "trainer_idle", "queue", "oldest_age", "cost_per_step", "waiting", "prefix_hit"]
+
+# Optimizer steps of a representative window ("several hundred" in the runbook); fewer are warned of.
+STEPS = 300
+# Requests waiting are bounded while they are at most this many per instance, or this many times the baseline.
+WAITING_PER_INSTANCE, WAITING_TIMES = 1.0, 1.5
+# Hit ratio may fall by so many points.
+HIT_SLACK = 0.05
+# A queue that grows by more than this share of a batch per hour over the window's end is not bounded.
+GROWTH = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One item of the list. value: seen, limit: it was held against; None where there is none. text: a sentence."""
+
+    name: Name
+    state: State
+    value: float | None
+    limit: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """checks: in the runbook's order. warnings: what weakens the answer. next: what to do, None while all hold.
+    missed: targets that the plan itself misses, whatever the window shows: no failures of the change."""
+
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+    next: str | None
+    missed: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The items that do not hold; the command exits with 10 when there is one."""
+        return tuple(c for c in self.checks if c.state == "failed")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failed
+
+
+def verify(plan: Plan, observed: Observed) -> Verification:
+    """Holds a window after the change against its plan."""
+    misses = misses_of(plan)
+    checks = (
+        _instances(plan, observed),
+        _idle(plan, observed, misses.get("trainer_idle")),
+        _queue(plan, observed, misses.get("queue")),
+        _age(plan, observed, misses.get("oldest_age")),
+        _cost(plan, observed, misses.get("cost_per_step")),
+        _waiting(plan, observed),
+        _prefix(plan, observed),
+    )
+    warnings = _warnings(plan, observed)
+    failed = {c.name for c in checks if c.state == "failed"}
+    told = [miss.text for miss in misses.values() if miss.name != "oldest_age" or is_tolerance(plan)]
+    return Verification(checks, warnings, _next(plan, failed), tuple(told))
+
+
+def _check(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> Check:
+    state: State = "unknown" if held is None else "ok" if held else "failed"
+    return Check(name, state, value, limit, text)
+
+
+def _instances(plan: Plan, observed: Observed) -> Check:
+    planned = plan.planned
+    if observed.fleet is None:
+        return _check("instances", None, planned, None, f"no engine was read; {planned} are planned")
+    now, low = observed.fleet.instances_now, observed.fleet.instances_min
+    text = f"{now} instances, {planned} planned" + (f"; {low} at times" if low < now else "")
+    return _check("instances", now, planned, now == planned, text)
+
+
+def _idle(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+    target = plan.targets.trainer_idle_fraction
+    limit = target if miss is None else miss.bound
+    seen = observed.trainer.idle_fraction
+    if seen is None:
+        return _check("trainer_idle", None, limit, None, "the trainer's sample-wait is not exported")
+    promised = plan.recommended.predicted.get("trainer_idle_fraction")
+    text = f"trainer idle {units.share(seen.value)} of a step ({seen.source}), at most {units.share(target)}"
+    if promised is not None:
+        text += f"; {units.share(promised.mean)} was predicted"
+    return _check("trainer_idle", seen.value, limit, seen.value <= limit, text)
+
+
+def _queue(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+    queue, cap = observed.queue, plan.targets.queue_samples
+    batch = plan.scenario.trainer.batch_samples
+    high = queue.depth_p95 if queue.depth_p95 is not None else queue.depth
+    if high is None:
+        return _check("queue", None, cap, None, "the queue's depth is not exported")
+    growth = queue.growth_per_h
+    growing = growth is not None and growth > GROWTH * batch
+    within = cap is None or high <= cap
+    text = f"queue at {high:,.0f} samples (95th percentile)"
+    text += f", cap {cap:,}" if cap is not None else ", no cap"
+    if miss is not None and not within:  # the prediction is of the mean
+        mean = queue.depth if queue.depth is not None else high
+        within = mean <= miss.bound
+        text += f"; {mean:,.0f} on average, {miss.predicted:,.0f} was predicted"
+    if growing and growth is not None:
+        text += f"; it grows by {growth:,.0f} samples an hour"
+    return _check("queue", high, cap, within and not growing, text)
+
+
+def _age(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+    queue, budget = observed.queue, plan.targets.staleness_steps
+    oldest = queue.oldest_age_max_steps if queue.oldest_age_max_steps is not None else queue.oldest_age_steps
+    if oldest is None:
+        return _check("oldest_age", None, budget, None, "the oldest queued sample's age is not exported")
+    if budget is None:
+        text = f"oldest queued sample {oldest:g} steps; no staleness budget is known"
+        return _check("oldest_age", oldest, None, None, text)
+    if is_tolerance(plan):
+        text = f"oldest queued sample {oldest:g} steps, budget {budget:g}"
+        if miss is not None:
+            text += f"; {miss.predicted:.3g} was predicted"
+        return _check("oldest_age", oldest, budget, oldest <= budget, text)
+    law = plan.scenario.admission.law
+    limit, text = budget, f"oldest queued sample {oldest:g} steps; {law} is set to {budget:g}"
+    if miss is not None:
+        limit = max(budget, miss.bound)
+        text += f", which bounds what is started: {miss.predicted:.3g} was predicted of the oldest"
+    return _check("oldest_age", oldest, limit, oldest <= limit, text)
+
+
+def _cost(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+    limit, step = plan.targets.cost_per_step, observed.trainer.step_s
+    if limit is None or step is None or observed.fleet is None:
+        what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
+        return _check("cost_per_step", None, limit, None, f"cost per step: {what}")
+    cost = cost_of(plan.scenario, observed.fleet.instances, step.value)
+    text = f"{units.beside(cost, 'money')} per optimizer step, {units.beside(limit, 'money')} before the change"
+    if miss is not None:
+        text += f"; {units.beside(miss.predicted, 'money')} was predicted"
+        return _check("cost_per_step", cost, miss.bound, cost <= miss.bound, text)
+    return _check("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
+
+
+def _waiting(plan: Plan, observed: Observed) -> Check:
+    fleet, before = observed.fleet, plan.baseline.waiting
+    if fleet is None or fleet.waiting is None:
+        return _check("waiting", None, None, None, "requests waiting are not exported")
+    limit = max(WAITING_PER_INSTANCE * fleet.instances, WAITING_TIMES * (before or 0.0))
+    text = f"{fleet.waiting:,.1f} requests waiting in the engines"
+    if before is not None:
+        text += f", {before:,.1f} before the change"
+    return _check("waiting", fleet.waiting, limit, fleet.waiting <= limit, text)
+
+
+def _prefix(plan: Plan, observed: Observed) -> Check:
+    before = plan.baseline.prefix_hit
+    now = observed.fleet.prefix_hit if observed.fleet is not None else None
+    if before is None or now is None:
+        return _check("prefix_hit", now, before, None, "the prefix-cache hit ratio is not exported in both windows")
+    limit = max(0.0, before - HIT_SLACK)
+    text = f"prefix-cache hits {units.share(now)}, {units.share(before)} before the change"
+    return _check("prefix_hit", now, limit, now >= limit, text)
+
+
+def _warnings(plan: Plan, observed: Observed) -> tuple[str, ...]:
+    found = []
+    steps = observed.trainer.steps
+    if steps is None:
+        found.append("the window's optimizer steps are not counted: it may be too short to be representative")
+    elif steps.value < STEPS:
+        found.append(f"the window holds {steps.value:,.0f} optimizer steps; several hundred make it representative")
+    if observed.start_s < plan.window.end_s:
+        found.append("the window begins before the plan's own ended: it is not one after the change alone")
+    if observed.gap_share > 0.05:
+        found.append(f"{units.share(observed.gap_share, 0)} of the instances' time was not read")
+    fleet = observed.fleet
+    if fleet is not None and fleet.instances_min != fleet.instances_max:
+        found.append(f"the fleet changed inside the window: {fleet.instances_min} to {fleet.instances_max} instances")
+    return tuple(found)
+
+
+def _next(plan: Plan, failed: set[Name]) -> str | None:
+    if not failed:
+        return None
+    back = plan.rollback.command or f"go back to {plan.rollback.instances} instances"
+    if "instances" in failed:
+        return f"the fleet is not the planned one: apply the change, or wait for it; the way back: {back}"
+    if "trainer_idle" in failed:
+        return (
+            "trainer idle persists at the matched count, so the model is wrong somewhere: "
+            f"{REMEASURE}; {RECHECK_PAUSES}; before adding instances"
+        )
+    if failed == {"oldest_age"}:
+        batch = plan.scenario.trainer.batch_samples
+        cap = max(1, int(plan.targets.staleness_steps or 0)) * batch
+        return (
+            f"let fewer samples wait (a queue of at most {cap:,} is {cap // batch} steps of batches), or lower the "
+            f"staleness bound of the admission law; or roll back ({back})"
+        )
+    return f"roll back ({back}); keep the prefix-caching and deduplication fixes"

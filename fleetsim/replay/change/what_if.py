@@ -1,0 +1,252 @@
+"""What-if: the implied scenario with something changed, under the same draws, so that the difference is the change's.
+
+Before and after are simulated in pairs (replication r of both sees the same prompts, lengths and latencies), and the
+ratio of a metric is taken run by run: its interval is narrower than those of the two means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetsim.config.counted import law_of
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError, Problem, StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.engine_source import accuracy_of
+from fleetsim.job.ignored_settings import unread_notes
+from fleetsim.job.prices import PRICE, price_notes
+from fleetsim.job.trials import Trial, flat, trial_of
+from fleetsim.replay.change.extrapolation import (
+    Engine,
+    Extrapolated,
+    context_of,
+    extrapolated,
+    hull,
+    running_per_instance,
+    widened,
+)
+from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.transports import with_transport
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.sim.run import simulate
+from fleetsim.sim.threads import side_by_side
+
+# What is shown, in this order; flat names of `sim/metrics.py`.
+METRICS = (
+    "step_s",
+    "trainer_idle_fraction",
+    "rollout_idle_fraction",
+    "sync_fraction",
+    "generated_tok_s",
+    "instance_tok_s",
+    "queue_depth",
+    "oldest_sample_age_steps",
+    "staleness_steps.p99",
+    "tokens_per_trained_token",
+    "goodput",
+    "cost_per_step",
+)
+# Limits of an engine that a scenario may set; the fitted speed stays.
+_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size")
+# Facts of the engine that was observed: another one has another speed.
+_OTHER_ENGINE = ("kind", "gpu", "model", "tp", "dp", "dtype", "profile", "instance_tok_s", "name")
+MOST_POINTS = 64
+# Replications at each end of the doubt about an extrapolated speed: it is far wider than chance.
+END_RUNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One metric before and after. ratio: after / before, paired. changed: more than chance and noise."""
+
+    metric: str
+    before: Estimate
+    after: Estimate
+    ratio: Estimate
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The effects of some changes. binding: what binds, before and after. notes: what the answer leaves out.
+    extrapolated: the load after the change, where the window never saw it."""
+
+    changes: Mapping[str, Any]
+    effects: tuple[Effect, ...]
+    binding: tuple[str, str]
+    replications: int
+    notes: tuple[str, ...]
+    extrapolated: Extrapolated | None = None
+
+    def effect(self, metric: str) -> Effect:
+        """The effect on one metric of METRICS."""
+        return next(e for e in self.effects if e.metric == metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a swept key. estimates: flat metrics; None where the run got stuck, and stuck says why. notes,
+    extrapolated: as of a WhatIf."""
+
+    value: Any
+    estimates: Mapping[str, Estimate] | None
+    binding: str | None
+    stuck: str | None
+    notes: tuple[str, ...] = ()
+    extrapolated: Extrapolated | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One key over some values, the same draws for all. now: the key's value in the implied scenario."""
+
+    key: str
+    now: Any
+    points: tuple[Point, ...]
+    replications: int
+
+
+def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int | None = None) -> WhatIf:
+    """The implied scenario before and after `changes` (dotted paths and values, as `parse_override` gives them).
+
+    Raises InputError for changes that do not fit, StuckError when the changed run blocks itself.
+    """
+    n = replications if replications is not None else implied.scenario.run.replications
+    scenario, engine, notes = changed(implied, changes)
+    before = _runs(implied.scenario, implied.engine, n)
+    after = _runs(scenario, engine, n)
+    a, b = trial_of(implied.scenario.fleet.instances, before), trial_of(scenario.fleet.instances, after)
+    flat_before, flat_after = [flat(m) for m in before], [flat(m) for m in after]
+    beyond = _beyond(implied, scenario, engine, b)
+    ends = _at_the_ends(beyond, scenario, engine, n)
+    flat_ends = [[flat(m) for m in runs] for runs in ends]
+    after_ends = widened(b.estimates, [trial_of(scenario.fleet.instances, runs).estimates for runs in ends])
+    effects = []
+    for metric in METRICS:
+        ratio = ratio_of(flat_after, flat_before, metric)
+        ratio = hull(ratio, [ratio_of(runs, flat_before, metric) for runs in flat_ends])
+        effects.append(Effect(metric, a.estimates[metric], after_ends[metric], ratio, differs(ratio, n)))
+    return WhatIf(dict(changes), tuple(effects), (a.binding, b.binding), n, notes, beyond)
+
+
+def sweep(
+    implied: Implied,
+    key: str,
+    values: Sequence[Any],
+    *,
+    replications: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """The implied scenario at each value of `key`. A value with which the run gets stuck is a point that says so.
+
+    Raises InputError for no or more than MOST_POINTS values, and for one that does not fit.
+    """
+    if not 1 <= len(values) <= MOST_POINTS:
+        raise InputError(
+            [Problem("--sweep", len(values), f"takes 1 to {MOST_POINTS} values", "for example fleet.instances=4,8,12")]
+        )
+    n = replications if replications is not None else implied.scenario.run.replications
+    now: Any = implied.scenario
+    for part in key.split("."):
+        now = getattr(now, part, None)
+    cases = [changed(implied, {key: value}) for value in values]
+    points = []
+    for value, (scenario, engine, notes) in zip(values, cases, strict=True):
+        try:
+            trial = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
+            beyond = _beyond(implied, scenario, engine, trial)
+            ends = [trial_of(trial.instances, runs).estimates for runs in _at_the_ends(beyond, scenario, engine, n)]
+            points.append(Point(value, widened(trial.estimates, ends), trial.binding, None, notes, beyond))
+        except StuckError as error:
+            points.append(Point(value, None, None, error.what, notes))
+        if progress is not None:
+            progress(len(points), len(values))
+    return Sweep(key, now, tuple(points), n)
+
+
+def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Engine | None, tuple[str, ...]]:
+    """The changed scenario, the engine that goes with it, and what has to be said about it.
+
+    Another transport gives the sync's times anew: the window's would win over it. The observed engine keeps its speed
+    under other limits. Another GPU, model or profile has its own: the scenario's engine section then says it, and
+    nothing of the window's speed is left.
+    """
+    changes = dict(changes)
+    notes: list[str] = []
+    count = changes.get("fleet.instances")
+    factors = implied.scenario.fleet.speed_factors
+    if isinstance(count, int) and "fleet.speed_factors" not in changes and len(factors) > count:
+        changes["fleet.speed_factors"] = factors[:count]
+        notes.append("the instances with the highest numbers go, slow ones or not")
+    changes, transport = with_transport(implied.scenario, changes)
+    if transport is not None:
+        notes.append(transport)
+    scenario = with_changes(implied.scenario, changes)
+    notes += _unread(implied, scenario, changes)
+    if implied.engine is None:
+        return scenario, None, tuple(notes)
+    fields = {path.removeprefix("engine.") for path in changes if path.startswith("engine.")}
+    if fields & set(_OTHER_ENGINE) or "engine" in changes:
+        notes.append(
+            "another engine: its speed is that of the scenario's engine section, not the window's; "
+            + accuracy_of(scenario)
+        )
+        if PRICE not in changes:
+            both = (implied.scenario, scenario)
+            unpriced = ((s.engine.gpu, s.cost.instance_price_usd_per_gpu_h) for s in both)
+            notes += price_notes(unpriced, f"change {PRICE} with the GPU")
+        return scenario, None, tuple(notes)
+    step_time, limits = implied.engine
+    more = {name: getattr(scenario.engine, name) for name in fields & set(_LIMITS)}
+    if any(value is None for value in more.values()):
+        default = engine_of(scenario)[1]
+        more = {name: getattr(default, name) if value is None else value for name, value in more.items()}
+    if more:
+        limits = replace(limits, **more)
+        notes.append("the engine keeps the speed of the window")
+    return scenario, (step_time, limits), tuple(notes)
+
+
+def _unread(implied: Implied, scenario: Scenario, changes: Mapping[str, Any]) -> list[str]:
+    """Changes that the scenario's law does not read, and a bound that the window cannot show."""
+    law = scenario.admission.law
+    guessed = any(line.startswith("admission:") for line in implied.assumed)
+    inferred = guessed and law == implied.scenario.admission.law
+    whose = f"; {law} is what the window looks like: --given admission.law=... says what it is" if inferred else ""
+    notes = [f"{note}{whose}" for note in unread_notes(scenario, changes)]
+    if (
+        inferred
+        and law_of(scenario).engines_limit
+        and any(path.startswith("fleet.max_in_flight_samples") for path in changes)
+    ):
+        notes.append(
+            "no staleness bound shows in this window; one that the job has may bind before another cap does: "
+            "--given admission.law=version_window --given admission.max_staleness=N"
+        )
+    return notes
+
+
+def _beyond(implied: Implied, scenario: Scenario, engine: Engine | None, trial: Trial) -> Extrapolated | None:
+    """Whether the changed fleet runs at a load that the window never saw."""
+    if engine is None or implied.speed is None:
+        return None
+    running = running_per_instance(scenario, engine, trial.mean("step_s"))
+    return extrapolated(implied.speed, running, context_of(scenario))
+
+
+def _at_the_ends(
+    beyond: Extrapolated | None, scenario: Scenario, engine: Engine | None, n: int
+) -> list[list[dict[str, Any]]]:
+    """Runs at both ends of the doubt about the engine's speed; none within the loads that the window saw."""
+    if beyond is None or engine is None:
+        return []
+    return [_runs(scenario, other, min(n, END_RUNS)) for other in beyond.engines(engine)]
+
+
+def _runs(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:
+    return list(side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n)))

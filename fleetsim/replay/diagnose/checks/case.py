@@ -1,0 +1,157 @@
+"""`Case`: what a check looks at. `Draft`: what it finds, before the findings have been priced against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.diagnose.cost import Slice
+from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.observe.observed import Observed, Quantity
+
+# The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
+# batch's use swings by a fifth around its mean as responses grow and end.
+KV_ROOM = 0.8
+# Requests that wait in an engine, of those that it has: below it they only pass through.
+WAITING = 0.02
+# Peak over mean of what is in flight: a ceiling, not an ebb and flow. (The 95th percentile over the median of a client
+# at its cap, refilled as samples end, is 1.0 to 1.05; of a barrier that drains, above 1.5.)
+FLAT = 1.10
+# A cause that costs less than this share of a pool's time is not what to change first.
+WORTH = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A window and what it is judged by.
+
+    scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
+    defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
+    simulation (`replay/diagnose/removals.py`); empty without a back-test that holds. ranked: the same, to compare
+    causes by,
+    where the back-test is only nearly right. enough: instances that make a step no longer, by simulation; None = not
+    simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed: whether
+    what a simulation could refute is told as found: False where there could be one and nobody wanted it.
+    """
+
+    observed: Observed
+    scenario: Scenario
+    given: frozenset[str] = frozenset()
+    backtest: Backtest | None = None
+    gains: Mapping[Check, float] = field(default_factory=dict)
+    ranked: Mapping[Check, float] = field(default_factory=dict)
+    enough: int | None = None
+    unsimulated: str | None = None
+    weighed: bool = True
+
+    def says(self, path: str) -> bool:
+        """Whether somebody gave the value at this path, or anything below it."""
+        return any(p == path or p.startswith(f"{path}.") for p in self.given)
+
+    @property
+    def idle(self) -> Quantity | None:
+        """The trainer's sample wait / its cycle, as far as it can be known; without what it waits beside a batch."""
+        idle = self.observed.trainer.idle_fraction
+        return idle if idle is None or not self.ready else Quantity(idle.value - self.ready, idle.source)
+
+    @property
+    def ready(self) -> float:
+        """Of a step, the share that the trainer waits although a batch stands ready; 0 where the scenario says that it
+        waits for certain samples."""
+        t, buffer = self.observed.trainer, self.scenario.buffer
+        picks = self.says("buffer.batch_rule") and BATCH_RULES[buffer.batch_rule].reserved
+        picks |= self.says("buffer.wait_for_oldest") and buffer.wait_for_oldest
+        picks |= self.says("admission.age_action") and AGE_ACTIONS[self.scenario.admission.age_action].limits_age
+        if picks or self.colocated or t.ready_share is None or t.idle_fraction is None:
+            return 0.0
+        return t.ready_share * t.idle_fraction.value
+
+    @property
+    def idle_limit(self) -> float:
+        """The share of its cycle that the trainer may wait (targets.trainer_idle_fraction)."""
+        return self.scenario.targets.trainer_idle_fraction
+
+    @property
+    def colocated(self) -> bool:
+        """Both pools are the same GPUs: the trainer's wait is the engines' work."""
+        return self.observed.placement == "colocated"
+
+    @property
+    def starving(self) -> bool | None:
+        """Whether the trainer waits for samples more than the target allows; None = unknown. Never when colocated."""
+        if self.colocated:
+            return False
+        return None if self.idle is None else self.idle.value > self.idle_limit
+
+    @property
+    def kv_full(self) -> bool | None:
+        """Whether the KV caches have no room to spare at their peak; None where it is not exported."""
+        peak = None if self.observed.fleet is None else self.observed.fleet.kv_use_peak
+        return None if peak is None else peak >= KV_ROOM
+
+    @property
+    def waiting_share(self) -> float | None:
+        """Of the requests that the engines have, those that wait; None where it is not exported, or there are none."""
+        f = self.observed.fleet
+        if f is None or f.waiting is None or f.running is None or f.running + f.waiting <= 0:
+            return None
+        return f.waiting / (f.running + f.waiting)
+
+    @property
+    def group_size(self) -> Quantity | None:
+        """Samples per prompt, from somewhere else than the hit ratio: as given, or as the requests ask for it."""
+        if self.says("workload.group_size"):
+            return Quantity(float(self.scenario.workload.group_size), "log")
+        found = None if self.observed.lengths is None else self.observed.lengths.group_size
+        # A client that sends each sample by itself asks for n = 1 whatever its groups are.
+        return found if found is not None and found.source != "inferred" and found.value > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A finding without its size.
+
+    claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
+    words, for the headline; empty unless it is a fault.
+    """
+
+    check: Check
+    state: Literal["fault", "ok", "unknown"]
+    title: str
+    evidence: tuple[str, ...] = ()
+    next: str | None = None
+    claims: Mapping[Slice, float] = field(default_factory=dict)
+    name: str = ""
+
+
+Earlier = tuple[Draft, ...]
+
+
+def faults(earlier: Earlier, *checks: Check) -> list[Draft]:
+    """The faults among the earlier findings, of these checks."""
+    return [d for d in earlier if d.state == "fault" and d.check in checks]
+
+
+def round_count(count: float) -> int:
+    """A count that is recommended: down to what people set, multiples of 32, of 8 below 128, any below 16."""
+    unit = 32 if count >= 128 else 8 if count >= 16 else 1
+    return int(count // unit) * unit
+
+
+def told(quantity: Quantity, text: str) -> str:
+    """A number in words, with the word "inferred" where it was."""
+    return f"{text} (inferred)" if quantity.source == "inferred" else text
+
+
+def idle_words(case: Case) -> str:
+    """The trainer's wait, against its limit."""
+    if case.idle is None:
+        return "how long the trainer waits for samples is neither exported nor to be inferred"
+    share = told(case.idle, units.share(case.idle.value))
+    return f"the trainer waits for samples {share} of a step, target {units.share(case.idle_limit)}"

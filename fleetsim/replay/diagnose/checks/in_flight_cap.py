@@ -1,0 +1,104 @@
+"""Does the client's own cap bind? Then engines have room that nobody uses, and more of them would change nothing."""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim import units
+from fleetsim.replay.diagnose.checks.case import FLAT, KV_ROOM, WAITING, Case, Draft, Earlier, idle_words
+from fleetsim.replay.implied.prefix_hits import places_when_spread
+from fleetsim.replay.observe.lengths import LARGEST_GROUP
+
+# Engines that run more than this of their max_num_seqs have no room for more.
+NEARLY_ALL = 0.9
+# Of the mean in flight: what a group can be missing of a ceiling. Work that runs out between batches ebbs by more.
+ROOM = 0.25
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: what is in flight stays at a ceiling (peak / mean below FLAT, but for the room that a group waits
+    for) while the trainer waits, nothing waits in
+    the engines and their KV caches have room; without a size, and as a suspicion, where the trainer's wait is not
+    known. unknown: the engines' load is not known."""
+    f = case.observed.fleet
+    if case.colocated:
+        return Draft("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
+    if f is None or f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
+        return Draft("in_flight_cap", "unknown", "requests in flight are not exported", (idle_words(case),))
+    mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.waiting_share
+    evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
+    if waiting is not None:
+        evidence.append(f"{units.share(waiting)} of them wait in an engine")
+    if f.kv_use_peak is not None:
+        evidence.append(f"KV caches reach {units.share(f.kv_use_peak)}")
+    if peak > FLAT * (mean + _missing(case, mean)):
+        return Draft("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
+    if waiting is not None and waiting > WAITING:
+        return Draft("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
+    if case.kv_full:
+        return Draft("in_flight_cap", "ok", "the KV caches are full", tuple(evidence))
+    limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
+    if limit is not None and f.running is not None and f.running > NEARLY_ALL * limit * f.instances:
+        return Draft("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
+    evidence.append(idle_words(case))
+    if case.kv_full is None:
+        return Draft("in_flight_cap", "unknown", "a ceiling, but not whether the engines have room", tuple(evidence))
+    if case.starving is False:
+        return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
+    more = _doubled(peak, f.kv_use_peak or KV_ROOM)
+    evidence.append("inferred: a ceiling in the client, not in the engines, holds the rest back")
+    if case.idle is None:
+        evidence.append("an unlimited client's requests ebb and flow with the batches; these do not")
+        return Draft(
+            "in_flight_cap", "fault",
+            f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", tuple(evidence),
+            "whether the trainer waits would make it sure, with --map trainer.wait_s=METRIC of your own; until then:\n"
+            f"fleetsim replay ... --set {_cap(case, more)}",
+            {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
+        )  # fmt: skip
+    idle = case.idle.value
+    return Draft(
+        "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
+        tuple(evidence), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, more)}",
+        {"wait": idle}, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+    )  # fmt: skip
+
+
+def _missing(case: Case, mean: float) -> float:
+    """What is missing of a cap on average: slots free up one by one, and a client of whole groups fills them again when
+    a group fits, so half a group less one sample; no more than ROOM of the mean."""
+    return min((_group(case) - 1.0) / 2.0, ROOM * mean)
+
+
+def _group(case: Case) -> float:
+    """Samples of a group: as given, exported or inferred from siblings that share an engine; else as many as would hit
+    as often where they are spread over all of them. 1 where nothing tells."""
+    f, lengths = case.observed.fleet, case.observed.lengths
+    known = case.group_size or (None if lengths is None else lengths.group_size)
+    if known is not None:
+        return known.value
+    if f is None or f.prefix_hit is None:
+        return 1.0
+    hits = ((g, 1.0 - places_when_spread(g, f.instances) / g) for g in range(2, LARGEST_GROUP + 1))
+    return float(min(hits, key=lambda pair: abs(pair[1] - (f.prefix_hit or 0.0)), default=(1, 0.0))[0])
+
+
+def _cap(case: Case, more: int) -> str:
+    """The cap that somebody gave, raised to so many samples in flight; else the fleet's."""
+    fleet = case.scenario.fleet
+    if case.says("fleet.max_in_flight_samples_per_instance") and fleet.max_in_flight_samples_per_instance is not None:
+        count = case.observed.fleet.instances if case.observed.fleet is not None else fleet.instances
+        return f"fleet.max_in_flight_samples_per_instance={math.ceil(more / max(1.0, count))}"
+    return f"fleet.max_in_flight_samples={more}"
+
+
+def _of_batch(case: Case, peak: float) -> str:
+    """What a ceiling is in batches: a staleness window shows as a multiple of the batch."""
+    batch = case.observed.trainer.batch_samples
+    return "" if batch is None or batch.value <= 0 else f" ({peak / batch.value:.2f} batches)"
+
+
+def _doubled(peak: float, kv_peak: float) -> int:
+    """Twice the ceiling, or what fills the KV caches up to KV_ROOM if that is less."""
+    room = KV_ROOM / kv_peak if kv_peak > 0 else 2.0
+    return max(round(peak) + 1, round(peak * min(2.0, room)))

@@ -1,0 +1,69 @@
+"""Does the simulation of this window come out as the window did? If not, the model is wrong somewhere."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.replay.backtest import Row, catalogued
+from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier
+
+# The queue is what the flows before and behind it leave: a few percent of the requests in flight, of which there are
+# batches, move it by tenths of a batch while step and throughput are right. Off by more, it is a cap or a drop.
+QUEUE = 0.5
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: a predicted quantity is off by more than the back-test's limit. unknown: there was no back-test, for the
+    window cannot be simulated or nobody asked, or nothing that it could compare."""
+    back = case.backtest
+    if back is None and case.unsimulated is not None:
+        return Draft("model", "unknown", "cannot be back-tested" + _why(case), (case.unsimulated,), _instead(case))
+    if back is None:
+        return Draft("model", "unknown", "not back-tested", (), "without --no-backtest:\nfleetsim replay ...")
+    worst = back.worst
+    if back.verdict == "unknown" or worst is None:
+        return Draft("model", "unknown", "nothing of what was observed is predicted")
+    evidence = tuple(row_words(row) for row in sorted(back.overall, key=lambda row: -abs(row.error)))
+    off_by = [row for row in back.overall if not row.within]
+    if off_by and all(row.quantity == "queue" and abs(row.error) <= QUEUE for row in off_by):
+        return Draft("model", "ok", "predicts this window but for its queue", evidence)
+    if back.verdict == "ok":
+        return Draft("model", "ok", f"predicts this window within {units.share(back.limit)}", evidence)
+    missed = catalogued(worst.quantity).title
+    off = tuple(row_words(row) for row in back.overall if not row.within)
+    return Draft(
+        "model", "fault", f"off by more than {units.share(back.limit)}: wrong somewhere", off,
+        "\n".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
+        {}, f"the simulation of this window misses its {missed}, so what-ifs are not to be trusted",
+    )  # fmt: skip
+
+
+def _why(case: Case) -> str:
+    return ": no engine metrics" if not case.observed.instances else ""
+
+
+def _instead(case: Case) -> str | None:
+    """Where engines could come from."""
+    if case.observed.instances:
+        return None
+    return (
+        "where engines are scraped:\n"
+        "fleetsim replay --prometheus URL --selector 'job=\"rollout\"'\n"
+        "or this log with what is known of the job:\n"
+        "fleetsim replay ... --scenario job.yaml"
+    )
+
+
+def row_words(row: Row) -> str:
+    """Observed, predicted and the error, with their units."""
+
+    q = catalogued(row.quantity)
+
+    def shown(x: float) -> str:
+        return units.count(round(x)) if q.unit == "number" else units.written(x, q.unit)
+
+    error = {
+        "ratio": units.change(row.error),
+        "points": units.points(row.error),
+        "batches": f"{row.error:+.2f} batches",
+    }[row.measure]
+    return f"{q.title}: observed {shown(row.observed)}, predicted {shown(row.predicted)} ({error})"

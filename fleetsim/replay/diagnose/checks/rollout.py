@@ -1,0 +1,192 @@
+"""Only then: is the fleet too small? The trainer waits, and nothing that costs less than instances explains it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from fleetsim import units
+from fleetsim.config.counted import law_of
+from fleetsim.policies.law import Looser, written
+from fleetsim.replay.diagnose.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words
+from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
+from fleetsim.replay.observe.observed import Departure
+from fleetsim.replay.observe.trends import sized_for_the_end, trend_words
+
+# Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
+TAIL = 0.25
+# Peak over mean of what is in flight, with engines that have room: the work runs out before the batch is complete.
+EBBS = 1.5
+# A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
+# less; where they give less than a third of that, it is not their number.
+HELPS = 0.33
+# The trainer waits longer since an instance went, by this share of its time: less is chance, or another cause's.
+LONGER = 0.05
+_WORDS: Mapping[Check, str] = {
+    "trainer": "the trainer is healthy",
+    "sync": "the sync is shorter",
+    "stragglers": "the stragglers are gone",
+    "prefix_cache": "siblings find their prompt",
+    "in_flight_cap": "the in-flight cap is raised",
+    "max_num_seqs": "max_num_seqs is raised",
+    "preemptions": "preemptions are rare",
+}
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: the trainer waits more than its target, and earlier faults cannot explain all of it. ok: it does not wait,
+    or something else is to be mended first. unknown: nobody knows how long it waits."""
+    f = case.observed.fleet
+    if case.colocated:
+        share = None if case.idle is None else case.idle.value
+        taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
+        why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
+        gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.tp))
+        return Draft("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
+    evidence = [idle_words(case), *_changed(case)]
+    if case.idle is None:
+        return Draft(
+            "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
+            "name your own metric with --map trainer.wait_s=METRIC, or give the trainer's run log with --from",
+        )  # fmt: skip
+    if not case.starving:
+        return Draft("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
+    first = faults(earlier, *_WORDS)
+    explained = _explained(first)
+    if first and (explained is None or explained >= case.idle.value - case.idle_limit):
+        later = " and ".join(_WORDS[d.check] for d in first)
+        return Draft("rollout", "ok", f"not to be resized before {later}", tuple(evidence))
+    if first:
+        causes = ", ".join(d.check.replace("_", " ") for d in first)
+        evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
+    if f is None:
+        return Draft("rollout", "unknown", "the trainer waits; what the engines do is not known", tuple(evidence))
+    if f.running is not None:
+        waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait"
+        evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
+    if f.idle_share is not None:
+        evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
+    wait = case.idle.value
+    if not case.weighed:
+        return Draft(
+            "rollout", "fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
+            tuple(evidence), "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
+            f"rollout is too slow, for want of instances or by its slowest responses{_since(case, count=True)}",
+        )  # fmt: skip
+    slowest, gain = _slowest(case), case.gains.get("rollout")
+    if gain is not None:  # the simulation knows better than the pattern
+        said = f"simulated, a quarter more instances make a step {units.share(max(0.0, gain))} shorter"
+        evidence.append(said)
+        slowest = said if gain < HELPS * min(wait, 0.2) else None
+    if slowest is not None:
+        if gain is None:
+            evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
+        return Draft(
+            "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
+            tuple(evidence), _back(case, gain) + _ahead(case), {"wait": wait},
+            f"the slowest responses of each batch hold it up{_since(case, count=False)}",
+        )  # fmt: skip
+    matched = _matched(case)
+    if matched is not None:
+        evidence.append(
+            f"rate matching, first order: {matched} instances instead of {f.instances:.3g} would bring it to the target"
+        )
+    open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
+    if open_:
+        evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
+    return Draft(
+        "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
+        {"wait": wait}, f"the fleet is too small{_since(case, count=True)}",
+    )  # fmt: skip
+
+
+def _changed(case: Case) -> list[str]:
+    """What made the fleet's work more, or its instances fewer, within the window."""
+    said = [departure_words(d) + _waited(d) for d in case.observed.departed]
+    responses, step = case.observed.trend("response_tokens"), case.observed.trend("step_s")
+    if responses is not None:
+        said.append(f"{trend_words(responses)}: size for the end, {sized_for_the_end(responses)}")
+    return said if step is None else [*said, trend_words(step)]
+
+
+def _waited(gone: Departure) -> str:
+    if gone.waits is None:
+        return ""
+    before, after = gone.waits
+    return f"; the trainer waited {units.share(before)} of its time before and {units.share(after)} after"
+
+
+def _since(case: Case, *, count: bool) -> str:
+    """The same for the headline: what the fleet was not sized for. count: the number of instances is the cause; then
+    those that went are named, if the trainer waits longer without them."""
+    missing = [d for d in unreplaced(case.observed.departed) if count and _longer(d)]
+    responses = case.observed.trend("response_tokens")
+    grown = responses is not None and responses.growth > 0
+    longer = [f"responses grew by {units.share(responses.growth)}"] if responses is not None and grown else []
+    gone = [f"{names_of(missing)} vanished"] if missing else []
+    return f" since {' and '.join([*gone, *longer])}" if gone or longer else ""
+
+
+def _longer(gone: Departure) -> bool:
+    return gone.waits is not None and gone.waits[1] - gone.waits[0] >= LONGER
+
+
+def _back(case: Case, gain: float | None) -> str:
+    """What went in the window comes first, where more instances help at all: it is what the fleet was planned with."""
+    gone = unreplaced(case.observed.departed)
+    if not gone or (gain is not None and gain < WORTH):
+        return ""
+    return f"start {names_of(gone)} again, or what takes the place;\n"
+
+
+def _explained(first: Sequence[Draft]) -> float | None:
+    """The share of a step that earlier faults make the trainer wait at most; None where one does not say."""
+    shares = [d.claims.get("wait") for d in first]
+    return None if None in shares else sum(s for s in shares if s is not None)
+
+
+def _slowest(case: Case) -> str | None:
+    """What shows that work runs out while the trainer waits; None where the engines are kept busy.
+
+    Instances without work, or requests in flight that ebb although the engines would take more: none waits in them and
+    their KV caches have room. A fleet that is too small is full.
+    """
+    f = case.observed.fleet
+    if f is None:
+        return None
+    if f.idle_share is not None and f.idle_share > TAIL:
+        return "instances without work beside a waiting trainer"
+    if not f.in_flight_mean or f.in_flight_peak is None or f.in_flight_peak < EBBS * f.in_flight_mean:
+        return None
+    if case.waiting_share is None or case.waiting_share > WAITING or case.kv_full is not False:
+        return None
+    return f"in flight ebbs from {f.in_flight_peak:,.0f} to {f.in_flight_mean:,.0f} on average in engines with room"
+
+
+def _ahead(case: Case) -> str:
+    """Let the fleet run further ahead of the trainer."""
+    a = case.scenario.admission
+    window = f"admission.max_staleness={math.floor(a.max_staleness) + 1 if case.says('admission.max_staleness') else 2}"
+    change = f"--set admission.law=version_window --set {window}"
+    law = law_of(case.scenario)
+    now = law.number(a)
+    if case.says("admission.max_staleness") and law.budget == "versions":
+        change = f"--set {window}"
+    elif case.says("admission.law") and law.budget != "versions" and isinstance(law.looser, Looser) and now is not None:
+        # what starts earlier is older when it is trained
+        aged = "" if a.max_age is None else f" --set admission.max_age={a.max_age + 1:g}"
+        change = f"--set {law.parameter}={written(now + law.looser.more)}{aged}"
+    return f"if the recipe tolerates it:\nfleetsim replay ... {change} --recommend"
+
+
+def _matched(case: Case) -> int | None:
+    """Instances that bring the wait w down to its target, if batches take time in proportion to 1 / instances.
+
+    A cycle that waits takes as long as its batch takes to make; what the trainer does in it, (1 - w) of it, stays, so a
+    wait of w* needs n (1 - w*) / (1 - w). More instances never beat the longest response: --recommend simulates.
+    """
+    f, idle = case.observed.fleet, case.idle
+    if f is None or idle is None or f.instances <= 0 or idle.value >= 1.0:
+        return None
+    return math.ceil(f.instances * (1.0 - case.idle_limit) / (1.0 - idle.value) - 1e-9)

@@ -1,0 +1,98 @@
+"""Is the spread across instances wide? That is a straggler or a placement problem, not a sizing problem."""
+
+from __future__ import annotations
+
+from statistics import fmean, median, pstdev
+
+from fleetsim import units
+from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier
+from fleetsim.replay.observe.observed import InstanceView
+
+# Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
+SPREAD = 0.15
+# Fewer instances have no median to be slower than.
+FEWEST = 3
+_NAMED = 4
+# A router that looks at no load piles work up on a slow instance until its larger batch yields what the others'
+# yield: then rates are equal and loads are not. Healthy loads under round robin differ by a fifth, and yield more.
+PILED = 1.4
+# Of the longest presence: instances that were there for less are not compared for their load.
+STAYED = 0.9
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: instances slower than the others at the same load, by name; or rates far apart because loads are."""
+    o, f = case.observed, case.observed.fleet
+    if f is None or len(o.instances) < FEWEST:
+        n = len(o.instances)
+        return Draft(
+            "stragglers", "unknown", f"{n} instance{'' if n == 1 else 's'}: none to compare with",
+            (f"a straggler shows against the median of {FEWEST} or more",),
+        )  # fmt: skip
+    evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
+    piled = [] if o.rolling is not None else _piled(o.instances)  # work piles up on what stands, in turn
+    slow = sorted((i for i in o.instances if i.straggler or i in piled), key=lambda i: (i.pace, str(i.id)))
+    if slow:
+        names = ", ".join(str(i.id) for i in slow[:_NAMED])
+        more = f" and {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
+        evidence += [
+            f"{i.id} makes {units.share(i.pace)} of the median instance's rate at its load"
+            if i.straggler
+            else f"{i.id} holds {i.running or 0.0:,.0f} requests, the median instance {_usual(o.instances):,.0f}, and "
+            "makes no more tokens of them (inferred: it is slow, and work piles up on it)"
+            for i in slow[:_NAMED]
+        ]
+        lost = _lost(o.instances)
+        # The samples that are stuck on it hold the batch up, whatever the others do.
+        waits = case.idle.value if piled and case.idle is not None else lost
+        return Draft(
+            "stragglers", "fault", f"slow: {names}{more}", tuple(evidence),
+            f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours",
+            {"busy": lost, "wait": waits} if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
+        )  # fmt: skip
+    # Instances that were added, lost or lent for a while had another load than those that stayed.
+    stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]
+    spread = f.tok_s_cv if len(stayed) == len(o.instances) else _spread([i.active_tok_s for i in stayed])
+    if case.says("fleet.placement") and case.scenario.fleet.placement == "colocated_lending":
+        spread = 0.0  # the trainer's instances begin empty each time that they are lent
+    if o.rolling is not None:
+        evidence.append("a rolling weight sync stops one after the other: rates are apart while it lasts")
+        spread = 0.0
+    if spread > SPREAD:
+        loads = [i.running for i in stayed if i.running is not None]
+        if loads and min(loads) > 0:
+            evidence.append(f"running requests per instance go from {min(loads):.0f} to {max(loads):.0f}")
+        evidence.append("at equal load none is slow: work is spread unevenly")
+        return Draft(
+            "stragglers", "fault", "instances are loaded unevenly", tuple(evidence),
+            "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
+        )  # fmt: skip
+    return Draft("stragglers", "ok", "none", tuple(evidence))
+
+
+def _usual(instances: tuple[InstanceView, ...]) -> float:
+    """The median instance's requests."""
+    return median(i.running for i in instances if i.running is not None)
+
+
+def _piled(instances: tuple[InstanceView, ...]) -> list[InstanceView]:
+    """Instances that hold PILED times the median's requests and make no more tokens of them."""
+    known = [i for i in instances if i.running is not None]
+    if len(known) < FEWEST:
+        return []
+    load, rate = _usual(instances), median(i.active_tok_s for i in known)
+    piled = [i for i in known if load > 0 and (i.running or 0.0) > PILED * load and i.active_tok_s <= rate]
+    return piled if len(piled) * FEWEST <= len(known) else []  # more than a third is how work is spread
+
+
+def _spread(rates: list[float]) -> float:
+    """Deviation / mean; 0 for too few to compare."""
+    mean = fmean(rates)
+    return pstdev(rates) / mean if len(rates) >= FEWEST and mean > 0 else 0.0
+
+
+def _lost(instances: tuple[InstanceView, ...]) -> float:
+    """The share of the fleet's time that the slow ones lose against the median's pace, weighted by their presence."""
+    present = sum(i.present_s for i in instances)
+    lost = sum(i.present_s * max(0.0, 1.0 - i.pace) for i in instances if i.straggler)
+    return lost / present if present > 0 else 0.0

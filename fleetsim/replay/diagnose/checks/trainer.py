@@ -1,0 +1,179 @@
+"""Is the trainer itself healthy? A trainer stalled on a collective or a bad node looks like slow rollouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from fleetsim import units
+from fleetsim.errors import InputError
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, told
+from fleetsim.replay.diagnose.cost import Claims
+from fleetsim.replay.observe.observed import Hour
+
+# Slower than its scenario, or at the end of the window than at its start, by more than noise and length mix explain.
+SLOWER = 1.10
+# Slices that a drift needs: two at each end.
+FEWEST_SLICES = 4
+# Of a whole step: what is left of a step that mostly waits is known too roughly to drift by less.
+DRIFTS = 0.05
+# Of a step: what the trainer waits beside a batch, or what is in no counter, below which it is a hand-over's work.
+OWN = 0.1
+_NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
+
+
+def check(case: Case, earlier: Earlier) -> Draft:
+    """fault: computing takes longer than the scenario says, or longer at the end of the window than at its start
+    although the responses did not grow; or it waits beside samples that are ready; or a part of a step is in no
+    counter. unknown: nothing tells computing from waiting."""
+    t = case.observed.trainer
+    evidence: list[str] = []
+    if t.train_s is not None and t.step_s is not None:
+        step, train = units.seconds(t.step_s.value), told(t.train_s, units.seconds(t.train_s.value))
+        evidence.append(f"computes {train} of a step of {step}")
+    if t.mfu is not None:
+        evidence.append(f"MFU {units.share(t.mfu.value)} on average")
+    excess = _against_scenario(case, evidence)
+    if excess is not None:
+        return Draft(
+            "trainer", "fault", "slower than its scenario says", tuple(evidence), _NEXT, _claims(case, excess),
+            "the trainer computes longer than its scenario says",
+        )  # fmt: skip
+    own = _own_fault(case, evidence)
+    if own is not None:
+        return own
+    drift = _drift(case)
+    if drift is not None and drift.share > SLOWER - 1.0 and drift.of_step > DRIFTS:
+        grown = _length_growth(case)
+        text = f"seconds of a step beside wait and sync grew by {units.share(drift.share)} over the window"
+        if grown is not None and grown >= 0.7 * drift.share:
+            evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
+        else:
+            evidence.append(text if grown is None else f"{text}, the responses only by {units.share(grown)}")
+            return Draft(
+                "trainer", "fault", "getting slower", tuple(evidence), _NEXT, _claims(case, drift.of_step),
+                "the trainer is getting slower",
+            )  # fmt: skip
+    elif drift is not None:
+        evidence.append(f"its seconds moved by {units.change(drift.share)} between the ends of the window")
+    if t.train_s is None and drift is None:
+        return Draft(
+            "trainer", "unknown", "its compute time is not known",
+            (*evidence, "neither exported nor in a run log; engines alone do not tell computing from other work"),
+            "name your own metric with --map trainer.train_s=METRIC, or give the trainer's run log with --from",
+        )  # fmt: skip
+    steady = "steady" if drift is not None else "no sign of trouble"
+    return Draft("trainer", "ok", steady, tuple(evidence))
+
+
+def _against_scenario(case: Case, evidence: list[str]) -> float | None:
+    """The share of a step that the trainer computes beyond its scenario's seconds; None where it does not, or where
+    nobody gave any."""
+    from fleetsim.job.nameplate import trainer_step_s
+
+    t = case.observed.trainer
+    paths = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
+    if t.train_s is None or t.step_s is None or not any(case.says(p) for p in paths):
+        return None
+    try:
+        expected = trainer_step_s(case.scenario)
+    except InputError:
+        return None  # a scenario without compute seconds says nothing about them
+    evidence.append(f"the scenario says {units.seconds(expected)} ({units.change(t.train_s.value / expected - 1)})")
+    excess = (t.train_s.value - expected) / t.step_s.value
+    return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
+
+
+def _own_fault(case: Case, evidence: list[str]) -> Draft | None:
+    """Waiting beside a batch that stands ready, or time that nothing accounts for, whichever takes more of a step."""
+    t, q = case.observed.trainer, case.observed.queue
+    if t.step_s is None or t.step_s.value <= 0:
+        return None
+    step, rest = t.step_s.value, _rest(case)
+    if max(case.ready, rest) <= OWN:
+        return None
+    if case.ready >= rest:
+        depth = "" if q.depth is None else f", with {q.depth:,.0f} samples queued on average{_batches(case, q.depth)}"
+        evidence.append(
+            f"{units.seconds(case.ready * step)} of a step are booked as waiting while a batch stands ready{depth}"
+        )
+        return Draft(
+            "trainer", "fault", "waits beside samples that are ready", tuple(evidence),
+            "time what lies between a complete batch and its first forward pass (fetching, scoring, packing, a lock);"
+            " of a trainer that waits for certain samples say so:\n"
+            "fleetsim replay ... --given buffer.wait_for_oldest=true",
+            {"wait": case.ready, "idle": case.ready}, "the trainer waits beside samples that are ready",
+        )  # fmt: skip
+    evidence.append(f"{units.seconds(rest * step)} of a step ({units.share(rest)}) are neither wait, compute nor sync")
+    return Draft(
+        "trainer", "fault", "a part of its step is in no counter", tuple(evidence),
+        "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
+        {"rest": rest, "idle": rest}, f"{units.share(rest)} of a step are the trainer's own, in no counter",
+    )  # fmt: skip
+
+
+def _batches(case: Case, samples: float) -> str:
+    batch = case.observed.trainer.batch_samples
+    return "" if batch is None or batch.value <= 0 else f" ({samples / batch.value:.1f} batches)"
+
+
+def _rest(case: Case) -> float:
+    """The share of a step that is in no counter, beyond the scenario's checkpoints. 0 where the pools share GPUs, which
+    take time to change hands, and of logs, which time what they like."""
+    t, saved = case.observed.trainer, case.scenario.trainer.checkpoint
+    if t.rest_s is None or t.step_s is None or t.step_s.source != "exported" or case.colocated:
+        return 0.0
+    stall = saved.stall_s / saved.every_steps if case.says("trainer.checkpoint") and saved.every_steps else 0.0
+    return max(0.0, t.rest_s - stall) / t.step_s.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Drift:
+    """share: growth of a step's seconds beside wait and sync, relative to them. of_step: the same / the last steps'."""
+
+    share: float
+    of_step: float
+
+
+def _drift(case: Case) -> _Drift | None:
+    """The last quarter of the window against the first; None below four slices, or where both pools share GPUs."""
+    parts = [(s, h.step_s) for h in case.observed.hours if (s := _own_seconds(case, h)) is not None and h.step_s]
+    if case.colocated or len(parts) < FEWEST_SLICES:
+        return None
+    quarter = max(1, len(parts) // 4)
+    first, last = fmean(s for s, _ in parts[:quarter]), fmean(s for s, _ in parts[-quarter:])
+    whole = fmean(step for _, step in parts[-quarter:])
+    return None if first <= 0 or whole <= 0 else _Drift(last / first - 1.0, (last - first) / whole)
+
+
+def _own_seconds(case: Case, hour: Hour) -> float | None:
+    """Seconds of a step in which the trainer neither waits for samples nor is held by weight sync."""
+    if hour.step_s is None or hour.idle_fraction is None:
+        return None
+    held = _paused(case, hour) if hour.sync_fraction is None else hour.sync_fraction
+    return hour.step_s * max(0.0, 1.0 - hour.idle_fraction - held)
+
+
+def _paused(case: Case, hour: Hour) -> float:
+    """The share of an hour in which the engines stood still with work in hand: where the trainer exports no sync
+    seconds, those are what it was held for at least."""
+    pauses = case.observed.pauses
+    if pauses is None or hour.end_s <= hour.start_s:
+        return 0.0
+    held = (min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in pauses.each if not p.empty)
+    return sum(max(0.0, s) for s in held) / (hour.end_s - hour.start_s)
+
+
+def _length_growth(case: Case) -> float | None:
+    """Relative growth of the mean response over the window."""
+    lengths = case.observed.lengths
+    if lengths is None or lengths.drift_per_h is None:
+        return None
+    return lengths.drift_per_h * case.observed.span_s / 3600.0
+
+
+def _claims(case: Case, share_of_step: float) -> Claims:
+    """A step is shorter by these seconds at most; the rollout GPUs gain what they stood idle meanwhile."""
+    t = case.observed.trainer
+    train = 1.0 if t.train_s is None or t.step_s is None else t.train_s.value / t.step_s.value
+    return {"train": min(share_of_step, train), "idle": share_of_step}

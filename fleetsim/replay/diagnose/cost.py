@@ -1,0 +1,158 @@
+"""What a finding costs: GPU-hours per day and US dollars, every GPU-second charged to one finding at most.
+
+A day of the job is divided into slices: the trainer's GPU-time into train, wait, sync and the rest (shares of an
+optimizer step), the rollout GPUs' into busy, idle and paused (shares of the window). A finding claims shares of slices:
+
+    GPU-h per day = 24 h x sum over slices (claimed share of the pool's time x GPUs of the pool)
+    USD per day   = the same sum, each slice at its pool's price per GPU-hour
+
+`settle` walks the findings in the runbook's order and gives each no more of a slice than the earlier ones have left of
+what was observed there: two findings that explain the same waiting are not paid for twice, and all findings together
+never cost more than the job. A claim is what removing the cause would give back at most, not what it surely does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.replay.observe.observed import Observed, Quantity
+
+Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused"]
+Claims = Mapping[Slice, float]
+
+_TRAINERS: tuple[Slice, ...] = ("train", "wait", "sync", "rest")
+_HOURS = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Whose GPU-hours are counted.
+
+    rollout_gpus: mean instances x tp. trainer_gpus: of the trainer alone, 0 where both share (colocated). *_usd_h:
+    price of one GPU-hour. assumed: what nobody gave, in words.
+    """
+
+    rollout_gpus: float
+    trainer_gpus: float
+    rollout_usd_h: float
+    trainer_usd_h: float
+    shared: bool
+    assumed: tuple[str, ...]
+
+    def gpus(self, of: Slice) -> float:
+        """The GPUs whose time a slice is. Shared GPUs that generate are at work: nobody waits, nobody is paused."""
+        if self.shared:
+            return 0.0 if of in ("wait", "paused") else self.rollout_gpus
+        return self.trainer_gpus if of in _TRAINERS else self.rollout_gpus
+
+    def usd_h(self, of: Slice) -> float:
+        """The price of one hour of such a GPU."""
+        return self.trainer_usd_h if of in _TRAINERS and not self.shared else self.rollout_usd_h
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a finding costs as long as it stays."""
+
+    gpu_h_per_day: float
+    usd_per_day: float
+
+
+def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()) -> Pools:
+    """The pools of a window: instances as observed, GPUs and prices as the scenario has them.
+
+    given: dotted paths that somebody wrote; every other value that a price rests on is listed as assumed.
+    """
+    shared = observed.placement == "colocated"
+    instances = observed.fleet.instances if observed.fleet is not None else 0.0
+    cost, tp = scenario.cost, scenario.engine.tp
+    assumed = []
+    if "engine.tp" not in given:
+        assumed.append(f"{tp} GPU{'' if tp == 1 else 's'} per instance (engine.tp)")
+    if "trainer.gpus" not in given and not shared:
+        assumed.append(f"{scenario.trainer.gpus} trainer GPUs (trainer.gpus)")
+    if "cost.instance_price_usd_per_gpu_h" not in given:
+        assumed.append(f"${cost.instance_price_usd_per_gpu_h:g} a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)")
+    if "cost.trainer_price_usd_per_gpu_h" not in given and not shared:
+        assumed.append(f"${cost.trainer_price_usd_per_gpu_h:g} a trainer GPU-hour (cost.trainer_price_usd_per_gpu_h)")
+    return Pools(
+        instances * tp,
+        0.0 if shared else float(scenario.trainer.gpus),
+        cost.instance_price_usd_per_gpu_h,
+        cost.trainer_price_usd_per_gpu_h,
+        shared,
+        tuple(assumed),
+    )
+
+
+def pause_shares(observed: Observed) -> tuple[float, float]:
+    """(held, empty): shares of the window in which the fleet stood still with work in hand, and without any.
+
+    With work in hand something stops the engines: a weight sync. Without, they have run out of it: that is idle time.
+    What each instance stands by itself in a rolling sync is held as well.
+    """
+    alone = 0.0 if observed.rolling is None else observed.rolling.share
+    if observed.pauses is None:
+        return alone, 0.0
+    share = min(1.0, max(0.0, observed.pauses.share))
+    total = sum(p.seconds for p in observed.pauses.each)
+    if total <= 0:
+        return share + alone, 0.0
+    held = share * sum(p.seconds for p in observed.pauses.each if not p.empty) / total
+    return min(1.0, held + alone), share - held
+
+
+def observed_slices(observed: Observed) -> dict[Slice, float]:
+    """The share of its pool's time that each slice had; a slice that nobody measured is missing, and bounded by 1."""
+    slices: dict[Slice, float] = {}
+    t = observed.trainer
+    if t.step_s is not None and t.step_s.value > 0:
+        parts: tuple[tuple[Slice, Quantity | None], ...] = (
+            ("train", t.train_s),
+            ("wait", t.wait_s),
+            ("sync", t.sync_s),
+        )
+        for name, part in parts:
+            if part is not None:
+                slices[name] = min(1.0, part.value / t.step_s.value)
+    if t.rest_s is not None and t.step_s is not None and t.step_s.value > 0:
+        slices["rest"] = t.rest_s / t.step_s.value
+    if t.idle_fraction is not None:
+        slices["wait"] = min(1.0, t.idle_fraction.value)
+    held, empty = pause_shares(observed)
+    idle = observed.fleet.idle_share if observed.fleet is not None else None
+    slices["paused"] = held
+    if idle is not None:
+        slices["idle"] = min(1.0, idle) * (1.0 - held - empty) + empty
+        slices["busy"] = max(0.0, 1.0 - slices["idle"] - held)
+    return slices
+
+
+def within(gain: float, *claims: Claims) -> Claims:
+    """The claims, one after the other, as far as a step that is `gain` shorter gives them back: that share of a pool's
+    time at most."""
+    left = {True: max(0.0, gain), False: max(0.0, gain)}
+    found: dict[Slice, float] = {}
+    for of, share in (pair for claim in claims for pair in claim.items()):
+        more = min(share, left[of in _TRAINERS])
+        left[of in _TRAINERS] -= more
+        found[of] = found.get(of, 0.0) + more
+    return found
+
+
+def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]) -> list[Size | None]:
+    """The size of every finding, in order; None for one that claims nothing, or whose pool has no GPUs."""
+    left: dict[Slice, float] = dict(slices)
+    sizes: list[Size | None] = []
+    for claim in claims:
+        gpu_h = usd = 0.0
+        for of, wanted in claim.items():
+            share = max(0.0, min(wanted, left.get(of, 1.0)))
+            left[of] = left.get(of, 1.0) - share
+            gpu_h += _HOURS * share * pools.gpus(of)
+            usd += _HOURS * share * pools.gpus(of) * pools.usd_h(of)
+        sizes.append(Size(gpu_h, usd) if gpu_h > 0 else None)
+    return sizes

@@ -1,0 +1,215 @@
+"""The verdict on a window: the runbook's questions in the runbook's order, what each finding costs, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.change.withheld import withheld
+from fleetsim.replay.diagnose.checks import (
+    backlog,
+    data,
+    in_flight_cap,
+    max_num_seqs,
+    model,
+    preemptions,
+    prefix_cache,
+    rollout,
+    stragglers,
+    sync,
+    trainer,
+)
+from fleetsim.replay.diagnose.checks.backlog import TOO_LARGE
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, told
+from fleetsim.replay.diagnose.cost import Claims, Size, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.implied.observed_load import own_paces
+from fleetsim.replay.observe.departures import missed_words, unreplaced
+from fleetsim.replay.observe.observed import Observed
+
+Starves = Literal["trainer", "rollout", "neither", "unknown"]
+
+CHECKS: tuple[Callable[[Case, Earlier], Draft], ...] = (
+    data.check,
+    trainer.check,
+    sync.check,
+    stragglers.check,
+    prefix_cache.check,
+    in_flight_cap.check,
+    max_num_seqs.check,
+    preemptions.check,
+    rollout.check,
+    backlog.check,
+    model.check,
+)
+# A wrong model is where to look, not what to change in the job.
+_NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
+# What makes rollout faster is not what a growing backlog asks for.
+_FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+# A fault that explains less than this of what the trainer waits is not what to change first where the fleet is too
+# small as well: the runbook's order is for causes of a size.
+_TELLS = 0.1
+# Simulated, what costs nothing now is no fault; a slow instance is one whether or not anybody waits for it.
+_COSTS_OR_NOT: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+SUSPECTED = "suspected: "
+# Rollout GPUs without work for more than this of their time starve; less is the tail of responses.
+ROLLOUT_IDLE = 0.15
+
+
+def diagnose(
+    observed: Observed,
+    scenario: Scenario,
+    backtest: Backtest | None = None,
+    *,
+    given: Collection[str] = (),
+    gains: Mapping[Check, float] | None = None,
+    ranked: Mapping[Check, float] | None = None,
+    enough: int | None = None,
+    unsimulated: str | None = None,
+    weighed: bool = True,
+) -> Verdict:
+    """Which side starves, what to change first, and every question with its evidence and its size.
+
+    scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
+    only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
+    removing a fault saves of a step, by simulation (`replay/diagnose/removals.py`). ranked: the same of a simulation
+    that is
+    good enough to compare causes by (default: `gains`). enough: instances that make a step no longer, by simulation.
+    unsimulated: why there is no back-test. weighed: False where a simulation could confirm or refute what the rules
+    find, and nobody wanted one: then they only suspect it.
+    """
+    gains = gains or {}
+    ranks = gains if ranked is None else ranked
+    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated, weighed)
+    drafts: list[Draft] = []
+    for check in CHECKS:
+        drafts.append(_weighed(case, check(case, tuple(drafts))))
+    order = _order(case, drafts)
+    settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
+    size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
+    sizes = [size_of.get(d.check) for d in drafts]
+    findings = tuple(
+        Finding(
+            d.check,
+            d.state,
+            d.title,
+            d.evidence,
+            None if size is None else size.gpu_h_per_day,
+            None if size is None else size.usd_per_day,
+            d.next,
+        )
+        for d, size in zip(drafts, sizes, strict=True)
+    )
+    first = _first(case, order)
+    most = _largest(drafts, sizes)
+    starves = _starves(case, drafts)
+    headline = _headline(case, starves, first, most, drafts)
+    binding = None if first is None else first.check
+    return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
+
+
+def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
+    """The faults in the order in which they are to be changed, and paid for: the runbook's, but that a backlog comes
+    before what would make rollout faster still, unless the trainer waits."""
+    faults = [d for d in drafts if d.state == "fault"]
+    if case.starving or not any(d.check == "backlog" for d in faults):
+        return faults
+    return sorted(faults, key=lambda d: (d.check in _FASTER, drafts.index(d)))
+
+
+def _weighed(case: Case, draft: Draft) -> Draft:
+    """A fault with what its removal gives by simulation: as its size, or as the reason why it is none."""
+    gain = case.gains.get(draft.check)
+    if draft.state == "fault" and not case.weighed and _refutable(draft):
+        title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
+        said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
+        return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
+    if draft.state != "fault" or gain is None or draft.check == "rollout":
+        return draft
+    if draft.check == "stragglers" and draft.claims and (gain < WORTH or not _paced(case)):
+        return draft  # its GPUs lose their pace whether or not a step is longer for it
+    said = (*draft.evidence, f"simulated without it, a step is {units.share(max(0.0, gain))} shorter")
+    if (draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)) and gain < WORTH:
+        return Draft(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
+    if not draft.claims:
+        return replace(draft, evidence=said)
+    # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
+    rest: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}
+    return replace(draft, evidence=said, claims=within(gain, draft.claims if draft.check == "sync" else {}, rest))
+
+
+def _refutable(draft: Draft) -> bool:
+    """Whether a simulation may say that this fault is none; which of its two it is the rollout check leaves open."""
+    return draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
+
+
+def _paced(case: Case) -> bool:
+    """Whether the simulation has a slow instance: one that shows by the work that piles up on it has no known pace."""
+    return any(pace != 1.0 for pace in own_paces(case.observed.instances).values())
+
+
+def _first(case: Case, order: Sequence[Draft]) -> Draft | None:
+    """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
+    changes = [d for d in order if d.check not in _NOT_A_CHANGE]
+    if case.starving and case.idle is not None and any(d.check == "rollout" for d in changes):
+        least = _TELLS * case.idle.value
+        small = {d.check for d in changes if d.check in _COSTS_OR_NOT and d.claims.get("wait", least) < least}
+        changes = [d for d in changes if d.check not in small & {"prefix_cache", *case.gains}]
+    return changes[0] if changes else (order[0] if order else None)
+
+
+def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:
+    """The fault that costs most, if any has a size."""
+    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
+    return max(sized, key=lambda pair: pair[0])[1] if sized else None
+
+
+def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
+    """The side that waits: the trainer by its sample wait, the rollout GPUs by their time without work.
+
+    A growing backlog is rollout's work that nobody takes: then the trainer is the slower side, and rollout's output
+    starves for it. Sharing GPUs, neither waits for the other.
+    """
+    if case.colocated:
+        return "neither"
+    if case.starving:
+        return "trainer"
+    f = case.observed.fleet
+    if any(d.check == "backlog" and d.state == "fault" for d in drafts):
+        return "rollout"
+    if f is not None and f.idle_share is not None and f.idle_share > ROLLOUT_IDLE and case.starving is False:
+        return "rollout"
+    return "unknown" if case.starving is None else "neither"
+
+
+def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | None, drafts: Sequence[Draft]) -> str:
+    """One sentence: who waits and how much, the cause to begin with, and the one that costs most if that is another."""
+    idle = case.idle
+    if starves == "trainer" and idle is not None:
+        who = f"The trainer waits for samples {told(idle, units.share(idle.value))} of every step"
+    elif starves == "rollout" and all(d.name != TOO_LARGE for d in drafts):
+        who = "Rollout makes more than the trainer takes"
+    elif starves == "rollout":
+        who = "Rollout GPUs idle beside a trainer that does not wait for them"
+    elif starves == "neither" and case.colocated:
+        who = "Both pools take turns on the same GPUs"
+    elif starves == "neither":
+        share = "" if idle is None else f" ({told(idle, units.share(idle.value))} of a step waited)"
+        who = f"The two sides keep pace{share}"
+    else:
+        who = "Which side waits cannot be told from this window"
+    if first is not None:
+        other = "" if most is None or most is first else f"; most is lost because {most.name}"
+        left = unreplaced(case.observed.departed) if case.starving and "vanished" not in first.name else ()
+        happened = f"{missed_words(left)} " if left else ""  # what befell the window, before what it is like throughout
+        return f"{happened}{who}: {first.name}{other}."
+    unknown = [d.check for d in drafts if d.state == "unknown"]
+    gone = ", ".join(str(d.id) for d in case.observed.departed if d.replaced_by is None)
+    missed = f", although {gone} vanished" if gone else ""
+    if not unknown:
+        return f"{who}{missed}, and nothing is wrong." if not gone else f"{who}{missed}; no fault was found."
+    return f"{who}{missed}; no fault was found, {len(unknown)} of {len(drafts)} questions stay open."

@@ -1,0 +1,94 @@
+"""`Finding` and `Verdict`: what the diagnosis says, in the order of the runbook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Check = Literal[
+    "data",
+    "trainer",
+    "sync",
+    "stragglers",
+    "prefix_cache",
+    "in_flight_cap",
+    "max_num_seqs",
+    "preemptions",
+    "rollout",
+    "backlog",
+    "model",
+]
+# What each check asks, in the runbook's order: first what would make the rest meaningless, then throughput that is to
+# be had for free, and only then the number of instances.
+QUESTIONS: Mapping[Check, str] = {
+    "data": "was enough read to judge?",
+    "trainer": "is the trainer healthy, or did it become slower?",
+    "sync": "is weight sync the stall?",
+    "stragglers": "is an instance slow at its own load? A wide spread is a placement problem, not one of size",
+    "prefix_cache": "do the siblings of a group find their prompt in the cache?",
+    "in_flight_cap": "does the client keep too few samples in flight?",
+    "max_num_seqs": "does the engine's own limit make requests wait while the KV cache has room?",
+    "preemptions": "is the KV cache too small for what runs, so that prompts are computed again?",
+    "rollout": "only then: are there too few instances?",
+    "backlog": "or too many, or a trainer that throws samples away?",
+    "model": "does the back-test predict the window? If not, the model is wrong somewhere",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that costs, or was ruled out.
+
+    check: which question of the runbook. state: fault | ok | unknown (the data cannot say). title: one line. evidence:
+    sentences with the numbers. gpu_h_per_day, usd_per_day: what it costs as long as it stays, None where nothing. next:
+    what to change or to run, None where there is nothing to do: one line or several, those that begin with "fleetsim"
+    are commands, in which "fleetsim replay ..." stands for the call at hand (`tell/next_lines.py`).
+    """
+
+    check: Check
+    state: Literal["fault", "ok", "unknown"]
+    title: str
+    evidence: tuple[str, ...]
+    gpu_h_per_day: float | None = None
+    usd_per_day: float | None = None
+    next: str | None = None
+
+
+# What is to be mended before a fleet is sized: it is throughput for nothing, or changes what the fleet has to do.
+Mend = Literal["trainer", "sync", "stragglers", "prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions"]
+MENDS: Mapping[Mend, str] = {
+    "trainer": "mend the trainer",
+    "sync": "shorten the weight sync",
+    "stragglers": "replace the slow instances, or spread the work evenly",
+    "prefix_cache": "mend the prefix cache",
+    "in_flight_cap": "raise the client's cap on what is in flight",
+    "max_num_seqs": "raise max_num_seqs",
+    "preemptions": "give the KV caches room",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Why a fleet is not to be resized by this window. reason: the fault to mend first, or data | model | no_plan. why:
+    a sentence without its end. first: what is to be mended before, in the runbook's order. sizable: whether the
+    simulation predicts the window, so that it can say what the fleet would be afterwards."""
+
+    reason: Mend | Literal["data", "model", "no_plan"]
+    why: str
+    first: tuple[Mend, ...] = ()
+    sizable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """starves: which side waits. headline: one sentence. findings: in the runbook's order, all checks. binding: the
+    check of the fault to change first, which is the first one, but that a backlog comes before what would make rollout
+    faster still, and faults of data or model last; None = nothing is wrong. withheld: why nothing is to be recommended
+    of this window; None = its fleet may be sized (`replay/change/withheld.py`)."""
+
+    starves: Literal["trainer", "rollout", "neither", "unknown"]
+    headline: str
+    findings: tuple[Finding, ...]
+    binding: Check | None
+    withheld: Withheld | None = None

@@ -1,0 +1,144 @@
+"""What taking a fault away would give: the implied scenario with and without it, under the same draws.
+
+A rule of thumb says that something is wrong; only the whole job says what it costs. A cheap pair of runs decides that
+better: the window's own scenario, once as it is and once with the fault removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fleetsim.errors import FleetsimError
+from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.change.what_if import changed
+from fleetsim.replay.diagnose.checks.case import KV_ROOM
+from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.implied.implied import Implied
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
+from fleetsim.sim.threads import side_by_side
+
+# Steps of a run, two pairs each: the draws are the same, so that the difference is steady long before the means are.
+STEPS, PAIRS = 30, 2
+# Half of the fleet is enough where a step takes no more than this longer; below, it is noise.
+NO_LONGER = 0.01
+# A simulation that is off by more than the back-test's limit still ranks causes, as long as it is not off by this.
+ROUGH = 0.4
+# vLLM's own default on a large GPU.
+MOST_SEQS = 1024
+# A fleet that is too small is tried with a quarter more: enough to tell, not so much that anything would help.
+MORE = 1.25
+
+
+def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
+    """The changes that take a fault away; None for one that no change of the implied scenario removes."""
+    s, engine = implied.scenario, implied.engine
+    caps = {"fleet.max_in_flight_samples": None, "fleet.max_in_flight_samples_per_instance": None}
+    limits = None if engine is None else engine[1]
+    changes: dict[Check, dict[str, Any] | None] = {
+        "sync": {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0, "sync.publish_s": 0.0},
+        "stragglers": {"fleet.speed_factors": []} if s.fleet.speed_factors else {"fleet.routing": "least_loaded"},
+        "prefix_cache": {
+            "engine.prefix_caching": True,
+            "sync.reset_prefix_cache": False,
+            "fleet.group_placement": "together",
+        },
+        # Without a scenario the law is a guess, and so is what the next bound would be.
+        "in_flight_cap": caps if implied.base is not None else None,
+        "rollout": {"fleet.instances": math.ceil(MORE * s.fleet.instances)},
+        "max_num_seqs": None if limits is None else {"engine.max_num_seqs": 2 * limits.max_num_seqs},
+        "preemptions": None if limits is None else {"engine.kv_blocks": 2 * limits.kv_blocks},
+    }
+    return changes.get(check)
+
+
+def mended(checks: Collection[Check], implied: Implied) -> Mapping[str, Any] | None:
+    """The changes after which a fleet can be sized as if these faults were gone. None for what nobody knows the better
+    value of: a healthy trainer's seconds, a shorter sync, larger KV caches."""
+    found: dict[str, Any] = {}
+    for check in checks:
+        changes = None if check in ("trainer", "sync", "preemptions") else removal_of(check, implied)
+        if changes is None:
+            return None
+        found.update(changes)
+    if "max_num_seqs" in checks:
+        found["engine.max_num_seqs"] = _held_by_kv(implied)
+    return found
+
+
+def _held_by_kv(implied: Implied) -> int:
+    """So many sequences that the KV cache, not the engine's limit, says how many run; twice the limit at least, for
+    that is known to bind."""
+    s, engine = implied.scenario, implied.engine
+    assert engine is not None  # `removal_of` has looked
+    limits = engine[1]
+    room = KV_ROOM * limits.kv_tokens / max(1.0, mean_prompt_tokens(s) + mean_output_tokens(s))
+    return max(2 * limits.max_num_seqs, min(int(room), MOST_SEQS))
+
+
+def gains_of(implied: Implied, checks: Collection[Check]) -> dict[Check, float]:
+    """Check -> the share of a step that removing it saves, mean of the pairs; without those that cannot be removed.
+
+    Nothing is counted on that gets stuck or does not fit.
+    """
+    found: dict[Check, float] = {}
+    before: list[float] = []
+    for check in checks:
+        changes = removal_of(check, implied)
+        if changes is None:
+            continue
+        try:
+            without, engine, _ = changed(implied, {**changes, "run.steps": STEPS})
+            now, own, _ = changed(implied, {"run.steps": STEPS})
+            if without == now:
+                continue
+            before = before or _step_s(now, own)
+            after = _step_s(without, engine)
+        except FleetsimError:
+            continue
+        found[check] = sum(1.0 - b / a for a, b in zip(before, after, strict=True)) / PAIRS
+    return found
+
+
+def enough_of(implied: Implied) -> int | None:
+    """The smallest fleet that makes a step no longer, by bisection. None where that cannot be simulated."""
+    now = implied.scenario.fleet.instances
+    try:
+        scenario, engine, _ = changed(implied, {"run.steps": STEPS})
+        before = _step_s(scenario, engine)
+    except FleetsimError:
+        return None
+    few, enough = 0, now
+    while enough - few > 1:
+        try:
+            tried = (few + enough) // 2
+            scenario, engine, _ = changed(implied, {"fleet.instances": tried, "run.steps": STEPS})
+            after = _step_s(scenario, engine)
+            longer = sum(b / a - 1.0 for a, b in zip(before, after, strict=True)) / PAIRS > NO_LONGER
+        except FleetsimError:  # it gets stuck, or slow instances are named by their number
+            longer = True
+        few, enough = (tried, enough) if longer else (few, tried)
+    return enough
+
+
+def rough(back: Backtest | None) -> bool:
+    """Whether the simulation of the window is near enough to compare causes by, if not to size them."""
+    if back is None or back.verdict == "unknown":
+        return False
+    compared = [row for row in back.overall if row.quantity in ("step_s", "tok_s", "trainer_idle")]
+    return bool(compared) and all(abs(row.error) <= ROUGH for row in compared)
+
+
+def trusted(back: Backtest | None) -> bool:
+    """Whether the simulation of the window predicts its step and throughput, as far as they were compared."""
+    if back is None or back.verdict == "unknown":
+        return False
+    return all(row.within for row in back.overall if row.quantity in ("step_s", "tok_s", "trainer_idle"))
+
+
+def _step_s(scenario: Any, engine: Any) -> list[float]:
+    runs = side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(PAIRS))
+    return [float(m["step_s"]) for m in runs]

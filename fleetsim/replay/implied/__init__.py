@@ -1,0 +1,1 @@
+"""The scenario that a window implies: load, engine speed, lengths, admission, seconds."""

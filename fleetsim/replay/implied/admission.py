@@ -1,0 +1,284 @@
+"""Which admission law a fleet runs by, where nobody says: the one whose simulation holds as much in flight.
+
+Laws are tried on the implied scenario and compared with the window in what engines and queue show: mean and peak of
+the requests in flight, samples queued, share of instance-time without work, tokens generated per token trained. Step
+time and throughput take no part, so that the back-test still has something to predict. What comes out is the nearest
+law, not the proven one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleetsim import units
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.defaults import BLOCK_SIZE
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import FleetsimError
+from fleetsim.policies.admission import laws_by_parameter
+from fleetsim.replay.as_seen import idle_share, in_flight
+from fleetsim.replay.implied.prefix_hits import expected_hits, places_when_spread
+from fleetsim.replay.observe.observed import Observed, QueueView
+from fleetsim.replay.observe.trainer_queue import grows
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
+from fleetsim.sim.threads import side_by_side
+
+Engine = tuple[StepTime, EngineLimits]
+# Steps of a trial.
+_STEPS = 16
+# Trials that a pool is fitted in, and batches that it holds at most.
+_POOL_ROUNDS, _MOST_AHEAD = 2, 16
+# Peak over mean in flight from which they are no steady pool.
+_EBBS = 1.5
+# So many of the nearest laws, and the variants of the best, are tried over more steps: a queue that is thrown away as
+# it ages takes a few dozen steps to become what it stays, and what is left of its start tells variants apart wrongly.
+_FINALISTS, _LONG_STEPS = 4, 40
+# Tried on top of the nearest law, one after the other, and taken where they are nearer by more than a trial's chance.
+_VARIANTS: tuple[tuple[Mapping[str, Any], ...], ...] = (
+    ({"fleet.group_placement": "spread"},),
+    ({"sync.in_flight": "drain"}, {"sync.in_flight": "abort_resume"}),
+)
+# Laws that drop what is too old are tried where more than this share of the finished samples was thrown away.
+_DROPS = 0.02
+_CLEARLY = 0.9
+# Laws whose distances differ by less than this are told apart by nothing in the window: then the one that invents the
+# fewest bounds counts. A bound that does not bind here would bind in a what-if.
+_ALIKE = 0.02
+_BOUNDS = (
+    "admission.max_staleness",
+    "admission.batches_ahead",
+    "admission.staleness_threshold",
+    "admission.max_age",
+    "fleet.max_in_flight_samples",
+    "buffer.capacity_samples",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """changes: dotted paths of the law. distance: root mean square of the relative differences, None where nothing
+    could be compared. text: the choice in a line."""
+
+    changes: Mapping[str, Any]
+    distance: float | None
+    text: str
+
+
+# Laws with a parameter: whoever gives one says which of them it is.
+_READ_BY: Mapping[str, list[str]] = laws_by_parameter()
+
+
+def admission_like(
+    scenario: Scenario, engine: Engine | None, observed: Observed, facts: Mapping[str, Any] | None = None
+) -> Chosen:
+    """The law for a fleet of which only the window is known. facts: path -> value of what the user gave of it: every
+    law is tried with them."""
+    facts = facts or {}
+    if "admission" in facts:
+        return Chosen({}, None, "admission: as set")
+    own = any(path == "admission.law" or path in _READ_BY for path in facts)
+    if scenario.fleet.placement != "disaggregated" and not own:
+        return Chosen({"admission.law": "barrier"}, None, "admission: barrier, as colocated pools take turns")
+    fleet = observed.fleet
+    if fleet is None or not fleet.in_flight_mean or not fleet.in_flight_peak:
+        if own:
+            (law,) = _with_facts([{}], facts, scenario)[:1]
+            return Chosen(law, None, f"admission: {_words(law)}, as set")
+        one = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
+        return Chosen(one, None, "admission: one batch ahead; no requests in flight were read")
+    group = scenario.workload.group_size
+    if observed.trainer.step_s is None and not own:
+        pool = _pool(scenario, engine, fleet.in_flight_mean, in_pauses=observed.pauses is None)
+        always = {"admission.law": "fixed_pool", "admission.pool_samples": pool}
+        of = f" in groups of {group}" if group > 1 else ""
+        mean, peak = fleet.in_flight_mean, fleet.in_flight_peak
+        ebbs = f", although observed they ebb from {peak:,.0f}" if peak > _EBBS * mean else ""
+        flight = f"of which {mean:,.0f} are in flight on average as observed{ebbs}"
+        text = f"admission: always {pool:,} samples{of}, {flight}; no trainer was read"
+        return Chosen(always, None, text)
+    growing = grows(observed, scenario.trainer.batch_samples) is not None
+    every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
+    tried = _with_facts(every, facts, scenario)
+    found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
+    order = _by_distance(tried, found)
+    steps = max(_STEPS, min(_LONG_STEPS, scenario.run.steps))
+
+    def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
+        each = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws))
+        near = _by_distance(laws, each)[0]
+        return laws[near], each[near]
+
+    law, off = nearest([tried[i] for i in order[:_FINALISTS]])
+    count = len(tried)
+    for choices in _VARIANTS:
+        if "fleet.group_placement" in choices[0] and not _may_be_spread(scenario, observed):
+            continue
+        free = [{**law, **more} for more in choices if not set(more) & set(facts)]
+        if not free:
+            continue
+        variant, nearer = nearest(free)
+        if nearer < off * _CLEARLY:
+            law, off = variant, nearer
+    text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
+    return Chosen(law, off, f"{text} ({units.share(off, 0)} off)")
+
+
+def _with_facts(
+    laws: Iterable[Mapping[str, Any]], facts: Mapping[str, Any], scenario: Scenario
+) -> list[Mapping[str, Any]]:
+    """The laws that agree with what the user gave, each with it in place; where none does, the law that was given."""
+    if not facts:
+        return list(laws)
+    reads = [set(_READ_BY[path]) for path in facts if path in _READ_BY]
+    named = {facts["admission.law"]} if "admission.law" in facts else set.intersection(*reads) if reads else None
+    found: list[Mapping[str, Any]] = []
+    for law in laws:
+        if named is None or law["admission.law"] in named:
+            mine = {**law, **{path: facts[path] for path in facts if path in law or path in _READ_BY}}
+            if mine not in found:
+                found.append(mine)
+    if found:
+        return found
+    law_of = scenario.admission.law if named is None or scenario.admission.law in named else min(named)
+    return [{"admission.law": law_of, **{path: facts[path] for path in facts if path in _READ_BY}}]
+
+
+def _by_distance(laws: Sequence[Mapping[str, Any]], found: Sequence[float]) -> list[int]:
+    """The laws' numbers, nearest first; among those that are as near as the nearest, the one with the fewest bounds."""
+    least = min(found) + _ALIKE
+
+    def key(i: int) -> tuple[bool, int, float, int]:
+        alike = found[i] <= least
+        return not alike, sum(path in laws[i] for path in _BOUNDS) if alike else 0, found[i], i
+
+    return sorted(range(len(laws)), key=key)
+
+
+def _may_be_spread(scenario: Scenario, observed: Observed) -> bool:
+    """Whether the hits in the prefix caches leave it open that a router spreads the samples of a group."""
+    fleet, lengths, group = observed.fleet, observed.lengths, scenario.workload.group_size
+    if fleet is None or fleet.prefix_hit is None or lengths is None or not lengths.prompt_mean or group < 2:
+        return group > 1
+    block = observed.block_size or BLOCK_SIZE.get(observed.engine or "vllm", 16)
+    places = places_when_spread(group, scenario.fleet.instances)
+    together, spread = (expected_hits(group, lengths.prompt_mean, block, d) for d in (1.0, places))
+    return fleet.prefix_hit < 0.5 * (together + spread)
+
+
+def _pool(scenario: Scenario, engine: Engine | None, in_flight_mean: float, *, in_pauses: bool) -> int:
+    """Samples that a client keeps, for so many of them to be in flight on average: those of a group that are done wait
+    for its last one, and are the client's as long. in_pauses: whether the mean counts pauses too."""
+    group = scenario.workload.group_size
+    most = scenario.trainer.batch_samples * _MOST_AHEAD
+    pool = max(1, round(in_flight_mean / group)) * group
+    for _ in range(_POOL_ROUNDS if group > 1 else 0):
+        changes = {"admission.law": "fixed_pool", "admission.pool_samples": pool, "run.steps": _STEPS}
+        try:
+            records = simulate(with_changes(scenario, changes), engine=engine)
+            mean, _peak = in_flight(records, in_pauses=in_pauses)
+        except FleetsimError:
+            break
+        pool = min(max(1, round(pool * in_flight_mean / max(mean, 1.0) / group)) * group, max(most, pool))
+    return pool
+
+
+def _candidates(
+    s: Scenario, mean: float, peak: float, view: QueueView, growing: bool = False
+) -> Iterator[dict[str, Any]]:
+    queue = view.depth or 0.0
+    batch, groups, group = s.trainer.batch_samples, s.groups_per_step, s.workload.group_size
+    ahead = peak / batch
+    cap = max(1, round(peak / group)) * group
+    if growing:  # nothing bounds it; what the client keeps in flight does not grow with it
+        yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
+        return
+    ks = sorted({max(1, round(ahead) + d) for d in (-1, 0, 1)} | {max(1, round((peak + queue) / batch))})
+    for k in ks:
+        yield {"admission.law": "batches_ahead", "admission.batches_ahead": k}
+    guesses = {0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0}
+    guesses |= {max(0.0, total / batch - 1.0) for total in (mean, peak, mean + queue, peak + queue)}
+    for eta in sorted({round(g * groups) / groups for g in guesses if g <= ahead + queue / batch + 1.0}):
+        yield {"admission.law": "version_window", "admission.max_staleness": eta}
+    for threshold in (0.0, 0.1, 0.25, 0.5, 1.0):
+        for parts in (1, 4):
+            if groups % parts == 0:
+                yield {
+                    "admission.law": "per_sync_window",
+                    "admission.staleness_threshold": threshold,
+                    "trainer.minibatches": parts,
+                    "buffer.batch_rule": "fifo",
+                }
+    # A client that keeps so many in flight, whatever the window would allow.
+    yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
+    most = view.depth_max or (1.5 * queue if queue else None)
+    if most is not None:
+        for on_full in ("block", "drop_oldest"):
+            yield {
+                "admission.law": "unbounded",
+                "fleet.max_in_flight_samples": cap,
+                "buffer.capacity_samples": max(batch, round(most / group) * group),
+                "buffer.on_full": on_full,
+            }
+    for eta in (1.0, 2.0, 4.0):
+        yield {
+            "admission.law": "version_window",
+            "admission.max_staleness": max(eta, float(round(ahead))),
+            "fleet.max_in_flight_samples": cap,
+        }
+    if (view.dropped_share or 0.0) > _DROPS:
+        yield from _droppers(cap, most, batch, group)
+
+
+def _droppers(cap: int, most: float | None, batch: int, group: int) -> Iterator[dict[str, Any]]:
+    """Clients that keep their fleet full and throw away what has grown too old."""
+    for age in (1.0, 2.0, 4.0, 8.0):
+        # a queue's highest reading is above its capacity where finished samples stand before it
+        for capacity in {None} if most is None else {max(batch, round(f * most / group) * group) for f in (0.75, 1.0)}:
+            yield {
+                "admission.law": "unbounded",
+                "fleet.max_in_flight_samples": cap,
+                "admission.age_action": "drop_on_dequeue",
+                "admission.max_age": age,
+                **({} if capacity is None else {"buffer.capacity_samples": capacity, "buffer.on_full": "block"}),
+            }
+
+
+def _distance(
+    scenario: Scenario, engine: Engine | None, observed: Observed, changes: Mapping[str, Any], steps: int = _STEPS
+) -> float:
+    try:
+        trial = with_changes(scenario, {**changes, "run.steps": steps})
+        records = simulate(trial, engine=engine)
+    except FleetsimError:
+        return float("inf")
+    fleet, metrics = observed.fleet, metrics_of(records)
+    assert fleet is not None  # `admission_like` has looked
+    assert fleet.in_flight_mean
+    assert fleet.in_flight_peak
+    mean, peak = in_flight(records, in_pauses=observed.pauses is None)
+    batch = scenario.trainer.batch_samples
+    off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
+    if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
+        off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
+    if fleet.idle_share is not None:
+        off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)
+    if observed.queue.generated_per_trained is not None:
+        off.append(float(metrics["tokens_per_trained_token"]) / observed.queue.generated_per_trained - 1.0)
+    return float(np.sqrt(np.mean(np.square(off))))
+
+
+def _words(changes: Mapping[str, Any]) -> str:
+    law = changes["admission.law"]
+    detail = [
+        f"{path.rpartition('.')[2]} {value if isinstance(value, str) else f'{value:g}'}"
+        for path, value in changes.items()
+        if path != "admission.law"
+    ]
+    return f"{law} ({', '.join(detail)})" if detail else str(law)

@@ -1,0 +1,114 @@
+"""`Draft`: the implied scenario while it is being written, with a word on where each value comes from.
+
+One rule for every value, key by key: what the user gave as a key of its own; then what the window measures; then the
+scenario file; then a default. Where two of them say different things, a line says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.job.job import given_paths
+
+# Two numbers that differ by more than this share are told to differ; counts of instances by one.
+DIFFERS = 0.05
+_EXACT = ("fleet.instances",)
+
+
+class Draft:
+    """Changes to a scenario, by dotted path. A path that the user has given by itself is never changed.
+
+    start: the scenario to begin with. from_base: whether it is a file's. given: paths that the user gave one by one.
+    written: the paths that the file says, None = all that are not defaults.
+    """
+
+    def __init__(
+        self, start: Scenario, from_base: bool, given: frozenset[str], written: Collection[str] | None = None
+    ) -> None:
+        self.start, self.from_base, self.given = start, from_base, given
+        paths = given_paths(start) if written is None else written
+        self._written = frozenset(p for p in paths if from_base and not any(_is_at(p, a) for a in start.assumed))
+        self.changes: dict[str, Any] = {}
+        self.taken: list[str] = []
+        self.assumed: list[str] = []
+        self.differs: list[str] = []
+
+    def set_by_user(self, path: str) -> bool:
+        """Whether the user has given this path, something in it, or what it lies in."""
+        return any(_is_at(path, g) or _is_at(g, path) for g in self.given)
+
+    def take(self, path: str, value: Any, text: str, *, against: tuple[Any, Any] | None = None) -> None:
+        """A value that the window shows. against: what is compared for the line that the two differ, as measured and as
+        said (default: the value and the one at the path)."""
+        seen, said = against if against is not None else (value, self.at(path))
+        self.compare(path, seen, said)
+        self._put(path, value, text, self.taken)
+
+    def assume(self, path: str, value: Any, text: str) -> None:
+        """A value that nothing shows."""
+        self._put(path, value, text, self.assumed)
+
+    def compare(self, path: str, seen: Any, said: Any, *, counts: str = "what was measured counts") -> None:
+        """A line where the window measures something else than somebody said: which of the two counts. counts: of a
+        scenario file's; what the user gave as a key of its own always does."""
+        by_user = self.set_by_user(path)
+        if said is None or not (by_user or self._wrote(path)) or not _differ(path, seen, said):
+            return
+        who, which = ("given", "what was given counts") if by_user else ("in the scenario", counts)
+        self.differs.append(f"{path}: {_words(seen)} measured, {_words(said)} {who}; {which}")
+
+    def at(self, path: str) -> Any:
+        """The value before any change."""
+        value: Any = self.start
+        for part in path.split("."):
+            value = getattr(value, part, None)
+        return value
+
+    def _wrote(self, path: str) -> bool:
+        return any(_is_at(path, w) or _is_at(w, path) for w in self._written)
+
+    def _put(self, path: str, value: Any, text: str, into: list[str]) -> None:
+        if self.set_by_user(path):
+            line = f"{path}: as set"
+            if line not in self.taken:
+                self.taken.append(line)
+            return
+        self.changes[path] = value
+        into.append(f"{path}: {text}")
+
+    def scenario(self) -> Scenario:
+        """The scenario as written so far. Raises InputError as the loader does."""
+        changes = dict(self.changes)
+        named = [p for p in self.start.assumed if not any(_is_at(p, c) for c in changes)]
+        if len(named) < len(self.start.assumed):
+            changes["assumed"] = named
+        return with_changes(self.start, changes) if changes else self.start
+
+    def facts(self, *sections: str) -> Mapping[str, Any]:
+        """What the user gave one by one in these sections: path -> value."""
+        return {path: self.at(path) for path in sorted(self.given) if any(_is_at(path, s) for s in sections)}
+
+
+def _is_at(path: str, place: str) -> bool:
+    """Whether `path` is `place` or lies in it."""
+    return path == place or path.startswith(f"{place}.")
+
+
+def _differ(path: str, seen: Any, said: Any) -> bool:
+    """Whether two values are more than a way of reading apart; of lists and laws nothing is said."""
+    if isinstance(seen, bool | str) or isinstance(said, bool | str):
+        return bool(seen != said)
+    if not isinstance(seen, int | float) or not isinstance(said, int | float):
+        return False
+    if path in _EXACT:
+        return seen != said
+    return abs(seen - said) > DIFFERS * max(abs(seen), abs(said))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

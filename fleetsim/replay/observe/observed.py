@@ -1,0 +1,329 @@
+"""`Observed`: what a window of history shows, as numbers; the back-test predicts the same ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from fleetsim.history.history import InstanceId, Note
+
+From = Literal["exported", "log", "inferred"]
+Moving = Literal["response_tokens", "step_s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number and where it comes from: exported by the trainer, from a run log, or inferred from the engines."""
+
+    value: float
+    source: From
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    """One instance over the window.
+
+    present_s: seconds in which it was scraped. generated_tokens: growth of its counter, resets mended. tok_s: of its
+    present seconds. active_tok_s: of the present seconds outside fleet-wide pauses. spread: standard deviation / mean
+    of its rate over the active intervals. running, waiting, kv_use: means, kv_use_peak the highest; None = not
+    exported. preemptions: in the window. prefix_hit: hits / queries. restarts: counter resets. pace: its active rate at
+    its own load / the median instance's at that load (below 1 = slow). straggler: pace beyond the limit of
+    `replay/observe/stragglers.py`. running_peak: the most requests that ran. full_share: of the times at which requests
+    waited, those at which as many ran.
+    """
+
+    id: InstanceId
+    present_s: float
+    generated_tokens: float
+    tok_s: float
+    active_tok_s: float
+    spread: float
+    running: float | None
+    waiting: float | None
+    kv_use: float | None
+    kv_use_peak: float | None
+    preemptions: float | None
+    prefix_hit: float | None
+    restarts: int
+    pace: float
+    straggler: bool
+    running_peak: float | None = None
+    full_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """All instances together.
+
+    instances: mean number present; instances_now: present at the end (within two steps of it); instances_min,
+    _max over time. tok_s: all output tokens / window. instance_tok_s: generated / present instance-seconds.
+    tok_s_cv: of active_tok_s over instances. running, waiting: mean totals. in_flight_mean, in_flight_peak
+    (99th percentile): running + waiting outside pauses. kv_use_peak: 99th percentile over instances and time.
+    idle_share: of instance-time outside pauses, running = 0. finished_s: requests that ended per second.
+    aborted_share, length_share: of the ended requests.
+    """
+
+    instances: float
+    instances_now: int
+    instances_min: int
+    instances_max: int
+    tok_s: float
+    instance_tok_s: float
+    tok_s_cv: float
+    running: float | None
+    waiting: float | None
+    in_flight_mean: float | None
+    in_flight_peak: float | None
+    kv_use: float | None
+    kv_use_peak: float | None
+    idle_share: float | None
+    preemptions_per_s: float | None
+    prefix_hit: float | None
+    finished_s: float | None
+    aborted_share: float | None
+    length_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
+
+    quantiles: interpolated inside a bucket. prompt_mean: mean prompt tokens. group_size: samples per prompt, from
+    params_n or, with prefix caching, from the hit ratio; source says which, None = unknown. drift_per_h: relative
+    growth of the mean length per hour (slope over the hours of the window / mean), None below three hours.
+    """
+
+    le: tuple[float, ...]
+    count: tuple[float, ...]
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    prompt_mean: float | None
+    group_size: Quantity | None
+    drift_per_h: float | None
+
+    def unbounded(self, q: float) -> bool:
+        """Whether the quantile q lies beyond the last finite bound: what stands for it is that bound."""
+        return math.isinf(self.le[-1]) and self.count[-1] > (1.0 - q) * sum(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The fleet stood still: every present instance stopped generating together (unix seconds).
+
+    source: silence (the fleet fell silent with work in hand, or empty between batches) | sleep (engine_sleep_state) |
+    counter (the engine counts weight updates). empty: nothing was running meanwhile (a barrier, or engines that the
+    trainer's batch has drained), else work was held.
+    """
+
+    start_s: float
+    end_s: float
+    source: Literal["silence", "sleep", "counter"]
+    empty: bool
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A time, longer than growth can be spread over, of which nothing was read (unix seconds): it is part of no elapsed
+    time, as what happened in it is part of no count. of: whose metrics are missing."""
+
+    start_s: float
+    end_s: float
+    of: Literal["engines", "trainer"]
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """All pauses of a window. share: of the window, holes left out. period_s: median distance of their starts, None
+    below three."""
+
+    each: tuple[Pause, ...]
+    share: float
+    mean_s: float
+    period_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One instance stood with work in hand while others went on (unix seconds). row: of the history's instances."""
+
+    row: int
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """A weight sync that takes one instance after the other. share: of instance-time that was read, in stops. mean_s:
+    of a stop. period_s: median distance of the stops of the instance that has most:
+    one without work in hand does not show its stop."""
+
+    stops: tuple[Stop, ...]
+    share: float
+    mean_s: float
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerView:
+    """The trainer over the window; None where it is neither exported nor to be inferred.
+
+    step_s: mean seconds of an optimizer step. wait_s, train_s, sync_s: of them, waiting for samples, computing, held by
+    weight sync. idle_fraction: wait_s / step_s. ready_share: of wait_s, beside a queue that held a batch or more, at
+    least. steps: completed in the window. batch_samples: samples per step.
+    batch_tokens: trained output tokens per step. mfu: mean.
+    """
+
+    step_s: Quantity | None
+    wait_s: Quantity | None
+    train_s: Quantity | None
+    sync_s: Quantity | None
+    idle_fraction: Quantity | None
+    steps: Quantity | None
+    batch_samples: Quantity | None
+    batch_tokens: Quantity | None
+    mfu: Quantity | None
+    ready_share: float | None = None
+
+    @property
+    def rest_s(self) -> float | None:
+        """Seconds of a step in no counter: neither wait, nor compute, nor sync; None where one is not known."""
+        parts = (self.step_s, self.wait_s, self.train_s, self.sync_s)
+        if any(part is None for part in parts):
+            return None
+        step, *known = (part.value for part in parts if part is not None)
+        return max(0.0, step - sum(known))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """Finished samples that wait for the trainer. depth and age: mean, 95th percentile, highest; growth_per_h: slope of
+    the depth, samples per hour. dropped_share: of finished samples, thrown away. generated_per_trained: output tokens
+    generated per output token trained. None = not exported and not to be inferred."""
+
+    depth: float | None
+    depth_p95: float | None
+    depth_max: float | None
+    growth_per_h: float | None
+    oldest_age_steps: float | None
+    oldest_age_max_steps: float | None
+    dropped_share: float | None
+    generated_per_trained: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One slice of the window (an hour, or a part of a short window): what the back-test is held against.
+
+    instances, instance_tok_s: None for a run log, or where nothing was read. tok_s: generated; of a run log, trained.
+    idle_fraction, sync_fraction: of the trainer's time, waiting for samples and held by weight sync.
+    """
+
+    start_s: float
+    end_s: float
+    instances: float | None
+    tok_s: float | None
+    instance_tok_s: float | None
+    step_s: float | None
+    idle_fraction: float | None
+    queue: float | None
+    sync_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """An instance that was there all along and is read no more although the others are.
+
+    at_s: its last sample, unix seconds. of: instances there until then, itself with them. replaced_by: one that
+    appeared soon after, None = nobody. waits: shares of its time that the trainer waited for samples, before and after;
+    None where too few steps show it.
+    """
+
+    id: InstanceId
+    at_s: float
+    of: int
+    replaced_by: InstanceId | None
+    waits: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """What moved over the window by more than its own noise: means of its first and of its last quarter.
+
+    what: response_tokens | step_s. from_s: unix seconds at which the last quarter begins.
+    """
+
+    what: Moving
+    first: float
+    last: float
+    from_s: float
+
+    @property
+    def growth(self) -> float:
+        """Relative to the first quarter."""
+        return self.last / self.first - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A window, observed. engine: vllm | sglang; model: served name, as labelled. placement: how the pools look from
+    the on/off pattern: colocated (engines stand empty while the trainer works) | disaggregated | None = cannot say.
+    kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read. departed:
+    instances that went and did not come back. trends: what moved over the window. holes: times of which nothing was
+    read, in the order of time. rolling: the instances' own stops, in no pause, where they are those of a rolling weight
+    sync."""
+
+    start_s: float
+    end_s: float
+    step_s: float
+    source: str
+    engine: str | None
+    model: str | None
+    kv_blocks: int | None
+    block_size: int | None
+    prefix_caching: bool | None
+    placement: Literal["colocated", "disaggregated"] | None
+    instances: tuple[InstanceView, ...]
+    fleet: FleetView | None
+    lengths: Lengths | None
+    pauses: Pauses | None
+    trainer: TrainerView
+    queue: QueueView
+    hours: tuple[Hour, ...]
+    gap_share: float
+    notes: tuple[Note, ...]
+    departed: tuple[Departure, ...] = ()
+    trends: tuple[Trend, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    rolling: Rolling | None = None
+
+    def without_trained_tokens(self) -> Observed:
+        """Where the trainer's tokens are no output tokens: neither per step, nor held against what is generated."""
+        trainer = replace(self.trainer, batch_tokens=None)
+        return replace(self, trainer=trainer, queue=replace(self.queue, generated_per_trained=None))
+
+    def trend(self, what: Moving) -> Trend | None:
+        """What moved, None where it did not."""
+        return next((t for t in self.trends if t.what == what), None)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from start to end."""
+        return self.end_s - self.start_s

@@ -1,0 +1,253 @@
+"""Pauses: when the whole fleet stood still, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fleetsim.history.counters import growth
+from fleetsim.history.history import Floats, History, Note
+from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
+from fleetsim.replay.observe.observed import Pause, Pauses
+from fleetsim.replay.observe.pace import curve_of, expected_growth
+from fleetsim.replay.observe.pause_ends import NOTHING, Edges, widened
+from fleetsim.replay.observe.short_stops import Dip, dips_of
+from fleetsim.replay.observe.stalls import Stall, stalls_of
+from fleetsim.replay.observe.turnover import Turnover
+
+SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
+ONE = 0.1  # of an interval: less between two silences is none
+DRAINED = 0.6  # of what an instance held: less before it stops is a batch that runs out
+
+
+def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False) -> tuple[Pauses, tuple[Note, ...]]:
+    """All pauses of the window, each within one scrape interval of where it was. in_turn: the instances have stops of
+    their own (`replay/observe/rolling_sync.py`); a silence while most of them hold no work is one of these beside an
+    idle fleet.
+
+    *Silence*: every instance that was read made no token in the same interval. The intervals at both ends are partly
+    silent (`replay/observe/pause_ends.py`). The grid shows an instance's scrape up to one interval late, so both ends
+    of a pause may come late together by less than that.
+
+    *Stalls*: with work in hand, requests that stayed from scrape to scrape and made too little tell a stop, and how
+    long it was, whatever came and went meanwhile (`replay/observe/stalls.py`). They count before silences.
+
+    *Dips*: a pause too short to silence a whole interval shows as one in which all instances made too little for their
+    load (`replay/observe/short_stops.py`).
+
+    *Sleep*: engine_sleep_state, to half an interval, or the silence that it overlaps. *Counters*: if engines count
+    their weight updates, the sum of seconds is exact and gives share and mean of the pauses with work in hand, unless
+    the fleet stood still for longer than that, as it does around an update that waits for something.
+    """
+    silent, known = _silent(intervals)
+    runs = runs_of(silent)
+    edges = Edges.of(intervals)
+    found = [p for run in runs if (p := _silence(history, intervals, edges, run)) is not None]
+    stalls = _stalls(history, intervals, known, found)
+    held = [Pause(s.start_s, s.end_s, "silence", False) for s in stalls]
+    found = [p for p in found if not any(p.start_s < h.end_s and p.end_s > h.start_s for h in held)]
+    found = _apart(sorted([*found, *held], key=lambda p: p.start_s), intervals)
+    away = outside(intervals, tuple(held))
+    quiet = known & ~widened(silent | ~away, 2)
+    dips = dips_of(intervals, expected_growth(intervals, quiet), quiet)
+    found += [_of_dip(dip) for dip in dips]
+    found = sorted(_asleep(history, found), key=lambda p: p.start_s)
+    if in_turn:
+        found = [p for p in found if p.empty or p.source != "silence" or _held_by_most(history, p)]
+    return _counted(history, _summary(tuple(found), intervals), intervals)
+
+
+def outside(intervals: Intervals, pauses: tuple[Pause, ...]) -> Mask:
+    """(T-1,): the interval overlaps no pause."""
+    left, right = intervals.times[:-1], intervals.times[1:]
+    free = np.ones(len(left), dtype=bool)
+    for pause in pauses:
+        free &= (right <= pause.start_s) | (left >= pause.end_s)
+    return free
+
+
+def paused_s(left: Floats, right: Floats, pauses: tuple[Pause, ...]) -> Floats:
+    """Seconds of each range left to right that lie in pauses."""
+    total = np.zeros(len(left))
+    for pause in pauses:
+        total += np.clip(np.minimum(right, pause.end_s) - np.maximum(left, pause.start_s), 0.0, None)
+    return total
+
+
+def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[Pause]) -> list[Stall]:
+    """Stops with work in hand, in two rounds: the curve of the second knows of the stops of the first."""
+    turnover = Turnover.of(history)
+    if turnover is None:
+        return []
+    usable = known & outside(intervals, tuple(p for p in silences if p.empty))
+    found: list[Stall] = []
+    for quantile in (0.7, 0.55):
+        clear = known & outside(intervals, tuple(Pause(s.start_s, s.end_s, "silence", False) for s in found))
+        among = intervals.sharp & clear & turnover.calm
+        curve = curve_of(intervals, among, quantile, turnover.falling, turnover.prompts)
+        found = stalls_of(history, intervals, curve, usable)
+    return found
+
+
+def _silent(intervals: Intervals) -> tuple[Mask, Mask]:
+    """(T-1,) nobody generated; (T-1,) somebody was read. Instances whose samples are sharp count before others."""
+    read = intervals.known
+    still = read & (intervals.growth <= NOTHING)
+    sharp = np.where(intervals.sharp.any(axis=0), intervals.sharp, read)
+    silent = (sharp & read).any(axis=0) & ~(sharp & read & ~still).any(axis=0)
+    return np.asarray(silent), np.asarray(read.any(axis=0))
+
+
+def _silence(history: History, intervals: Intervals, edges: Edges, run: tuple[int, int]) -> Pause | None:
+    """The pause around a run of silent intervals; None if a late scrape explains the silence, or all is silent."""
+    first, last = run
+    times, step = intervals.times, intervals.step_s
+    if first == 0 and last == len(times) - 2:
+        return None
+    empty = _is_empty(history, float(times[first]), float(times[last + 1]), inside=last > first)
+    start = float(times[first]) - step * edges.before(first, dry=empty and _ran_dry(history, first))
+    end = float(times[last + 1]) + step * edges.after(
+        last, empty=empty, late=first == last and len(intervals.growth) == 1
+    )
+    start, end = max(start, float(times[0])), min(end, float(times[-1]))
+    return Pause(start, end, "silence", empty) if end - start >= SHORTEST * step else None
+
+
+def _ran_dry(history: History, first: int) -> bool:
+    """Instances held fewer requests when last seen at work than shortly before."""
+    running = history.values.get("running")
+    if running is None or first < 3:
+        return False
+    before = running[:, max(first - 6, 0) : first + 1]
+    busy = np.isfinite(before) & (before > 0)
+    rows = busy.any(axis=1)
+    last = before.shape[1] - 1 - busy[rows, ::-1].argmax(axis=1)
+    at_last = before[rows][np.arange(int(rows.sum())), last]
+    highest = np.where(busy[rows], before[rows], 0.0).max(axis=1)
+    return bool(rows.any() and float((at_last / highest).mean()) < DRAINED)
+
+
+def _apart(pauses: list[Pause], intervals: Intervals) -> list[Pause]:
+    """Two pauses with less than one interval between them share it: what was generated there lies in its middle.
+
+    With next to nothing generated there they are one, cut by an interval that nobody read."""
+    found: list[Pause] = []
+    for pause in pauses:
+        if found and found[-1].end_s > pause.start_s:
+            overlap = found[-1].end_s - pause.start_s  # = interval - active seconds, as each took all of the loss
+            middle = (found[-1].end_s + pause.start_s) / 2
+            active = max(intervals.step_s - overlap, 0.0)
+            if active < ONE * intervals.step_s:
+                found[-1] = replace(found[-1], end_s=pause.end_s)
+                continue
+            found[-1] = replace(found[-1], end_s=middle - active / 2)
+            found.append(replace(pause, start_s=middle + active / 2))
+        else:
+            found.append(pause)
+    return found
+
+
+def _of_dip(dip: Dip) -> Pause:
+    return Pause(dip.middle_s - dip.seconds / 2, dip.middle_s + dip.seconds / 2, "silence", False)
+
+
+def _is_empty(history: History, start_s: float, end_s: float, *, inside: bool) -> bool:
+    """Nothing ran or waited meanwhile: at most of the grid times inside, or with none inside, at one of the ends."""
+    running = history.values.get("running")
+    if running is None:
+        return "asleep" in history.values
+    slack = 1e-6 * history.step_s
+    times = history.times
+    within = (times > start_s + slack) & (times < end_s - slack) if inside else np.zeros(len(times), dtype=bool)
+    if not within.any():
+        within = (times >= start_s - slack) & (times <= end_s + slack)
+    work = np.where(np.isfinite(running), running, 0.0).sum(axis=0)
+    waiting = history.values.get("waiting")
+    if waiting is not None:
+        work += np.where(np.isfinite(waiting), waiting, 0.0).sum(axis=0)
+    read = within & np.isfinite(running).any(axis=0)
+    return bool(read.any() and float((work[read] == 0).mean()) >= 0.5)
+
+
+def _held_by_most(history: History, pause: Pause) -> bool:
+    """More than half of the instances that were read had work."""
+    running = history.values["running"]
+    within = (history.times >= pause.start_s) & (history.times <= pause.end_s)
+    held = running[:, within]
+    return bool((held >= 1).sum() > 0.5 * np.isfinite(held).sum())
+
+
+def _asleep(history: History, pauses: list[Pause]) -> list[Pause]:
+    """Silences during which engines slept say so; sleep that no silence shows becomes a pause."""
+    asleep = history.values.get("asleep")
+    if asleep is None:
+        return pauses
+    read = np.isfinite(asleep)
+    share = np.where(read, asleep, 0.0).sum(axis=0) / np.maximum(read.sum(axis=0), 1)
+    half = history.step_s / 2
+    found = list(pauses)
+    for first, last in runs_of(share >= 0.5):
+        start, end = float(history.times[first]) - half, float(history.times[last]) + half
+        over = [n for n, p in enumerate(found) if p.start_s < end and p.end_s > start]
+        for n in over:
+            found[n] = replace(found[n], source="sleep")
+        if not over:
+            clipped = max(start, history.start_s), min(end, history.end_s)
+            found.append(Pause(*clipped, "sleep", _is_empty(history, *clipped, inside=True)))
+    return found
+
+
+def _summary(each: tuple[Pause, ...], intervals: Intervals) -> Pauses:
+    start, end = float(intervals.times[0]), float(intervals.times[-1])
+    read_s = max(intervals.read_s, intervals.step_s)
+    total = sum(p.seconds for p in each)
+    whole = [p for p in each if p.start_s > start and p.end_s < end] or list(each)
+    starts = [p.start_s for p in each if p.start_s > start]
+    period = float(np.median(np.diff(starts))) if len(starts) >= 3 else None
+    mean_s = sum(p.seconds for p in whole) / len(whole) if whole else 0.0
+    return Pauses(each, total / read_s, mean_s, period)
+
+
+def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Pauses, tuple[Note, ...]]:
+    """The pauses as the engines count them, where they do."""
+    counter = history.histograms.get("weight_update_s")
+    if counter is None or counter.sums.shape[1] < 2:
+        return seen, _unseen(seen, history)
+    per_instance, updates = growth(counter.sums), growth(counter.counts[..., -1])
+    if not np.isfinite(per_instance).any():
+        return seen, _unseen(seen, history)
+    counted = float(per_instance[np.isfinite(per_instance)].mean())
+    held = [p for p in seen.each if not p.empty]
+    stood = sum(p.seconds for p in held)
+    if counted <= 0 or stood > counted + 0.5 * len(held) * history.step_s:
+        if counted <= 0 or not held:
+            return seen, ()
+        text = (
+            f"engines count {counted:.1f} s of weight updates, but the fleet stood still for {stood:.1f} s with work "
+            "in hand: the silence counts"
+        )
+        return seen, (Note("other", text),)
+    span = max(intervals.read_s, intervals.step_s)
+    rest = seen.share - stood / span
+    number = len(held) or float(updates[np.isfinite(updates)].mean())
+    each = tuple(p if p.empty else replace(p, source="counter") for p in seen.each)
+    notes: tuple[Note, ...] = ()
+    if not held:
+        text = (
+            f"engines count {number:.0f} weight updates of {counted / number:.2g} s on average, too short to be found "
+            f"on a grid of {history.step_s:g} s: their share is exact, their times are not known"
+        )
+        notes = (Note("other", text),)
+    return Pauses(each, rest + counted / span, counted / number, seen.period_s), notes
+
+
+def _unseen(seen: Pauses, history: History) -> tuple[Note, ...]:
+    """What finding nothing means."""
+    if any(not p.empty for p in seen.each):
+        return ()
+    text = (
+        f"no pause with work in hand was found: on a grid of {history.step_s:g} s stops below {2 * history.step_s:g} s "
+        "do not show while load varies, and engines do not count their weight updates"
+    )
+    return (Note("missing", text),)

@@ -1,0 +1,185 @@
+"""A window over time, in at most so many bins: what the fleet, its instances, its trainer and its queue did when.
+
+Every bin holds whole intervals of the grid, and its value is the mean of those that are known; a bin in which nothing
+is known is NaN, never zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fleetsim.history.history import Floats, History
+from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean
+from fleetsim.replay.observe.steps import Steps
+
+MOST_BINS = 360  # a line on a screen shows no more; a day at 15 s is 5,760 intervals
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Where the bins of a grid lie. edges: (N+1,) unix seconds. per_bin: intervals of the grid in each; 1 = as read."""
+
+    edges: Floats
+    per_bin: int
+
+    @classmethod
+    def of(cls, times: Floats, most: int = MOST_BINS) -> Bins:
+        """Bins over a grid of at least two times."""
+        per_bin = max(1, math.ceil((len(times) - 1) / most))
+        return cls(np.append(times[:-1:per_bin], times[-1]), per_bin)
+
+    def means(self, values: Floats) -> Floats:
+        """(..., T-1) values of the intervals -> (..., N) means of what is known in each bin."""
+        short = -values.shape[-1] % self.per_bin
+        padding = [(0, 0)] * (values.ndim - 1) + [(0, short)]
+        padded = np.pad(np.asarray(values, dtype=np.float64), padding, constant_values=np.nan)
+        return mean(padded.reshape(*values.shape[:-1], -1, self.per_bin), axis=-1)
+
+    def gauge(self, values: Floats) -> Floats:
+        """(..., T) values at the times of the grid -> (..., N): the mean of those in a bin, both ends included."""
+        left, right = values[..., :-1], values[..., 1:]
+        both = np.where(np.isfinite(left) & np.isfinite(right), (left + right) / 2, np.nan)
+        return self.means(np.where(np.isfinite(both), both, np.where(np.isfinite(left), left, right)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All instances together and each of them, by bin.
+
+    instances: (N,) mean number that was there and read at some time of a bin. tok_s: (N,) output tokens per second of
+    the fleet; instances that were not read count as the mean of the others, as everywhere. running, waiting: (N,) of
+    the fleet. each: signal (tok_s, running, waiting) -> (I, N), one row an instance, only those that are exported.
+    """
+
+    bins: Bins
+    instances: Floats
+    tok_s: Floats
+    running: Floats | None
+    waiting: Floats | None
+    each: dict[str, Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """Optimizer steps by row: single ones, or the means of those that ended in the same bin.
+
+    start_s, end_s: (n,) of the rows. steps: (n,) in each. step_s, wait_s, train_s, sync_s: (n,) seconds of a step,
+    NaN where not known; None where nothing is. idle_fraction: (n,) of the row's time, waiting for samples. merged:
+    whether a row is a mean over several of the rows that were read.
+    """
+
+    start_s: Floats
+    end_s: Floats
+    steps: Floats
+    step_s: Floats | None
+    wait_s: Floats | None
+    train_s: Floats | None
+    sync_s: Floats | None
+    idle_fraction: Floats | None
+    merged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Finished samples that wait for the trainer. start_s, end_s: (n,) unix seconds. depth, oldest_age_steps: (n,)
+    means, None where not exported. highest: (n,) largest depth of a bin, None where bins are single values."""
+
+    start_s: Floats
+    end_s: Floats
+    depth: Floats | None
+    highest: Floats | None
+    oldest_age_steps: Floats | None
+
+
+def fleet_over_time(history: History, intervals: Intervals) -> Fleet:
+    """The engines' side of a window that has instances."""
+    bins = Bins.of(intervals.times)
+    there = np.where(intervals.read, intervals.present.sum(axis=0), np.nan)
+    each = {"tok_s": bins.means(intervals.growth / intervals.step_s)}
+    for name, values in (("running", intervals.running), ("waiting", intervals.waiting)):
+        if values is not None:
+            each[name] = bins.means(values)
+    totals = {
+        name: bins.gauge(fleet_total(history.values[name])) for name in ("running", "waiting") if name in history.values
+    }
+    return Fleet(
+        bins,
+        bins.means(there),
+        bins.means(intervals.fleet_growth() / intervals.step_s),
+        totals.get("running"),
+        totals.get("waiting"),
+        each,
+    )
+
+
+def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> Trainer | None:
+    """The steps of a window; None where nothing shows them, or how long they took."""
+    if steps is None:
+        return None
+    timed = np.isfinite(steps.end_s) & np.isfinite(steps.elapsed_s) & (steps.elapsed_s > 0)
+    if not timed.any():
+        return None
+    end, elapsed, count = steps.end_s[timed], steps.elapsed_s[timed], steps.count[timed]
+    rows = np.arange(len(end)) if len(end) <= most else (np.arange(len(end)) * most) // len(end)
+    size = int(rows[-1]) + 1
+
+    def summed(values: Floats, known: Floats) -> Floats:
+        return np.asarray(np.bincount(rows, np.where(known > 0, values, 0.0), size), dtype=np.float64)
+
+    def per_step(values: Floats) -> Floats | None:
+        known = np.where(np.isfinite(values) & np.isfinite(count), count, 0.0)
+        made = np.bincount(rows, known, size)
+        found = np.where(made > 0, summed(values, known) / np.where(made > 0, made, 1.0), np.nan)
+        return found if np.isfinite(found).any() else None
+
+    columns = {name: values[timed] for name, (values, _) in steps.columns.items()}
+    wait = columns.get("wait_s", np.full(len(end), np.nan))
+    waited = np.where(np.isfinite(wait), elapsed, 0.0)
+    over = np.bincount(rows, waited, size)
+    idle = np.where(over > 0, np.minimum(summed(wait, waited) / np.where(over > 0, over, 1.0), 1.0), np.nan)
+    parts = {name: per_step(columns[name]) if name in columns else None for name in ("wait_s", "train_s", "sync_s")}
+    return Trainer(
+        start_s=np.minimum.reduceat(end - elapsed, np.searchsorted(rows, np.arange(size))),
+        end_s=np.maximum.reduceat(end, np.searchsorted(rows, np.arange(size))),
+        steps=summed(count, np.nan_to_num(count)),
+        step_s=per_step(elapsed),
+        wait_s=parts["wait_s"],
+        train_s=parts["train_s"],
+        sync_s=parts["sync_s"],
+        idle_fraction=idle if np.isfinite(idle).any() else None,
+        merged=size < len(end),
+    )
+
+
+def queue_over_time(history: History, steps: Steps | None) -> Queue | None:
+    """The queue, of the trainer's gauges or of a run log; None where neither depth nor age is known."""
+    if history.steps is not None and steps is not None:
+        return _queue_of_log(history, steps)
+    depth, age = history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps")
+    if (depth is None and age is None) or len(history.times) < 2:
+        return None
+    bins = Bins.of(history.times)
+    highest = None
+    if depth is not None and bins.per_bin > 1:
+        starts = np.arange(0, len(depth) - 1, bins.per_bin)
+        highest = np.fmax.reduceat(depth[:-1], starts)
+    return Queue(
+        bins.edges[:-1],
+        bins.edges[1:],
+        None if depth is None else bins.gauge(depth),
+        highest,
+        None if age is None else bins.gauge(age),
+    )
+
+
+def _queue_of_log(history: History, steps: Steps) -> Queue | None:
+    assert history.steps is not None
+    columns = history.steps.columns
+    depth, age = columns.get("queue_samples"), columns.get("staleness_steps")
+    if depth is None and age is None:
+        return None
+    elapsed = np.where(np.isfinite(steps.elapsed_s), steps.elapsed_s, 0.0)
+    return Queue(steps.end_s - elapsed, steps.end_s, depth, None, age)

@@ -1,0 +1,91 @@
+"""Slow instances: the pace of each at its own load, against the fleet's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.history.history import Floats
+from fleetsim.replay.observe.intervals import Intervals, Mask, mean
+
+SLOW = 0.9  # below: a tenth of an instance is lost, more than healthy ones of one kind differ by
+SURE = 4.0  # standard errors: one false alarm in 500 fleets of 64
+APART = 3.0  # robust standard deviations of the fleet's own spread
+BLOCKS = 8
+FEWEST = 8  # intervals under load, to judge an instance at all
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """pace: (I,) output tokens / those of the median instance at that load, 1 where nobody can say. straggler: (I,).
+    judged: (I,) there was enough to judge."""
+
+    pace: Floats
+    straggler: Mask
+    judged: Mask
+
+
+def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
+    """The pace of every instance over the intervals in `clean` (T-1,), those outside pauses.
+
+    expected: (I, T-1) from `expected_growth`. In each interval an instance's growth / expected is divided by the
+    fleet's median of it, which takes out what befalls all (prompts, longer contexts); its pace is the median over time.
+    Two instances have no median one: there the faster is the measure.
+
+    A straggler's pace is (1) below 0.9, (2) below 1 by over 4 standard errors, from the scatter between 8 blocks of
+    time (of the instance, and of the fleet if that is larger), since load moves and scrapes come early or late, and (3)
+    with five instances or more, below 1 by over 3 robust standard deviations (1.4826 x the median deviation) of all
+    paces: in a fleet that differs widely as a whole, the slower half is not a fault of single instances.
+    """
+    size = len(intervals.growth)
+    loaded = clean & intervals.sharp & np.isfinite(expected) & (np.nan_to_num(expected) > 0)
+    if intervals.running is not None:
+        loaded &= np.nan_to_num(intervals.running) >= 1
+        even = loaded & intervals.steady
+        if (_compared(even).sum(axis=1) >= FEWEST).all():  # else load never stands still between two scrapes
+            loaded = even
+    usable = _compared(loaded)
+    ratio = np.where(usable, intervals.growth / np.where(usable, expected, 1.0), np.nan)
+    common = _medians(ratio.T) if size >= 3 else mean(ratio, axis=0)
+    usable &= np.nan_to_num(common) > 0
+    ratio = np.where(usable, ratio / np.where(np.nan_to_num(common) > 0, common, 1.0), np.nan)
+    judged = usable.sum(axis=1) >= FEWEST
+    paces = np.where(judged, _medians(ratio), np.nan)
+    errors = np.array([_standard_error(row[np.isfinite(row)]) for row in ratio])
+    if size < 2 or judged.sum() < 2:
+        return Paces(np.ones(size), np.zeros(size, dtype=bool), judged)
+    typical = float(np.median(paces[judged]) if judged.sum() >= 3 else paces[judged].max())
+    if typical <= 0:
+        return Paces(np.ones(size), np.zeros(size, dtype=bool), np.zeros(size, dtype=bool))
+    paces = np.where(judged, paces / typical, 1.0)
+    error = np.maximum(errors, np.median(errors[judged]))
+    spread = 1.4826 * float(np.median(np.abs(paces[judged] - 1))) if judged.sum() >= 5 else 0.0
+    short = 1 - paces
+    slow = judged & (paces < SLOW) & (short > SURE * error) & (short > APART * spread)
+    return Paces(paces, slow, judged)
+
+
+def _compared(loaded: Mask) -> Mask:
+    """Only intervals in which half of the instances were under load, so that there is a fleet to compare with."""
+    return np.asarray(loaded & (loaded.sum(axis=0) >= max(len(loaded) / 2, min(len(loaded), 2))))
+
+
+def _medians(rows: Floats) -> Floats:
+    """Median of each row's finite values, NaN where there are none."""
+    ordered = np.sort(rows, axis=1)  # NaN last
+    count = np.isfinite(rows).sum(axis=1)
+    at: NDArray[np.intp] = np.maximum(count - 1, 0)
+    each = np.arange(len(rows))
+    middle = (ordered[each, at // 2] + ordered[each, (at + 1) // 2]) / 2
+    return np.where(count > 0, middle, np.nan)
+
+
+def _standard_error(values: Floats) -> float:
+    """Of the median of a series that is not independent from one value to the next: from blocks of time."""
+    if values.size < FEWEST:
+        return math.inf
+    blocks = [float(np.median(block)) for block in np.array_split(values, min(BLOCKS, values.size // 2))]
+    return float(np.std(blocks, ddof=1)) / math.sqrt(len(blocks))

@@ -1,0 +1,83 @@
+"""The queue of finished samples that wait for the trainer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetsim.history.counters import growth
+from fleetsim.history.history import Floats, History
+from fleetsim.replay.observe.intervals import mean, number, percentile
+from fleetsim.replay.observe.observed import Observed, QueueView
+from fleetsim.replay.observe.steps import Steps
+
+# A queue that grows by less than this share of what is produced wanders, it does not grow.
+GROWS = 0.01
+
+
+def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> QueueView:
+    """The queue over the window. tok_s: output tokens generated per second, by all instances.
+
+    generated_per_trained compares rates over the steps' own time, so that the batch under way at either end of the
+    window does not count as waste.
+    """
+    depth, age, times = _depth(history, steps)
+    trained = None if steps is None else steps.per_second("tokens")
+    return QueueView(
+        depth=number(mean(depth)),
+        depth_p95=percentile(depth, 95),
+        depth_max=percentile(depth, 100),
+        growth_per_h=slope_per_h(times, depth),
+        oldest_age_steps=number(mean(age)),
+        oldest_age_max_steps=percentile(age, 100),
+        dropped_share=_dropped(history),
+        generated_per_trained=tok_s / trained if tok_s is not None and trained and _counted(steps) else None,
+    )
+
+
+def grows(observed: Observed, batch: float) -> tuple[float, float] | None:
+    """(samples per hour, share of what is produced) by which a queue grows by a batch or more over the window and by
+    more than GROWS of the production; None where it does not. batch: where the window does not show it."""
+    seen, step = observed.trainer.batch_samples, observed.trainer.step_s
+    per_h, fleet = observed.queue.growth_per_h, observed.fleet
+    if per_h is None or per_h <= 0:
+        return None
+    produced = None if fleet is None or fleet.finished_s is None else 3600.0 * fleet.finished_s
+    if produced is None and seen is not None and step is not None and step.value > 0:
+        produced = 3600.0 * seen.value / step.value + per_h
+    if produced is None or produced <= 0:
+        return None
+    least = batch if seen is None else seen.value
+    share = min(1.0, per_h / produced)
+    return (per_h, share) if per_h * observed.span_s / 3600.0 >= least and share > GROWS else None
+
+
+def slope_per_h(times: Floats | None, values: Floats | None) -> float | None:
+    """Least-squares slope of what is there, per hour; None below three points."""
+    if values is None or times is None:
+        return None
+    there = np.isfinite(values) & np.isfinite(times)
+    if there.sum() < 3:
+        return None
+    at = times[there] - times[there].mean()
+    return float(np.sum(at * values[there]) / np.sum(at**2)) * 3600 if np.any(at) else None
+
+
+def _depth(history: History, steps: Steps | None) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Depth, age of the oldest sample, and their times: exported, or one value per step of a log."""
+    if history.steps is not None and steps is not None:
+        columns = history.steps.columns
+        return columns.get("queue_samples"), columns.get("staleness_steps"), steps.end_s
+    return history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps"), history.times
+
+
+def _dropped(history: History) -> float | None:
+    """Thrown away / (thrown away + trained): every finished sample ends as one of the two."""
+    dropped, trained = (history.fleet.get(f"trainer.{name}_samples") for name in ("dropped", "trained"))
+    if dropped is None or trained is None:
+        return None
+    lost, used = float(growth(dropped)), float(growth(trained))
+    return lost / (lost + used) if np.isfinite(lost + used) and lost + used > 0 else None
+
+
+def _counted(steps: Steps | None) -> bool:
+    return steps is not None and "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred"

@@ -1,0 +1,268 @@
+"""The metrics of a window as means over its blocks: each one a pair of sums per block, what it counts and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.history.counters import mended
+from fleetsim.history.history import Floats, History
+from fleetsim.replay.observe.blocks import FEWEST, MOST, edges_of, ratio_mean, section_mean
+from fleetsim.replay.observe.intervals import Intervals, fleet_total, intervals_of
+from fleetsim.replay.observe.lengths import growth_of, quantile
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.slices import rates_between
+from fleetsim.replay.observe.steps import Steps, steps_of
+from fleetsim.sim.contrast import Mean
+
+TAIL = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """history, and what was seen in it. edges: (m + 1,) unix seconds, of its blocks."""
+
+    history: History
+    observed: Observed
+    intervals: Intervals | None
+    steps: Steps | None
+    edges: Floats
+
+    @property
+    def blocks(self) -> int:
+        """How many."""
+        return max(len(self.edges) - 1, 0)
+
+
+def window_of(history: History) -> Window:
+    """Raises InputError as `observe` does."""
+    seen = observe(history)
+    pauses = seen.pauses.each if seen.pauses is not None else ()
+    steps = steps_of(history, pauses, seen.placement)
+    intervals = intervals_of(history) if history.instances else None
+    return Window(history, seen, intervals, steps, edges_of(history, steps))
+
+
+def window_means(window: Window) -> tuple[dict[str, Mean], dict[str, str]]:
+    """Means by metric of `WINDOW_METRICS`, and why the others are missing."""
+    if window.blocks < FEWEST:
+        rows = 0 if window.steps is None else len(window.steps.end_s)
+        short = f"too short for an interval: {rows} steps" if rows else "too short for an interval"
+        return {}, dict.fromkeys(_MISSING, short)
+    means: dict[str, Mean] = {}
+    for name, top, bottom in (*_of_steps(window), *_of_engines(window), *_of_lengths(window), *_of_queue(window)):
+        found = ratio_mean(top, bottom)
+        if found is not None:
+            means[name] = found
+    tail = _tail(window)
+    if isinstance(tail, Mean):
+        means["response_tokens.p99"] = tail
+    missing = {name: why for name, why in _MISSING.items() if name not in means}
+    if isinstance(tail, str):
+        missing["response_tokens.p99"] = tail
+    few = [name for name, found in means.items() if found.freedom <= 0]
+    missing |= dict.fromkeys(few, f"read in fewer than {FEWEST} blocks of the window: too short for an interval")
+    return {name: found for name, found in means.items() if name not in few}, missing
+
+
+_STEPS, _ENGINES = "no optimizer steps are exported", "no engine exports it"
+_MISSING = {
+    "step_s": _STEPS,
+    "trainer_idle_fraction": "the trainer's sample-wait is not exported",
+    "sync_fraction": "the trainer's weight sync is not exported",
+    "train_s": "the trainer's compute is not exported",
+    "instance_s_per_step": "engines or optimizer steps are not exported",
+    "trained_samples": "trained samples are not exported",
+    "generated_tok_s": _ENGINES,
+    "instance_tok_s": _ENGINES,
+    "tokens_per_trained_token": "trained tokens are not exported",
+    "pause_share": _ENGINES,
+    "running": _ENGINES,
+    "waiting": _ENGINES,
+    "queue_depth": "the queue of finished samples is not exported",
+    "oldest_sample_age_steps": "the age of queued samples is not exported",
+    "kv_use": _ENGINES,
+    "preemptions_per_s": _ENGINES,
+    "prefix_hit": "nothing is looked up in a prefix cache, or no engine counts it",
+    "finished_s": _ENGINES,
+    "aborted_share": _ENGINES,
+    "length_share": _ENGINES,
+    "dropped_share": "dropped samples are not exported",
+    "response_tokens.mean": "response lengths are not exported",
+    "response_tokens.p99": "response lengths are not exported",
+    "mfu": "the trainer's utilization is not exported",
+}
+_Series = tuple[str, Floats, Floats]
+
+
+def _of_steps(w: Window) -> Iterator[_Series]:
+    steps = w.steps
+    if steps is None:
+        return
+    parts = [steps.part(a, b) for a, b in pairwise(w.edges)]
+
+    def column(name: str) -> Callable[[Steps], Floats]:
+        return lambda part: part.columns[name][0]
+
+    count, elapsed = _sums(parts, lambda p: p.count), _sums(parts, lambda p: p.elapsed_s)
+    yield "step_s", elapsed, count
+    for metric, name, of in (
+        ("trainer_idle_fraction", "wait_s", elapsed),
+        ("sync_fraction", "sync_s", elapsed),
+        ("train_s", "train_s", count),
+        ("trained_samples", "samples", count),
+    ):
+        if name in steps.columns:
+            yield metric, _sums(parts, column(name)), of
+    if w.intervals is None:
+        return
+    rates = [rates_between(w.intervals, a, b) for a, b in pairwise(w.edges)]
+    # Over the steps' own time, as their count: a block can hold a hole.
+    yield "instance_s_per_step", np.array([there for there, _ in rates]) * elapsed, count
+    if "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred":
+        made = np.array([there * (np.nan if each is None else each) for there, each in rates]) * elapsed
+        yield "tokens_per_trained_token", made, _sums(parts, column("tokens"))
+
+
+def _sums(parts: list[Steps], of: Callable[[Steps], Floats]) -> Floats:
+    """Over each block; NaN where a row of it is not known."""
+    return np.array([float(of(part).sum()) if len(part.end_s) else np.nan for part in parts])
+
+
+def _of_engines(w: Window) -> Iterator[_Series]:
+    if w.intervals is None:
+        return
+    history, width = w.history, np.diff(w.edges)
+    rates = [rates_between(w.intervals, a, b) for a, b in pairwise(w.edges)]
+    there = np.array([n for n, _ in rates])
+    each = np.array([np.nan if rate is None else rate for _, rate in rates])
+    yield "generated_tok_s", each * there * width, width
+    yield "instance_tok_s", each * there * width, there * width
+    if w.observed.pauses is not None:
+        held = [
+            sum(max(0.0, min(p.end_s, b) - max(p.start_s, a)) for p in w.observed.pauses.each)
+            for a, b in pairwise(w.edges)
+        ]
+        read = w.intervals.known.any(axis=0)
+        left, right = w.intervals.times[:-1], w.intervals.times[1:]
+        inside = [np.clip(np.minimum(right, b) - np.maximum(left, a), 0.0, None) for a, b in pairwise(w.edges)]
+        seen = [float((part * read).sum()) for part in inside]
+        yield "pause_share", np.array(held), np.array(seen)
+    for name in ("running", "waiting"):
+        if name in history.values:
+            yield name, *_over_time(w, fleet_total(history.values[name]))
+    if "kv_use" in history.values:
+        yield "kv_use", *_while_computing(w)
+    grown = {name: _growth(w, history.values[name]) for name in _COUNTERS if name in history.values}
+    for metric, top, bottom in (
+        ("preemptions_per_s", "preemptions", None),
+        ("finished_s", "finished", None),
+        ("prefix_hit", "prefix_hits", "prefix_queries"),
+        ("aborted_share", "finished_abort", "finished"),
+        ("length_share", "finished_length", "finished"),
+    ):
+        if top in grown and (bottom is None or bottom in grown):
+            yield metric, grown[top], width if bottom is None else grown[bottom]
+
+
+_COUNTERS = ("preemptions", "finished", "finished_abort", "finished_length", "prefix_hits", "prefix_queries")
+
+
+def _growth(w: Window, totals: Floats) -> Floats:
+    """(m,) growth of counters (I, T) or (T,) over the blocks, restarts mended, even between two samples."""
+    out, known = np.zeros(w.blocks), False
+    for row in np.atleast_2d(mended(totals)):
+        there = np.isfinite(row)
+        if there.sum() >= 2:
+            known = True
+            out += np.diff(np.interp(w.edges, w.history.times[there], row[there]))
+    return out if known else np.full(w.blocks, np.nan)
+
+
+def _over_time(w: Window, values: Floats) -> tuple[Floats, Floats]:
+    """Sum and number of a gauge's samples (T,) in each block."""
+    at = np.searchsorted(w.edges, w.history.times, side="right") - 1
+    known = np.isfinite(values) & (at >= 0) & (at < w.blocks)
+    return _by_block(at[known], values[known], w.blocks)
+
+
+def _by_block(block: NDArray[np.intp], values: Floats, blocks: int) -> tuple[Floats, Floats]:
+    """Sum and number of values (n,) that belong to blocks (n,)."""
+    total, number = np.zeros(blocks), np.zeros(blocks)
+    np.add.at(total, block, values)
+    np.add.at(number, block, 1.0)
+    return total, number
+
+
+def _while_computing(w: Window) -> tuple[Floats, Floats]:
+    """KV use of the instances that run something, at all times."""
+    use, running = w.history.values["kv_use"], w.history.values.get("running")
+    counts = np.isfinite(use) & (np.ones_like(use, dtype=bool) if running is None else np.nan_to_num(running) > 0)
+    total, _ = _over_time(w, np.where(counts, use, 0.0).sum(axis=0))
+    number, _ = _over_time(w, counts.sum(axis=0).astype(np.float64))
+    return total, number
+
+
+def _of_queue(w: Window) -> Iterator[_Series]:
+    fleet, log = w.history.fleet, w.history.steps
+    for metric, signal, column in (
+        ("queue_depth", "queue.samples", "queue_samples"),
+        ("oldest_sample_age_steps", "queue.oldest_age_steps", "staleness_steps"),
+        ("mfu", "trainer.mfu", ""),
+    ):
+        if signal in fleet:
+            yield metric, *_over_time(w, fleet[signal])
+        elif log is not None and w.steps is not None and column in log.columns:
+            yield metric, *_over_rows(w, w.steps, log.columns[column])
+    if "trainer.dropped_samples" in fleet and "trainer.trained_samples" in fleet:
+        lost, used = (_growth(w, fleet[f"trainer.{name}_samples"]) for name in ("dropped", "trained"))
+        yield "dropped_share", lost, lost + used
+
+
+def _over_rows(w: Window, steps: Steps, values: Floats) -> tuple[Floats, Floats]:
+    """Sum and number of a run log's values, one a step, in each block."""
+    at = np.searchsorted(w.edges, steps.end_s, side="left") - 1
+    known = np.isfinite(values) & (at >= 0) & (at < w.blocks)
+    return _by_block(at[known], values[known], w.blocks)
+
+
+def _of_lengths(w: Window) -> Iterator[_Series]:
+    found = _ended(w)
+    if found is not None:
+        counts, sums = found
+        yield "response_tokens.mean", sums, counts[:, -1]
+    elif w.history.steps is not None and w.steps is not None and "length_mean" in w.history.steps.columns:
+        yield "response_tokens.mean", *_over_rows(w, w.steps, w.history.steps.columns["length_mean"])
+
+
+def _ended(w: Window) -> tuple[Floats, Floats] | None:
+    """Requests that ended, cumulative over the bounds (m, E), and their tokens (m,), in blocks of the histogram's own
+    readings: it is read every few minutes."""
+    buckets = w.history.histograms.get("output_tokens")
+    if buckets is None or len(buckets.times) < 2:
+        return None
+    counts, sums = growth_of(buckets)
+    blocks = min(MOST, len(sums))
+    at = np.arange(len(sums)) * blocks // len(sums)
+    by_block, tokens = np.zeros((blocks, counts.shape[1])), np.zeros(blocks)
+    np.add.at(by_block, at, counts)
+    np.add.at(tokens, at, sums)
+    return (by_block, tokens) if by_block[:, -1].sum() > 0 else None
+
+
+def _tail(w: Window) -> Mean | str | None:
+    """The 99th percentile of the lengths; why there is none; None where lengths are not known at all."""
+    found, buckets = _ended(w), w.history.histograms.get("output_tokens")
+    if found is None or buckets is None:
+        return None
+    each = np.diff(found[0], axis=1, prepend=0.0).clip(min=0.0)
+    whole = each.sum(axis=0)
+    if np.isinf(buckets.le[-1]) and whole[-1] > (1.0 - TAIL) * whole.sum():
+        return "it lies beyond the histogram's largest bucket"
+    blocks = np.array([quantile(buckets.le, row, TAIL) if row.sum() > 0 else np.nan for row in each])
+    return section_mean(quantile(buckets.le, whole, TAIL), blocks)

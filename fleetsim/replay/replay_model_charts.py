@@ -1,0 +1,241 @@
+"""What the simulation makes of a window, as charts: lengths that it draws from, back-test, other fleets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.quantities import quantity
+from fleetsim.replay.answers import Answers
+from fleetsim.replay.backtest import QUANTITIES, Backtest, Row, catalogued
+from fleetsim.replay.backtest_view import error_words, verdict_words
+from fleetsim.replay.change.recommend import Recommendation
+from fleetsim.replay.change.what_if import Sweep
+from fleetsim.replay.observe.observed import Lengths
+from fleetsim.tell.charts.chart import Chart, axis, plain_text
+from fleetsim.tell.charts.clock import Clock, stepped
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.forest import Dot, Style, forest
+from fleetsim.tell.charts.panels import Band, Line, Panel, panels
+from fleetsim.tell.charts.parts import Mark, upright
+
+_CURVES = ("trainer_idle_fraction", "step_s", "cost_per_step")
+SWEPT = tuple(f"sweep-{name}" for name in _CURVES)
+CANDIDATES = tuple(f"fleet-{name}" for name in _CURVES)
+
+
+def lengths_chart(lengths: Lengths | None) -> Chart | None:
+    """Shares of the finished requests by bucket, as exported."""
+    if lengths is None or not sum(lengths.count) > 0:
+        return None
+    pairs = list(zip(lengths.le, lengths.count, strict=True))
+    filled = [k for k, (_, count) in enumerate(pairs) if count > 0]
+    first, last = max(0, filled[0] - 1), filled[-1]
+    total = sum(lengths.count)
+    names, shares, told = [], [], []
+    for k in range(first, last + 1):
+        bound, count = pairs[k]
+        low = pairs[k - 1][0] if k else 0.0
+        names.append(f"> {units.tokens(low)}" if math.isinf(bound) else units.tokens(bound))
+        shares.append(float(f"{100 * count / total:.4g}"))
+        upto = "no bound" if math.isinf(bound) else f"{bound:,.0f}"
+        told.append(f"over {low:,.0f}, up to {upto} tokens: {units.share(count / total)}, {count:,.0f} requests")
+    data = {
+        "type": "bar",
+        "name": "finished requests",
+        "x": list(range(len(names))),
+        "y": shares,
+        "meta": {"colour": "accent"},
+        "marker": {"line": {"width": 1}, "pattern": {"shape": ["/" if math.isinf(pairs[k][0]) else "" for k in
+                                                              range(first, last + 1)], "solidity": 0.3}},
+        "hovertext": told,
+        "hoverinfo": "text",
+    }  # fmt: skip
+    every = max(1, math.ceil(len(names) / 9))
+    ticks = [k for k in range(len(names)) if k % every == 0 or k == len(names) - 1]
+    layout = {
+        "showlegend": False,
+        "bargap": 0.08,
+        "xaxis": axis(
+            "tokens of a response, up to", tickvals=ticks, ticktext=[plain_text(names[k]) for k in ticks], tickangle=-45
+        ),
+        "yaxis": axis("share of the requests", ticksuffix=" %", rangemode="tozero", nticks=6),
+    }
+    unbounded = " The hatched bar has no upper bound." if math.isinf(pairs[last][0]) else ""
+    above = {q: "above " if lengths.unbounded(q) else "" for q in (0.5, 0.9, 0.99)}
+    words = (
+        f"{total:,.0f} finished requests: mean {units.number(lengths.mean)} tokens, half of them up to {above[0.5]}"
+        f"{units.number(lengths.p50)}, p90 {above[0.9]}{units.number(lengths.p90)}, p99 {above[0.99]}"
+        f"{units.number(lengths.p99)}."
+        f" The bars are the engine's own buckets, which differ in width.{unbounded}"
+    )
+    return Chart("lengths", "Response lengths", words, (data,), layout, 340)
+
+
+def backtest_charts(back: Backtest | None) -> Iterator[Chart]:
+    """The errors of the whole window, then observed and simulated side by side over its parts."""
+    if back is None or not back.overall:
+        return
+    yield _errors(back)
+    if len(back.hours) > 1:
+        yield _by_part(back)
+
+
+def _errors(back: Backtest) -> Chart:
+    rows = []
+    for row in back.overall:
+        scale = (row.predicted - row.observed) / row.error if row.error else 1.0
+        ends = sorted(100 * (x - row.observed) / scale for x in (row.interval.ci_low, row.interval.ci_high))
+        style = "within" if row.within else "off"
+        rows.append(
+            Dot(catalogued(row.quantity).title, 100 * row.error, error_words(row), style, ends[0], ends[1], _both(row))
+        )
+    reach = 1.15 * max(100 * back.limit, *(abs(v) for d in rows for v in (d.value, d.low or 0.0, d.high or 0.0)))
+    styles = {"within": Style("within the limit", "accent", "circle"), "off": Style("OFF", "second", "x")}
+    limit = 100 * back.limit
+    x_axis = axis("error: %, points of the step, % of a batch", range=[-reach, reach], nticks=7)
+    words = f"{verdict_words(back)} The band is the limit of {units.share(back.limit)} either way."
+    return forest("errors", "Back-test: error of each quantity", words, rows, styles, x_axis, centre=0.0,
+                bands=((-limit, limit),))  # fmt: skip
+
+
+def _both(row: Row) -> str:
+    return f"observed {units.number(row.observed)}, simulated {units.number(row.predicted)}: {error_words(row)}"
+
+
+def _by_part(back: Backtest) -> Chart:
+    clock = Clock.of(back.hours[0].start_s, back.hours[-1].end_s)
+    start = np.array([s.start_s for s in back.hours])
+    end = np.array([s.end_s for s in back.hours])
+    each = []
+    for name in QUANTITIES:
+        rows = [next((r for r in s.rows if r.quantity == name), None) for s in back.hours]
+        if not any(rows):
+            continue
+        q = catalogued(name)
+        title, (factor, suffix) = q.title, (100.0, " %") if q.unit == "share" else (1.0, "")
+        whole = back.row(name)
+        if whole is not None:
+            title += f": {error_words(whole)} off"
+
+        def values(of: Sequence[float | None], factor: float = factor) -> NDArray[np.float64]:
+            return np.array([np.nan if v is None else factor * v for v in of])
+
+        x, observed = stepped(clock, start, end, values([None if r is None else r.observed for r in rows]))
+        x2, predicted = stepped(clock, start, end, values([None if r is None else r.predicted for r in rows]))
+        _, low = stepped(clock, start, end, values([None if r is None else r.interval.ci_low for r in rows]))
+        _, high = stepped(clock, start, end, values([None if r is None else r.interval.ci_high for r in rows]))
+        x3, low = _squared(x2, low)
+        _, high = _squared(x2, high)
+        lines = (
+            Line("observed", x, observed, "accent", "solid", steps=True, width=2.2),
+            Line("simulated", x2, predicted, "second", "dash", steps=True, width=2.2),
+        )
+        band = Band("simulated, 95 % interval", x3, low, high, "second")
+        each.append(Panel(title, lines, (band,), suffix, height_px=100))
+    held = [s for s in back.hours if s.held_out]
+    words = "Observed and simulated over the parts of the window."
+    if held:
+        words += " The engine's speed was fitted on the first half; the second half is predicted, not fitted."
+    return panels("backtest", "Back-test: observed and simulated", words, each, clock)
+
+
+def _squared(x: list[float], y: list[float | None]) -> tuple[list[float], list[float | None]]:
+    """The corners of a line that holds each value until the next, for a band, whose sides are straight."""
+    xs, ys = x[:1], y[:1]
+    for k in range(1, len(x)):
+        if y[k] is not None and y[k - 1] is not None and y[k] != y[k - 1]:
+            xs.append(x[k])
+            ys.append(y[k - 1])
+        xs.append(x[k])
+        ys.append(y[k])
+    return xs, ys
+
+
+def curves(answers: Answers) -> Iterator[Chart]:
+    """A sweep over a number, and the fleets that the recommendation was chosen among."""
+    advised = answers.recommendation
+    if answers.sweep is not None:
+        yield from _swept(answers.sweep, advised)
+    if advised is not None:
+        yield from _candidates(advised)
+
+
+def _swept(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
+    points = [(float(p.value), p.estimates) for p in sweep.points if _is_number(p.value) and p.estimates is not None]
+    if len(points) < 2 or not all(_is_number(p.value) for p in sweep.points):
+        return
+    points.sort(key=lambda p: p[0])
+    of_fleets = sweep.key == "fleet.instances"
+    recommended = float(advised.instances) if advised is not None and of_fleets else None
+    if recommended not in [x for x, _ in points]:
+        recommended = None  # it stands in the charts of the recommendation
+    stuck = [str(p.value) for p in sweep.points if p.estimates is None]
+    words = f"Every value of {sweep.key} under the same draws, {units.plural(sweep.replications, 'replication')} each."
+    if stuck:
+        words += f" At {', '.join(stuck)} the run gets stuck: nothing is drawn there."
+    beyond = [str(p.value) for p in sweep.points if p.extrapolated is not None]
+    if beyond:
+        words += f" At {', '.join(beyond)} the engines run at loads that the window never saw."
+    now = float(sweep.now) if _is_number(sweep.now) else None
+    for id_, metric in zip(SWEPT, _CURVES, strict=True):
+        title, how = quantity(metric).title, quantity(metric).unit
+        values = [estimates[metric] for _, estimates in points]
+        told = words if metric == _CURVES[0] else _ends(points, metric, how)
+        yield _curve(id_, f"{title} against {sweep.key}", told, [x for x, _ in points], values, sweep.key, title, how,
+                     recommended, now)  # fmt: skip
+
+
+def _candidates(advised: Recommendation) -> Iterator[Chart]:
+    found: dict[int, Mapping[str, Estimate]] = {c.instances: c.estimates for c in advised.size.candidates}
+    found.setdefault(advised.was, advised.now)
+    points = [(float(n), found[n]) for n in sorted(found)]
+    if len(points) < 2:
+        return
+    targets = {t.metric: [Mark(t.limit, "target")] for t in advised.size.targets}
+    words = (
+        f"The recommended {units.plural(advised.instances, 'instance')}, the neighbours, the fleet as it is "
+        f"({advised.was:,}) and what rate matching gives, under the same draws."
+    )
+    for id_, metric in zip(CANDIDATES, _CURVES, strict=True):
+        title, how = quantity(metric).title, quantity(metric).unit
+        yield _curve(id_, f"{title} against the number of instances",
+                     words if metric == _CURVES[0] else _ends(points, metric, how),
+                     [x for x, _ in points], [e[metric] for _, e in points], "instances", title, how,
+                     float(advised.instances), float(advised.was), targets.get(metric, []))  # fmt: skip
+
+
+def _curve(
+    id_: str, title: str, words: str, x: list[float], y: list[Estimate], x_title: str, y_title: str, how: units.Unit,
+    recommended: float | None, now: float | None, targets: Sequence[Mark] = (),
+) -> Chart:  # fmt: skip
+    chart = curve_chart(
+        id_, units.capital(title), words, [Curve(y_title, x, y)], x_title=plain_text(x_title),
+        y_title=y_title, how=how, recommended=recommended, targets=targets, height_px=280,
+    )  # fmt: skip
+    if now is None or now == recommended or not x[0] <= now <= x[-1]:
+        return chart
+    shapes, notes = upright([Mark(now, "now")], left=now > (x[0] + x[-1]) / 2)
+    layout = {
+        **chart.layout,
+        "shapes": [*chart.layout["shapes"], *shapes],
+        "annotations": [*chart.layout["annotations"], *notes],
+    }
+    return replace(chart, layout=layout)
+
+
+def _ends(points: Sequence[tuple[float, Mapping[str, Estimate]]], metric: str, how: units.Unit) -> str:
+    """The curve in words: its two ends."""
+    (low, first), (high, last) = points[0], points[-1]
+    begins, ends = (units.written(e[metric].mean, how) for e in (first, last))
+    return f"From {begins} at {low:g} to {ends} at {high:g}."
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,1 +1,0 @@
-"""Results as people and programs read them: terminal, JSON, sentences. Nothing here computes."""

@@ -1,0 +1,229 @@
+"""What binds: the one thing to change if the step should be shorter.
+
+For each thing that can be changed: by how much would the step become shorter if there were a fifth more of it (or less,
+where less is better)? The answer comes from the critical path of the run, without another run; what promises most
+binds. Held against runs that make each change: `tests/analysis/test_binding.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.engine.kernel.tables import DONE
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
+from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
+from fleetsim.sim.records import Records
+from fleetsim.workload.lengths import mean_length
+
+if TYPE_CHECKING:
+    from fleetsim.sim.metrics import Window
+
+Floats = NDArray[np.float64]
+
+# Below this share of the cycle the trainer's waiting is not worth a GPU.
+SMALL_WAIT = 0.03
+# What is asked: a fifth more of each thing; of times and lengths, that much less.
+MORE = 1.2
+LESS = 1.0 - 1.0 / MORE
+# A gain of this share of the largest is as good: the gains are estimates.
+EQUAL = 0.9
+# Moments of a sample's life at which the load is looked at.
+_LOOKS = 8
+
+
+def binding_of(records: Records, window: Window) -> str:
+    """What promises the largest gain, one of the names of `gains_of`; of equals, the first there."""
+    gains = gains_of(records, window)
+    most = max(gains.values())
+    return next(name for name, gain in gains.items() if gain >= EQUAL * most)
+
+
+def gains_of(records: Records, window: Window) -> dict[str, float]:
+    """Share of the step that a fifth would save, by what there is a fifth more (or less) of.
+
+    Only what the job has, and what may save more than the trainer's own seconds.
+
+    trainer: its seconds, less. sync: seconds of publications and pauses, less. environment: seconds of tools and
+    rewards, less. rollout: instances, more. longest_response: the cap on responses, lower by a sixth than the longest
+    one. in_flight_cap: samples or whole groups that the client keeps in flight, more. staleness_window: groups that
+    admission lets be ahead of the trainer, more. What makes samples faster cannot save more than the trainer waits for
+    them.
+    """
+    scenario, span = records.scenario, window.span_s
+    path = critical_path(records, window.start_s, window.end_s)
+    waits = float(window.steps["wait_s"].sum())
+    if IN_FLIGHT[
+        scenario.sync.in_flight
+    ].drains:  # the sync waits for the longest response, and the trainer for the sync
+        waits += float(window.steps["sync_block_s"].sum())
+    saved = {"trainer": LESS * path.train_s, "sync": LESS * path.sync_s}
+    if path.lives and waits + saved["sync"] > saved["trainer"]:  # else nothing of them can promise more
+        saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}
+    saved["sync"] += saved.pop("pauses", 0.0)
+    return {name: seconds / span for name, seconds in saved.items()}
+
+
+def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str, float]:
+    """Seconds that a fifth of each thing would save on the lives that are waited for."""
+    scenario = records.scenario
+    sent = np.array([life.sent_s for life in path.lives])
+    end = np.array([life.end_s for life in path.lives])
+    freed = np.array([life.freed for life in path.lives])
+    paused = _paused(records, window, sent, end)
+    turns = scenario.workload.turns
+    tools = np.minimum(end - sent - paused, (turns.count - 1) * mean_length(turns.tool_latency_s))
+    making = end - sent - paused - tools
+    shorter, slower = _paces(records, window, sent, end)
+    law, fleet = law_of(scenario), scenario.fleet
+    # A cap of each instance grows with the fleet: more of them make more at the same load.
+    in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
+    each = fleet.max_in_flight_samples_per_instance is not None
+    by_group = np.array([life.whole for life in path.lives])
+    own = (each or law.engines_limit) and not most
+    full = in_groups and law.engines_limit  # what waits for a sample, and not for a group, waits for an engine
+    shorter = np.where(freed & (own | (full & ~by_group)), LESS, shorter)
+    saved = {"pauses": LESS * float(paused.sum())}
+    loop = np.array([life.loop_s for life in path.lives])
+    # A group keeps its place until it has its rewards.
+    scored = np.array([life.scored_s for life in path.lives]) if places_of_groups(scenario) else 0.0
+    # More in flight shares the fleet among more of them: each takes longer, and a batch needs as many as before.
+    more = np.maximum(0.0, LESS * (end - sent + scored + loop) - making * slower / MORE)
+    capped = law.cap is not None or most or each
+    if capped:
+        # A place that any sample frees, and not only the last one of its group.
+        by_sample = (law.cap is not None and law.cap.frees == "samples") or ((most or each) and not in_groups)
+        saved["in_flight_cap"] = float(more[freed & (by_group | by_sample)].sum())
+    ahead = law.groups_ahead(scenario.admission, sizes_of(scenario))
+    if ahead is not None:
+        fuller = making * slower / MORE
+        by_window = np.where(
+            freed, 0.0 if capped else more, _with_more_ahead(records, window, path, ahead, more, fuller)
+        )
+        saved["staleness_window"] = float(by_window.sum())
+    saved["rollout"] = float((making * shorter).sum())
+    saved["longest_response"] = float(_cut(records, path, making, shorter).sum())
+    scoring = path.scoring_s + float(tools.sum())
+    if scoring > 0:
+        saved["environment"] = LESS * scoring
+    return saved
+
+
+def _paused(records: Records, window: Window, sent: Floats, end: Floats) -> Floats:
+    """Seconds of each life in which its instance stood still for a sync."""
+    sync = records.scenario.sync
+    if not IN_FLIGHT[sync.in_flight].pauses:
+        return np.zeros(len(sent))
+    if sync.scope == "rolling":
+        busy, paused = window.total("busy_s"), window.total("paused_s")
+        return (end - sent) * paused / max(busy + paused, SAME_S)
+    begin, over = records.syncs["pause_start_s"], records.syncs["end_s"]
+    each = np.minimum(end[:, None], over[None, :]) - np.maximum(sent[:, None], begin[None, :])
+    return np.asarray(each.clip(0.0).sum(axis=1))
+
+
+def _paces(records: Records, window: Window, sent: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """How much shorter a life is with a fifth more instances, how much longer with a fifth more in flight; as shares.
+
+    The load is looked at through its whole life. What is placed together cannot be divided: instances without work
+    make no instance with work faster.
+    """
+    mix = mix_of(records, window.total("generated_tokens"), window.total("prefilled_tokens"))
+    samples, groups, fleet = records.samples, records.groups, records.scenario.fleet
+    at = sent[:, None] + (end - sent)[:, None] * ((np.arange(_LOOKS) + 0.5) / _LOOKS)
+    was_sent, finished = samples["sent_s"], np.ascontiguousarray(samples["finish_s"])
+    n = np.maximum(1.0, in_flight(np.where(was_sent < 0, np.inf, was_sent), finished, at))
+    units = n
+    if fleet.group_placement == "together" and records.scenario.workload.group_size > 1:
+        last = np.maximum.reduceat(np.where(finished < 0, np.inf, finished), groups["first"])
+        units = np.minimum(n, np.maximum(1.0, in_flight(groups["submit_s"], last, at)))
+    size, instances = n / units, max(1.0, float(window.steps["instances"].mean()))
+    now = _per_token_s(mix, size * shared_with(units, instances))
+    more = _per_token_s(mix, size * shared_with(units, MORE * instances))
+    fuller = _per_token_s(mix, size * shared_with(MORE * units, instances))
+    still = now <= 0.0
+    now = np.where(still, 1.0, now)
+    shorter = np.where(still, 0.0, 1.0 - more / now).clip(0.0, LESS)
+    slower = np.where(still, 0.0, fuller / now - 1.0).clip(0.0, MORE - 1.0)
+    return np.asarray(shorter.mean(axis=1)), np.asarray(slower.mean(axis=1))
+
+
+def _per_token_s(mix: Mix, load: Floats) -> Floats:
+    """Seconds from one token of a sample to its next, those included in which it waits for others that run."""
+    running = np.minimum(load, mix.seqs)
+    return mix.iteration_s(running) * load / running
+
+
+def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) -> Floats:
+    """Seconds that each life is waited for less when no response is longer than a batch's longest one / MORE.
+
+    Where a wait ended when enough groups were complete, it ends when as many are complete with all long ones cut. A
+    batch that waits for certain groups, a drain, and a place that a group holds wait for their own longest one.
+    Where samples free places for each other, they are less work.
+    """
+    samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
+    cap = max(1.0, longest_of_a_batch(records) / MORE)
+    tokens, finish = samples["target"].astype(np.float64), np.where(samples["status"] == DONE, samples["finish_s"], -1)
+    cut = (1.0 - cap / np.maximum(cap, tokens)) * np.maximum(0.0, finish - samples["sent_s"])
+    first = groups["first"]
+    sooner = np.maximum.reduceat(finish, first) - np.maximum.reduceat(finish - cut, first)
+    ready = np.sort(path.ready_s - sooner[path.groups])
+    certain = BATCH_RULES[buffer.batch_rule].reserved or buffer.wait_for_oldest
+    work = (1.0 - float(np.minimum(tokens, cap).sum() / tokens.sum())) * making * shorter / LESS
+    own = np.array(
+        [
+            float(path.ready_s[life.ready] - ready[life.ready])
+            if life.ready >= 0 and not certain
+            else float(sooner[samples["group"][life.sample]] if life.whole else 0.0 if life.freed else cut[life.sample])
+            for life in path.lives
+        ]
+    )
+    found: Floats = np.maximum(own, work)
+    return found
+
+
+def longest_of_a_batch(records: Records) -> float:
+    """Tokens of the longest response that a step trains, median over the steps."""
+    groups = records.groups
+    longest = np.maximum.reduceat(np.ascontiguousarray(records.samples["target"]), groups["first"])
+    trained = groups["trained_step"] >= 0
+    each = np.zeros(int(groups["trained_step"].max()) + 1)
+    np.maximum.at(each, groups["trained_step"][trained], longest[trained])
+    return statistics.median(each.tolist())
+
+
+def _with_more_ahead(
+    records: Records, window: Window, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
+) -> Floats:
+    """Seconds that each life that the trainer let begin is waited for less, when a fifth more groups may be ahead.
+
+    Groups begin earlier, and over time as many more of them are complete as may be ahead: the batch would have been
+    complete when so many fewer were. They are more work (fuller_s), as far as instances have no time to spare. Where a
+    life ended no wait itself, by `more`. Where a batch waits for certain groups they help half as much: only those
+    that start earlier themselves.
+    """
+    fewer = math.floor((MORE - 1.0) * ahead + 1e-9)  # whole groups start
+    begun = sum(not life.freed for life in path.lives)
+    spare = window.total("idle_s") / max(1.0, float(window.steps["instances"].mean())) / max(1, begun)
+    drains = IN_FLIGHT[records.scenario.sync.in_flight].drains and records.scenario.sync.scope == "global"
+    buffer = records.scenario.buffer
+    weight = 0.5 if BATCH_RULES[buffer.batch_rule].reserved or buffer.wait_for_oldest else 1.0
+    saved = more.copy()
+    for k, life in enumerate(path.lives):
+        if life.freed:
+            continue
+        if life.ready < 0:
+            saved[k] = 0.0 if drains else more[k]  # a drain waits for whatever is in flight
+            continue
+        ready = float(path.ready_s[life.ready])
+        earlier = ready - max(life.sent_s, float(path.ready_s[max(0, life.ready - fewer)]))
+        most = life.loop_s if drains else 1.5 * LESS * (ready - life.sent_s + life.loop_s)
+        saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare))
+    return saved

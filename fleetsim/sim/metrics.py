@@ -1,0 +1,270 @@
+"""Metrics of one run: pure functions of its records, over the window that is left after warm-up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
+from fleetsim.errors import InputError, Problem
+from fleetsim.sim.binding import binding_of
+from fleetsim.sim.fleet import lent_instances, most_instances, slowness
+from fleetsim.sim.load import mix_of
+from fleetsim.sim.records import Records
+from fleetsim.sim.warmup import warmup_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps that count: `steps` from `start_s` to `end_s`; totals are differences over it."""
+
+    first: int
+    steps: NDArray[Any]
+    before: NDArray[Any] | None  # the step before the window, whose totals are its start
+    start_s: float
+    end_s: float
+
+    def total(self, column: str) -> float:
+        """Growth of a running total over the window."""
+        base = 0.0 if self.before is None else float(self.before[column])
+        return float(self.steps[column][-1]) - base
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from start to end."""
+        return self.end_s - self.start_s
+
+
+def window_of(records: Records) -> Window:
+    """The window of a run after warm-up (see `warmup_steps`)."""
+    steps = records.steps
+    first = warmup_steps(records.scenario, steps["end_s"] - steps["start_s"])
+    return Window(
+        first,
+        steps[first:],
+        steps[first - 1] if first else None,
+        float(steps["start_s"][first]),
+        float(steps["end_s"][-1]),
+    )
+
+
+def metrics_of(records: Records) -> dict[str, Any]:
+    """All metrics of one run: its numbers, and `binding`, see `binding_of`. Raises InputError as `numbers_of`."""
+    return {**numbers_of(records), "binding": binding_of(records, window_of(records))}
+
+
+def numbers_of(records: Records) -> dict[str, Any]:
+    """The numbers of one run.
+
+    step_s: window / steps. trainer_idle_fraction: sample-wait / window (sync apart). sync_fraction: trainer held by
+    sync / window. switch_fraction: GPUs changing hands / window. lent_fraction: the trainer's GPUs serve rollout /
+    window (the trainer waits meanwhile, its GPUs do not).
+    rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. rollout_utilization: see
+    `utilization`. trainer_idle_with_sync_fraction: sample-wait and held by sync / window. queue_depth: mean
+    samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the batch is taken.
+    staleness_steps: of trained samples, step - updates contained in the weights at submission.
+    tokens_per_trained_token: generated / trained output tokens. waste: output tokens thrown away by cause (stale,
+    filtered, aborted, lost) and tokens computed again (recomputed), per trained output token.
+    generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
+    goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
+    kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
+    samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
+    samples that were generated for nothing, see `_samples_lost`.
+    Raises InputError for a run that took no time.
+    """
+    window = window_of(records)
+    steps = window.steps
+    n, span = len(steps), window.span_s
+    if not span > 0:
+        remedy = "give trainer.fixed_s, or an engine whose iterations take time"
+        raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
+    trained = float(steps["output_tokens"].sum())
+    busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
+    instance_s = busy + paused + idle + down
+    generated = window.total("generated_tokens")
+    gpu_s = gpu_seconds(records, window)
+    waste = _waste(records, window, trained)
+    return {
+        "step_s": span / n,
+        "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
+        "rollout_idle_fraction": idle / instance_s,
+        "rollout_utilization": utilization(records, window),
+        "sync_fraction": float(steps["sync_block_s"].sum()) / span,
+        "trainer_idle_with_sync_fraction": float(steps["wait_s"].sum() + steps["sync_block_s"].sum()) / span,
+        "switch_fraction": float(steps["switch_s"].sum()) / span,
+        "lent_fraction": _lent(records, window),
+        "queue_depth": _mean_queue(records, window),
+        "queue_growth": _queue_growth(window),
+        "oldest_sample_age_steps": float(steps["oldest_age_steps"].mean()),
+        "staleness_steps": _staleness(records, window),
+        "tokens_per_trained_token": generated / trained,
+        "waste": waste,
+        "generated_tok_s": generated / span,
+        "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
+        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
+        "cost_per_step": cost_usd(records, gpu_s) / n,
+        "preemptions": window.total("preemptions") / n,
+        "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
+        "trained_length_bias": _length_bias(records, window),
+        "samples_lost": _samples_lost(records, window),
+    }
+
+
+def utilization(records: Records, window: Window) -> float:
+    """Tokens generated / what the instances of the window would have generated full: see `Mix.saturated_tok_s`.
+
+    An instance that computes for one sample is not idle, and makes a small part of what it could. At most 1.
+    """
+    scenario = records.scenario
+    generated = window.total("generated_tokens")
+    slow = slowness(scenario, most_instances(scenario)) + [1.0] * lent_instances(scenario)
+    speed = sum(1.0 / factor for factor in slow) / len(slow)
+    full = mix_of(records, generated, window.total("prefilled_tokens")).saturated_tok_s * speed
+    instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
+    return min(1.0, generated / (full * instance_s)) if full * instance_s > 0 else 0.0
+
+
+def _queue_growth(window: Window) -> float:
+    """Samples by which the buffer, and what waits before it, grow from step to step."""
+    held = (window.steps["queue_depth"] + window.steps["blocked"]).astype(np.float64)
+    return float(held[-1] - held[0]) / (len(held) - 1) if len(held) > 1 else 0.0
+
+
+def _lent(records: Records, window: Window) -> float:
+    lent = lent_instances(records.scenario)
+    return window.total("lent_s") / (lent * window.span_s) if lent else 0.0
+
+
+def gpu_seconds(records: Records, window: Window) -> dict[str, float]:
+    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window.
+
+    Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
+    that the trainer lends are its own.
+    """
+    scenario = records.scenario
+    instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
+    rollout = (instance_s - window.total("lent_s")) * scenario.engine.tp
+    trainer = scenario.trainer.gpus * window.span_s
+    if scenario.fleet.placement == "colocated":
+        trainer = max(0.0, trainer - rollout)
+    return {"rollout": rollout, "trainer": trainer}
+
+
+def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
+    """US dollars for so many GPU-seconds of each pool."""
+    cost = records.scenario.cost
+    return (
+        gpu_s["rollout"] * cost.instance_price_usd_per_gpu_h + gpu_s["trainer"] * cost.trainer_price_usd_per_gpu_h
+    ) / 3600.0
+
+
+def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:
+    """One column of the samples whose group is selected."""
+    return np.asarray(records.samples[column][groups[records.samples["group"]]])
+
+
+def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
+    groups = records.groups
+    return np.asarray((groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first))
+
+
+def _staleness(records: Records, window: Window) -> dict[str, float]:
+    """Sample-weighted staleness in steps: trained step - optimizer steps contained in the version."""
+    groups = records.groups[_trained_in(records, window)]
+    age = groups["trained_step"] - records.updates[groups["version"]]
+    in_order = np.sort(age)
+    return {
+        "mean": float(age.mean()),
+        "p50": quantile(in_order, 0.5),
+        "p99": quantile(in_order, 0.99),
+        "max": float(in_order[-1]),
+    }
+
+
+def quantile(in_order: NDArray[np.integer[Any]], q: float) -> float:
+    """The q-quantile (0 to 1) of integers in ascending order, shape (n,), n >= 1; linear between two of them.
+
+    To the last bit `np.quantile`, which imports numpy's masked arrays: a tenth of all that `size` has to import.
+    """
+    at = (len(in_order) - 1) * q
+    below = math.floor(at)
+    low, high, share = int(in_order[below]), int(in_order[min(below + 1, len(in_order) - 1)]), at - below
+    return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
+
+
+def _waste(records: Records, window: Window, trained: float) -> dict[str, float]:
+    groups = records.groups
+    left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
+    inside = (left > window.start_s) & (left <= window.end_s)
+    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW))
+    filtered = inside & (groups["status"] == G_FILTERED)
+    return {
+        "stale": float(_of_samples(records, "made", stale).sum()) / trained if stale.any() else 0.0,
+        "filtered": float(_of_samples(records, "made", filtered).sum()) / trained if filtered.any() else 0.0,
+        "aborted": window.total("aborted_tokens") / trained,
+        "recomputed": window.total("recomputed_tokens") / trained,
+        "lost": window.total("lost_tokens") / trained,
+    }
+
+
+def _mean_queue(records: Records, window: Window) -> float:
+    """Time-weighted mean of samples in the buffer (at its door included): each group from ready to left."""
+    groups = records.groups[records.groups["ready_s"] >= 0]
+    groups = groups[groups["status"] != G_FILTERED]
+    left = np.where(groups["left_s"] < 0, window.end_s, groups["left_s"])
+    inside = np.clip(left, window.start_s, window.end_s) - np.clip(groups["ready_s"], window.start_s, window.end_s)
+    return float((inside * groups["need"]).sum() / window.span_s)
+
+
+def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Output tokens of the samples that were sent in the window, and of those that were trained in it.
+
+    Those sent count with the length that they have when they are left alone.
+    """
+    used = records.samples["status"] == DONE
+    trained = records.samples["target"][used & _trained_in(records, window)[records.samples["group"]]]
+    submitted = records.groups["submit_s"]
+    sent = _of_samples(records, "target", (submitted >= window.start_s) & (submitted <= window.end_s))
+    return sent, trained
+
+
+def _length_bias(records: Records, window: Window) -> float:
+    sent, trained = lengths_of(records, window)
+    return float(trained.mean() / sent.mean()) if len(sent) else 1.0
+
+
+def _samples_lost(records: Records, window: Window) -> dict[str, float]:
+    """Share of the samples that were thrown away: of all, and of the longest tenth.
+
+    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the
+    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one that
+    is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
+    reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
+    alone; ties at the shortest of the longest tenth belong to it.
+    """
+    groups, status = records.groups, records.groups["status"]
+    trained = _trained_in(records, window)
+    left, sent = groups["left_s"], groups["submit_s"]
+    inside = np.where(
+        left >= 0,
+        (left > window.start_s) & (left <= window.end_s),
+        (sent >= window.start_s) & (sent < window.end_s),
+    )
+    ends = [G_STALE, G_OVERFLOW]
+    if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
+        ends.append(G_ABORTED)
+    thrown_away = inside & np.isin(status, ends)
+    group = records.samples["group"]
+    counted = (trained | thrown_away)[group]
+    # Of a group that was trained, the samples that were started beyond its size are lost too.
+    lost = (thrown_away[group] | (records.samples["status"] != DONE))[counted]
+    length = records.samples["target"][counted]
+    if not lost.any():
+        return {"all": 0.0, "longest_tenth": 0.0}
+    rest = len(length) - math.ceil(len(length) / 10)
+    longest = length >= np.partition(length, rest)[rest]
+    return {"all": float(lost.mean()), "longest_tenth": float(lost[longest].mean())}

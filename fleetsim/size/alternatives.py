@@ -1,0 +1,200 @@
+"""What each lever buys: simulated beside the plan under the same draws, and which one is cheapest.
+
+The price of a lever is the change of cost per optimizer step for each second that a step becomes shorter. A lever that
+takes no GPU shortens the step at no cost at all (a step of fewer seconds on the same GPUs is even cheaper): it is free
+in money, and its price is what it asks of the algorithm, which is named beside it. Free levers come first, the largest
+gain of them; then the least price. A lever that throws notably more samples away than now is never the cheapest: a
+batch that is made by discarding the responses that were not ready buys its speed with what it trains on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.trials import Measure, Tell, Trial, flat, trial_of, unit_of, with_instances
+from fleetsim.sim.paired_difference import Runs, differs, ratio_of
+from fleetsim.sim.threads import side_by_side
+from fleetsim.size.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words
+from fleetsim.size.second_search import Anew, anew
+from fleetsim.size.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What pulling one lever comes to.
+
+    anew: the same with the count that is best for it, where that was searched. step_ratio, cost_ratio: with / without
+    it at the same count, paired. gain_s: seconds that a step becomes shorter (negative: longer).
+    cost_change: US dollars per step. shortens: whether the gain is larger than chance. price_usd_per_s: dollars per
+    step for each second gained, None without a gain. loses_more: notably more samples are thrown away than without it,
+    samples_lost and long_samples_lost of all and of the longest tenth. risk: what it asks of the algorithm, in words.
+    """
+
+    name: str
+    text: str
+    flag: str
+    replications: int
+    step_ratio: Estimate
+    cost_ratio: Estimate
+    gain_s: float
+    cost_change: float
+    staleness_p99_steps: float
+    samples_lost: float
+    long_samples_lost: float
+    loses_more: bool
+    truncated: float
+    shortens: bool
+    lengthens: bool
+    price_usd_per_s: float | None
+    risk: str | None
+    anew: Anew | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether the step does not become dearer."""
+        return self.cost_change <= 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """All levers that run, in the order of levers_of.
+
+    cheapest: name of one of them, None where none shortens a step without losing more samples.
+
+    cheapest_without_risk: the same among those that leave the algorithm alone. stuck: levers that block the run.
+    """
+
+    tried: tuple[Alternative, ...]
+    cheapest: str | None
+    cheapest_without_risk: str | None
+    stuck: tuple[str, ...]
+
+    def named(self, name: str) -> Alternative | None:
+        """The alternative of a lever, None where the scenario does not have it."""
+        return next((a for a in self.tried if a.name == name), None)
+
+
+def alternatives_of(
+    scenario: Scenario,
+    grown: Scenario,
+    replications: int,
+    measure: Measure,
+    *,
+    targets: Sequence[Target] | None = None,
+    of_grown: int | None = None,
+    more: str = "one more instance",
+    tell: Tell | None = None,
+) -> Alternatives:
+    """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
+
+    grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. targets: the count is
+    searched anew for each lever, to hold these. measure should remember runs: the scenario's own and often the grown
+    one's have been made before.
+    """
+    if tell is not None:
+        tell("trying what else would help")
+    levers = levers_of(scenario, grown, more)
+    more_runs = of_grown or replications
+    ways = [(scenario, max(replications, more_runs))]
+    ways += [(lever.scenario, more_runs if lever.name == ONE_MORE else replications) for lever in levers]
+    jobs = [(way, r) for way, n in ways for r in range(n)]
+    runs = side_by_side(lambda job: _measured(measure, *job), jobs)
+    each = [[next(runs) for _ in range(n)] for _, n in ways]
+    base, tried, stuck = _complete(each[0]), [], []
+    for lever, found in zip(levers, each[1:], strict=True):
+        if any(run is None for run in found):
+            stuck.append(lever.name)
+        else:
+            tried.append(compared(lever, _complete(found), base[: len(found)]))
+    if targets is not None:
+        now = trial_of(scenario.fleet.instances, base[:1])
+        pulled = {lever.name: lever for lever in levers if lever.name != ONE_MORE}
+        tried = [replace(a, anew=_anew(pulled.get(a.name), a, now, targets, scenario, measure)) for a in tried]
+    safe = _cheapest([a for a in tried if a.risk is None and a.name in OUTSIDE_THE_ALGORITHM])
+    return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
+
+
+def _anew(
+    lever: Lever | None,
+    found: Alternative,
+    now: Trial,
+    targets: Sequence[Target],
+    scenario: Scenario,
+    measure: Measure,
+) -> Anew | None:
+    """A lever with its own count; None for one that changes nothing here nor in a fleet of about half the size."""
+    if lever is None or found.lengthens:
+        return None
+    if not found.shortens:
+        unit = unit_of(scenario)
+        half = max(1, now.instances // unit // 2) * unit
+        runs = [_measured(measure, with_instances(job, half), 0) for job in (lever.scenario, scenario)]
+        with_it, without = _complete(runs[:1]), _complete(runs[1:])
+        if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
+            return None
+    return anew(lever.scenario, now, targets, measure)
+
+
+def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:
+    try:
+        return flat(measure(scenario, replication))
+    except StuckError:
+        return None
+
+
+def _complete(runs: Sequence[dict[str, object] | None]) -> Runs:
+    return [run for run in runs if run is not None]
+
+
+def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
+    """One lever's runs beside those without it."""
+    n = len(runs)
+
+    def mean(of: Runs, metric: str) -> float:
+        return sum(float(run[metric]) for run in of) / n
+
+    step, cost = ratio_of(runs, base, "step_s"), ratio_of(runs, base, "cost_per_step")
+    gain = mean(base, "step_s") - mean(runs, "step_s")
+    change = mean(runs, "cost_per_step") - mean(base, "cost_per_step")
+    significant = differs(step, n)
+    stale, stale_mean, lost, lost_of_all = (
+        (mean(base, metric), mean(runs, metric))
+        for metric in (
+            "staleness_steps.p99",
+            "staleness_steps.mean",
+            "samples_lost.longest_tenth",
+            "samples_lost.all",
+        )
+    )
+    return Alternative(
+        name=lever.name,
+        text=lever.text,
+        flag=lever.flag,
+        replications=n,
+        step_ratio=step,
+        cost_ratio=cost,
+        gain_s=gain,
+        cost_change=change,
+        staleness_p99_steps=stale[1],
+        samples_lost=lost_of_all[1],
+        long_samples_lost=lost[1],
+        loses_more=more_lost(lost) or more_lost(lost_of_all),
+        truncated=lever.truncated,
+        shortens=significant and gain > 0,
+        lengthens=significant and gain < 0,
+        price_usd_per_s=change / gain if significant and gain > 0 else None,
+        risk=risk_words(lever, stale, stale_mean, lost, lost_of_all),
+    )
+
+
+def _cheapest(tried: Sequence[Alternative]) -> str | None:
+    """See the module's docstring."""
+    useful = [a for a in tried if a.shortens and not a.loses_more]
+    free = [a for a in useful if a.free]
+    if free:
+        return max(free, key=lambda a: a.gain_s).name
+    return min(useful, key=lambda a: a.price_usd_per_s or 0.0).name if useful else None

@@ -1,0 +1,88 @@
+"""What the user should know before acting on a plan: each with its number, its reason and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim import units
+from fleetsim.config.lengths import ConstantTokens
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.trials import Trial
+from fleetsim.size.queue_cap import QueueCap
+from fleetsim.size.targets import Target
+
+_MUCH_AT_CAP = 0.05
+
+
+def warnings_of(
+    scenario: Scenario,
+    chosen: Trial,
+    missed: tuple[Target, ...],
+    queue_cap: QueueCap,
+    profile: EngineSource,
+    resize_events: bool,
+) -> tuple[str, ...]:
+    """The warnings of a plan, in the order of their weight."""
+    found = [_missed(t, chosen) for t in missed if t.given]
+    found += range_warnings(profile)
+    found += error_warnings(profile)
+    if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
+        found.append(
+            f"99 % of the trained samples are at most {queue_cap.staleness_p99_steps:g} steps old, the budget is "
+            f"{queue_cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how long a "
+            "response takes; lower --max-len, or drop old samples with --set admission.age_action=drop_on_dequeue "
+            f"--set admission.max_age={queue_cap.budget_steps:g}"
+        )
+    found += backlog_warnings(scenario, chosen.estimates)
+    preempted = chosen.mean("preemptions")
+    if preempted > 0.01 * scenario.trainer.batch_samples:
+        found.append(
+            f"{units.count(round(preempted, 1))} preemptions per step: the KV cache is too small for this many long "
+            "samples; cap them with --set fleet.max_in_flight_samples_per_instance=N, or use a larger --tp"
+        )
+    at_cap = _share_at_cap(scenario)
+    if at_cap > _MUCH_AT_CAP:
+        found.append(
+            f"{units.share(at_cap)} of the responses are cut at the cap: check --len against --max-len, "
+            "real lengths may have a shorter tail"
+        )
+    if scenario.fleet.placement == "colocated":
+        found.append(
+            f"in this scenario rollout and training share the trainer's {units.count(scenario.trainer.gpus)} GPUs, but "
+            "these instances are counted without regard to them: `fleetsim split --gpus "
+            f"{scenario.trainer.gpus}` with the same --preset, --scenario and flags keeps the GPUs equal"
+        )
+    if resize_events:
+        found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
+    return tuple(found)
+
+
+def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:
+    """Counts that were left out because their runs can never go on."""
+    if not stuck:
+        return ()
+    first = min(stuck)
+    limits = "; ".join(str(p) for p in stuck[first].limits[:1])
+    which = f"{first:,} instances" if len(stuck) == 1 else f"{len(stuck)} counts from {first:,} to {max(stuck):,}"
+    return (f"{which} cannot run this job and were left out: {stuck[first].what} ({limits})",)
+
+
+def _missed(target: Target, chosen: Trial) -> str:
+    estimate = chosen.estimates[target.metric]
+    return (
+        f"{target.name} is {estimate.mean:.3g} [{estimate.ci_low:.3g}, {estimate.ci_high:.3g}] at "
+        f"{chosen.instances} instances; the target of {target.limit:g} is out of reach"
+    )
+
+
+def _share_at_cap(scenario: Scenario) -> float:
+    """Share of the law's mass on its cap, from its quantiles in steps of half a percent."""
+    from fleetsim.workload.lengths import quantile_length
+
+    law = scenario.workload.output_tokens
+    if isinstance(law, ConstantTokens) or law.max is None:
+        return 0.0
+    return sum(quantile_length(law, i / 200) >= law.max for i in range(1, 200)) / 200

@@ -1,0 +1,208 @@
+"""A plan in one paragraph of plain words: what binds, what one more instance buys, what else would, which is cheapest.
+
+Every sentence follows from the numbers of the simulated alternatives; what buys nothing is said to buy nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.job.binding import binding_words
+from fleetsim.job.words import lost_words
+from fleetsim.size.alternatives import Alternative, Alternatives
+from fleetsim.size.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
+from fleetsim.size.second_search import Anew
+
+# Levers that a scenario need not have, and what is said then.
+_NOT_THERE = (
+    ((CAP, NO_CAP), "there is no in-flight cap to raise"),
+    ((STALENESS,), "the admission law has no staleness budget"),
+    ((LENGTH,), "the lengths leave no cap to lower"),
+)
+# Steps that differ by less than this share are alike.
+_ALIKE = 0.05
+_STUCK = {
+    ONE_MORE: "one more instance",
+    CAP: "a higher in-flight cap",
+    NO_CAP: "no in-flight cap",
+    STALENESS: "more staleness",
+    CADENCE: "syncing less often",
+    LENGTH: "a lower length cap",
+}
+
+
+# The levers that move what a verdict names.
+_LEVERS_OF = {
+    "rollout": (ONE_MORE,),
+    "in_flight_cap": (CAP, NO_CAP),
+    "staleness_window": (STALENESS,),
+    "sync": (CADENCE,),
+    "longest_response": (LENGTH,),
+}
+
+
+def bound_by(binding: str, alternatives: Alternatives) -> str:
+    """The verdict of a plan whose levers were simulated: one that they do not contradict.
+
+    Where every lever of a verdict was tried and none shortens the step, it is what the lever names that shortens it
+    most; where none does, the trainer, which no lever moves.
+    """
+
+    def tried(names: Sequence[str]) -> list[Alternative]:
+        return [found for name in names if (found := alternatives.named(name)) is not None]
+
+    own = tried(_LEVERS_OF.get(binding, ()))
+    if not own or any(a.shortens for a in own):
+        return binding
+    others = [(a.gain_s, name) for name, levers in _LEVERS_OF.items() for a in tried(levers) if a.shortens]
+    return max(others)[1] if others else "trainer"
+
+
+def explanation(
+    binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
+) -> str:
+    """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away.
+
+    told: a lever whose own best count is told elsewhere.
+    """
+    return " ".join(explained(binding, alternatives, lost, longest_lost, told=told))
+
+
+def explained(
+    binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
+) -> tuple[str, ...]:
+    """The same point by point."""
+    sentences = [binds(binding)]
+    more = alternatives.named(ONE_MORE)
+    if more is not None:
+        sentences.append(_sentence(more))
+    sentences += _others(alternatives)
+    sentences.append(_cheapest(alternatives))
+    sentences += _anew(alternatives, told)
+    sentences.append(lost_words(lost, longest_lost))
+    losing = _losing(alternatives)
+    if losing is not None:
+        sentences.append(losing)
+    return tuple(sentences)
+
+
+def binds(binding: str) -> str:
+    """What binds and how one sees it."""
+    words = binding_words(binding)
+    return f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")
+
+
+def _losing(alternatives: Alternatives) -> str | None:
+    """Which levers would throw more samples away than now; None where none does."""
+    losing = [a for a in alternatives.tried if a.loses_more]
+    if not losing:
+        return None
+    each = [
+        f"{a.text}, {units.share(a.long_samples_lost)} of the longest tenth and {units.share(a.samples_lost)} of all"
+        for a in losing
+    ]
+    return f"More of them would be lost with {'; with '.join(each)}."
+
+
+def change_words(ratio: Estimate, replications: int) -> str:
+    """A paired ratio that differs from 1, as a change: "2.7 % [2.5, 2.9]", positive whichever way it goes."""
+    change = units.share(abs(1.0 - ratio.mean))
+    if replications < 2:
+        return change
+    low, high = sorted((abs(1.0 - ratio.ci_low), abs(1.0 - ratio.ci_high)))
+    return f"{change} [{units.percent(low)}, {units.percent(high)}]"
+
+
+def _others(alternatives: Alternatives) -> list[str]:
+    """Everything but the instance: what shortens the step in one sentence, what does nothing or harm in another."""
+    found: list[str] = []
+    others = [a for a in alternatives.tried if a.name != ONE_MORE]
+    helpful = sorted((a for a in others if a.shortens), key=lambda a: -a.gain_s)
+    if helpful:
+        found.append(f"What else would shorten it: {'; '.join(_change(a) for a in helpful)}.")
+    idle = [a for a in others if not a.shortens and not a.lengthens]
+    if idle:
+        here = next((f" with {a.anew.instead_of:,} instances" for a in idle if a.anew is not None and a.anew.saves), "")
+        found.append(f"{units.capital(units.listed([a.text for a in idle]))} would buy nothing measurable{here}.")
+    worse = [_change(a) for a in others if a.lengthens]
+    if worse:
+        found.append(f"What would lengthen it: {'; '.join(worse)}.")
+    missing = [
+        words
+        for names, words in _NOT_THERE
+        if not any(name in alternatives.stuck or alternatives.named(name) for name in names)
+    ]
+    missing += [f"{_STUCK[name]} would block the run" for name in alternatives.stuck]
+    if missing:
+        found.append(f"{units.capital(units.listed(missing))}.")
+    return found
+
+
+def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
+    """What levers save with the count that is best for each, the most first; what saves nothing is left out."""
+    saving = [(a, a.anew) for a in alternatives.tried if a.anew is not None and a.anew.saves and a.name != told]
+    saving.sort(key=lambda pair: -pair[1].saves_usd)
+    each = [f"{a.text}, {_fleet(found)}" for a, found in saving]
+    return [f"With a count of its own: {'; '.join(each)}."] if each else []
+
+
+def _fleet(found: Anew) -> str:
+    """The fleet of a changed job and what it saves."""
+    n, now = found.instances, found.instead_of
+    fleet = f"{n:,} {'instance' if n == 1 else 'instances'}"
+    if n < now and abs(found.step_ratio - 1.0) < _ALIKE:
+        does = f"{fleet} {'does' if n == 1 else 'do'} what {now:,} do now"
+    else:
+        does = f"{fleet} would {'hold the targets' if found.holds else 'be best'}"
+    return f"{does} (step {units.seconds(found.step_s)}, {cost_words(found)})"
+
+
+def cost_words(found: Anew) -> str:
+    """ "$0.33 per step, $0.10 less than now"."""
+    change = f"{units.money(abs(found.saves_usd))} {'less' if found.saves_usd >= 0 else 'more'} than now"
+    return f"{units.money(found.cost_per_step)} per step, {change}"
+
+
+def _change(a: Alternative) -> str:
+    """A lever and what it does to the step, with what it asks of the algorithm."""
+    return f"{a.text}, by {change_words(a.step_ratio, a.replications)}{_risk(a)}"
+
+
+def _risk(a: Alternative) -> str:
+    return f" ({a.risk})" if a.risk is not None else ""
+
+
+def _sentence(more: Alternative) -> str:
+    """What one more instance buys, and what it costs."""
+    if not more.shortens:
+        what = "lengthens the step" if more.lengthens else "buys nothing measurable"
+        return f"{units.capital(more.text)} {what}."
+    cost = more.cost_ratio.mean - 1.0
+    price = (
+        "at the same cost per step"
+        if abs(cost) < 0.0005
+        else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
+    )
+    change = change_words(more.step_ratio, more.replications)
+    return f"{units.capital(more.text)} shortens the step by {change} {price}{_risk(more)}."
+
+
+def _cheapest(alternatives: Alternatives) -> str:
+    """The cheapest second, with what it risks; and the cheapest that risks nothing, where that is another."""
+    best = alternatives.named(alternatives.cheapest or "")
+    if best is None:
+        losing = any(a.shortens for a in alternatives.tried)
+        return f"None of these makes a step measurably shorter{' without losing more samples' if losing else ''}."
+    text = f"Cheapest: {best.text}, {units.seconds(best.gain_s)} off each step {_price(best)}"
+    safe = alternatives.named(alternatives.cheapest_without_risk or "")
+    if safe is not None and safe is not best:
+        text += f"; without touching the algorithm {safe.text}, {units.seconds(safe.gain_s)} {_price(safe)}"
+    return text + "."
+
+
+def _price(a: Alternative) -> str:
+    if a.free or a.price_usd_per_s is None:
+        return "for no money" if a.cost_change > -1e-12 else f"and {units.money(-a.cost_change)} less per step"
+    return f"for {units.money(a.cost_change)} more per step"

@@ -1,0 +1,108 @@
+"""Where the headroom goes: what a fleet loses of its nameplate rate, cause by cause, by taking each cause away.
+
+    computed headroom = consumption / (instances * nameplate rate)
+
+is what the runbook's 0.8 stands for. The rest, 1 - computed, is split by ablation. A fleet's supply is its output rate
+when the trainer takes no time at all. Each cause is removed alone; its part is 1 - supply / supply without it: the
+share of the fleet that is there because of it. What the causes do not explain one by one is "interaction" (negative
+where they overlap); what the fleet could supply beyond the consumption (whole instances, the target) is "slack",
+negative where the trainer overlaps with generation so well that it takes more. All parts and the computed headroom
+sum to 1. A fleet that gets stuck without a cause says nothing about it, and one that gets stuck with a trainer that
+takes no time (every response is then too old) about none: what they would explain stays in "interaction".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.config.lengths import ConstantTokens
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
+from fleetsim.errors import StuckError
+from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.job.trials import Measure, Tell, with_instances
+from fleetsim.policies.in_flight import IN_FLIGHT
+
+LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "stragglers", "failures", "prefill"
+INTERACTION, SLACK = "interaction", "slack"
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """computed: consumption / nameplate supply. supply_tok_s: what the fleet can make. parts: see above."""
+
+    computed: float
+    supply_tok_s: float
+    nameplate_tok_s: float
+    parts: Mapping[str, float]
+
+
+def causes(scenario: Scenario) -> dict[str, dict[str, Any]]:
+    """The causes of loss that this scenario has, each with the changes that take it away."""
+    w, f, s, times = scenario.workload, scenario.fleet, scenario.sync, sync_times(scenario)
+    found: dict[str, dict[str, Any]] = {}
+    if not isinstance(w.output_tokens, ConstantTokens):
+        found[LONG_TAIL] = {"workload.output_tokens": max(1, round(mean_output_tokens(scenario)))}
+    policy = IN_FLIGHT[s.in_flight]
+    if times.complete_s or policy.drains or policy.aborts:
+        found[SYNC] = {
+            "sync.pause_s": 0.0,
+            "sync.publish_s": 0.0,
+            "sync.trainer_block_s": 0.0,
+            "sync.in_flight": "keep",
+            "sync.reset_prefix_cache": False,
+        }
+    if f.speed_factors or (f.straggler_share > 0 and f.straggler_slowdown > 1):
+        found[STRAGGLERS] = {"fleet.speed_factors": [], "fleet.straggler_share": 0.0}
+    if f.failures.mtbf_s is not None:
+        found[FAILURES] = {"fleet.failures": {}}
+    if scenario.engine.kind != "constant":
+        # A prompt that all groups share is computed once per weight version: its compute is gone, its KV reads stay.
+        tokens = max(1, round(mean_prompt_tokens(scenario)))
+        found[PREFILL] = {
+            "workload.prompt_tokens": tokens,
+            "workload.shared_prefix_tokens": tokens,
+            "engine.prefix_caching": True,
+        }
+    return found
+
+
+def headroom_of(
+    scenario: Scenario,
+    instances: int,
+    consume_tok_s: float,
+    instance_tok_s: float,
+    measure: Measure,
+    tell: Tell | None = None,
+) -> Headroom:
+    """The headroom of `instances` and its parts, each from one run (replication 0: the draws are common to all).
+
+    instance_tok_s: the nameplate rate at this count.
+    """
+    freed = {"trainer.fixed_s": 0.0, "trainer.per_token_s": 0.0, "trainer.phases": [], "trainer.checkpoint": {}}
+    base = with_changes(with_instances(scenario, instances), freed)
+
+    def supply(changes: Mapping[str, Any]) -> float | None:
+        changed = with_changes(base, changes) if changes else base
+        trained = scenario.trainer.batch_samples * mean_output_tokens(changed)
+        try:
+            return trained / float(measure(changed, 0)["step_s"])
+        except StuckError:
+            return None
+
+    if tell is not None:
+        tell("taking the causes of loss away, one by one")
+    nameplate = instances * instance_tok_s
+    have = supply({})
+    if have is None:
+        return Headroom(
+            consume_tok_s / nameplate, consume_tok_s, nameplate, {INTERACTION: 1.0 - consume_tok_s / nameplate}
+        )
+    without = {cause: supply(changes) for cause, changes in causes(scenario).items()}
+    parts = {cause: 1.0 - have / more for cause, more in without.items() if more is not None}
+    parts[INTERACTION] = 1.0 - have / nameplate - sum(parts.values())
+    parts[SLACK] = (have - consume_tok_s) / nameplate
+    return Headroom(consume_tok_s / nameplate, have, nameplate, parts)

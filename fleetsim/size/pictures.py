@@ -1,0 +1,127 @@
+"""Pictures of a plan: what each lever buys, and where the headroom goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.quantities import quantity
+from fleetsim.size import words as size_words
+from fleetsim.size.alternatives import Alternative, Alternatives
+from fleetsim.size.explain import explained
+from fleetsim.size.size import SizeResult
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.waterfall import Part, waterfall_chart
+from fleetsim.tell.document import Block, Bullets, Listed, Table
+
+# A part of the headroom that would not be seen.
+_LEAST = 0.0005
+
+
+def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estimate]) -> Bullets:
+    """What binds, what one more instance and everything else would buy, point by point."""
+    lost, longest = (estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
+    return Bullets(explained(binding, alternatives, lost, longest))
+
+
+def levers(found: Alternatives) -> tuple[Block | None, ...]:
+    """What each lever buys, in a picture and in figures, and what to type for it."""
+    return alternatives_chart(found), alternatives_sheet(found), flags_of(found)
+
+
+def alternatives_chart(found: Alternatives) -> Chart | None:
+    """What each lever does to step time and cost; the largest gain first. None where there is no lever."""
+    if not found.tried:
+        return None
+    ranked = ranking(found)
+    best = found.named(found.cheapest or "")
+    said = "None of them makes a step measurably shorter without losing more samples."
+    if best is not None:
+        said = f"The cheapest, in bold: {best.text}, step time {units.ratio_change(best.step_ratio)}."
+    return change_dots(
+        "levers",
+        "What each lever buys",
+        "Each change alone, beside the answer under the same draws: how much longer or shorter a step becomes, and how "
+        f"much dearer or cheaper, with 95 % intervals; left is less. {said}",
+        [Change(a.text, (a.step_ratio, a.cost_ratio), strong=a is best) for a in ranked],
+        (quantity("step_s").title, quantity("cost_per_step").title),
+        x_title="change of a step",
+    )
+
+
+def ranking(found: Alternatives) -> list[Alternative]:
+    """The levers, what shortens the step most first."""
+    return sorted(found.tried, key=lambda a: -a.gain_s)
+
+
+def alternatives_sheet(found: Alternatives) -> Table | None:
+    """The same in figures, with what each asks of the algorithm."""
+    if not found.tried:
+        return None
+    rows = tuple(
+        (
+            a.text,
+            a.risk or "nothing",
+            units.ratio_change(a.step_ratio) + ("" if a.shortens or a.lengthens else " (within chance)"),
+            units.ratio_change(a.cost_ratio),
+            _less(a.gain_s),
+            units.number(a.staleness_p99_steps),
+            units.share(a.long_samples_lost),
+        )
+        for a in ranking(found)
+    )
+    note = "" if not found.stuck else f"Would block the run: {', '.join(found.stuck)}."
+    headings = (
+        "lever",
+        "asks of the algorithm",
+        "step time",
+        quantity("cost_per_step").title,
+        "seconds off a step",
+        "staleness p99",
+        "long samples lost",
+    )
+    return Table("the levers in figures", headings, rows, left=2, note=note)
+
+
+def flags_of(found: Alternatives) -> Listed | None:
+    """What to type for each lever."""
+    return Listed(tuple((a.flag, a.text) for a in ranking(found)), code=True) if found.tried else None
+
+
+def _less(gain_s: float) -> str:
+    return units.seconds(gain_s) if gain_s >= 0 else f"-{units.seconds(-gain_s)}"
+
+
+def headroom_chart(result: SizeResult) -> Chart:
+    """From what the fleet would make without any loss down to what the trainer consumes."""
+    h = result.headroom
+    shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if abs(part) >= _LEAST]
+    # What is too small to be seen goes to the last bar, so that the bars still meet.
+    rest = 1.0 - sum(part for _, part in shown)
+    largest = max(shown, key=lambda item: item[1], default=None)
+    said = "" if largest is None else f" The largest part, {units.share(largest[1])}: {size_words.PARTS[largest[0]]}."
+    return waterfall_chart(
+        "headroom",
+        "Headroom, part by part",
+        f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; "
+        f"each cause was taken away alone to see its part, and what overlaps is given back.{said}",
+        Part("without any loss", 1.0),
+        [Part(_SHORT.get(name, size_words.PARTS.get(name, name)), part) for name, part in shown],
+        Part("consumed by the trainer", rest),
+        x_title="% of the rate without any loss",
+        how="share",
+    )
+
+
+# Names that a phone has room for; the words above say the rest.
+_SHORT = {
+    "long_tail": "long tail of responses",
+    "sync_pauses": "weight syncs",
+    "stragglers": "stragglers",
+    "failures": "failures",
+    "prefill": "computing prompts",
+    "interaction": "overlap, fuller instances",
+    "slack": "the trainer's own pace",
+}

@@ -1,0 +1,199 @@
+"""The smallest rollout fleet that holds the targets, and everything one asks next.
+
+Rate matching gives the first guess, `size/best.py` searches from there: by one run a count where it looks around, by
+all replications and the rule in `targets.RULE` where it decides. Then headroom, queue, the way out and all other levers
+are looked at, each lever beside the answer and with the count that is best for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.job import nameplate
+from fleetsim.job.assumptions import Assumption, assumptions_of
+from fleetsim.job.engine_source import EngineSource, engine_source
+from fleetsim.job.trials import (
+    Measure,
+    Tell,
+    Trial,
+    Trials,
+    one_more,
+    planned,
+    remembered,
+    simulated,
+    unit_of,
+    with_instances,
+)
+from fleetsim.size.alternatives import Alternatives, alternatives_of
+from fleetsim.size.best import Best, best_of
+from fleetsim.size.caveats import stuck_warnings, warnings_of
+from fleetsim.size.explain import bound_by, explanation
+from fleetsim.size.headroom import Headroom, headroom_of
+from fleetsim.size.implausible_defaults import implausible
+from fleetsim.size.larger_budget import WayOut, way_out_of
+from fleetsim.size.levers import STALENESS
+from fleetsim.size.queue_cap import QueueCap, queue_cap_of
+from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
+from fleetsim.size.targets import Target, targets_of
+
+# Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
+_LEVERS = 3
+# A fleet is about half, or about twice, of another up to this factor.
+_NEAR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResult:
+    """What `size` found. Field by field the JSON document that `fleetsim size --json` prints.
+
+    instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None;
+    knee: then, the count from which more stop paying; way_out: the staleness budget that would do, if there is one.
+    missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
+    about half and twice of it, and the rate-matching count, ascending, without those that get stuck. alternatives:
+    what one more instance and every other lever would buy, explanation: that in words.
+    """
+
+    scenario: Scenario
+    instances: int
+    binding: str
+    largest: Trial | None
+    knee: int | None
+    way_out: WayOut | None
+    missed: tuple[Target, ...]
+    targets: tuple[Target, ...]
+    rate_matching: RateMatching
+    headroom: Headroom
+    queue_cap: QueueCap
+    candidates: tuple[Trial, ...]
+    alternatives: Alternatives
+    explanation: str
+    assumptions: tuple[Assumption, ...]
+    warnings: tuple[str, ...]
+    profile: EngineSource
+    simulations: int
+
+    @property
+    def recommended(self) -> Trial:
+        """The trial of the recommended count."""
+        return self.candidate(self.instances)
+
+    @property
+    def at_knee(self) -> bool:
+        """Whether no count holds all targets, and the answer is where more instances stop paying."""
+        return self.knee == self.instances
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every target that the user gave is held; assumed ones may be missed."""
+        return not any(t.given for t in self.missed)
+
+    def candidate(self, instances: int) -> Trial:
+        """The trial of one of the candidates."""
+        return next(c for c in self.candidates if c.instances == instances)
+
+
+def size(
+    scenario: Scenario,
+    *,
+    given: Collection[str] = (),
+    notes: Sequence[str] = (),
+    measure: Measure = simulated,
+    tell: Tell | None = None,
+) -> SizeResult:
+    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored.
+
+    given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
+    notes: warnings of the caller, put before those of the plan.
+    measure: one run to its metrics, the simulator by default. tell: hears what is being simulated.
+
+    Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
+    in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
+    """
+    resized = any(e.instances is not None or e.lose_instance is not None for e in scenario.run.events)
+    job = planned(scenario, given)
+
+    rate_of = nameplate.nameplate_rate(job)
+    rate = match_rates(
+        job.trainer.batch_samples * nameplate.mean_output_tokens(job),
+        nameplate.trainer_step_s(job),
+        rate_of,
+        job.targets.headroom,
+    )
+    targets = targets_of(job, given)
+    measure = remembered(measure)
+    trials = Trials(job, measure, tell)
+    # Where no count covers the demand on paper, the search starts from instances that are full.
+    full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
+    guess = rate.instances if rate.covers else min(full, rate.instances)
+    replications = job.run.replications
+    best = best_of(trials, guess, targets, replications)
+    instances, unit = best.instances, unit_of(job)
+    chosen = trials.at(instances, replications)
+    missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
+    # At the knee the trainer takes what it gets; elsewhere what it can.
+    consumed = rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
+    headroom = headroom_of(job, instances, consumed, rate_of(instances), measure, tell)
+    queue_cap = queue_cap_of(job, instances, measure, tell)
+    # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
+    way_out = None if best.largest is None else way_out_of(job, trials.at(instances, 1), targets, measure, tell)
+    shown = _shown(trials, best, math.ceil(guess / unit) * unit, replications)
+    tried = (trials.at(n, runs) for n, runs in sorted(shown.items()))
+    candidates = tuple(trial for trial in tried if trial.stuck is None)
+    here, grown = (with_instances(job, n) for n in (instances, instances + unit))
+    alternatives = alternatives_of(
+        here,
+        grown,
+        min(_LEVERS, replications),
+        measure,
+        targets=targets,
+        of_grown=replications,
+        more=one_more(job),
+        tell=tell,
+    )
+    binding = bound_by(chosen.binding, alternatives)
+    lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
+    profile = engine_source(job, instances)
+    return SizeResult(
+        scenario=job,
+        instances=instances,
+        binding=binding,
+        largest=best.largest,
+        knee=best.knee,
+        way_out=way_out,
+        missed=missed,
+        targets=targets,
+        rate_matching=rate,
+        headroom=headroom,
+        queue_cap=queue_cap,
+        candidates=candidates,
+        alternatives=alternatives,
+        explanation=explanation(binding, alternatives, *lost, told=None if way_out is None else STALENESS),
+        assumptions=assumptions_of(scenario, given),
+        warnings=(
+            *notes,
+            *warnings_of(job, chosen, missed, queue_cap, profile, resized),
+            *stuck_warnings(trials.stuck),
+            *implausible(here, given),
+        ),
+        profile=profile,
+        simulations=trials.runs,
+    )
+
+
+def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:
+    """Counts that show where cost bends, each with its replications: the answer and the next larger one; with fewer
+    runs the matched one, about half of the answer, and where no fleet holds the targets about twice of it. Of these,
+    counts that were tried come first. The next smaller one is shown where the search has decided by it."""
+    n, unit, few = best.instances, unit_of(trials.scenario), min(_LEVERS, replications)
+    found = dict.fromkeys((n, n + unit), replications)
+    if trials.replications(n - unit) >= replications:
+        found[n - unit] = replications
+    for wanted in (n / 2, 2 * n) if best.knee is not None else (n / 2,):
+        near = [k for k in (matched, *trials.counts()) if k % unit == 0 and 1 / _NEAR <= k / wanted <= _NEAR]
+        beside = max(1, round(wanted / unit)) * unit
+        found.setdefault(min(near, key=lambda k: (k != matched, abs(math.log(k / wanted))), default=beside), few)
+    found.setdefault(matched, few)
+    return found

@@ -1,0 +1,216 @@
+"""The ways to use one set of GPUs: both pools on all of them in turn, or split in two.
+
+- colocated sync: every GPU generates a whole batch, then every GPU trains on it (admission barrier, nothing in flight
+  at the switch). On-policy: staleness 0.
+- colocated async: the same GPUs in turn, but a batch is complete as soon as enough groups are; what is unfinished is
+  stopped for the training, keeps its tokens and is prefilled again (in_flight abort_resume). The tail of the responses
+  no longer holds every GPU; samples are as old as the scenario's staleness budget allows, which counts publications
+  as often as the scenario's, in whole steps.
+- split r + t: r GPUs generate all the time, t train all the time.
+
+Colocated engines keep their whole KV cache: the trainer's states are offloaded while they generate, which is what
+fleet.switch_s pays for, twice a step. Their weights never cross a network: sync.publish_s and sync.pause_s are left
+out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fleetsim.config.counted import law_of
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
+from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
+from fleetsim.job.trials import unit_of
+from fleetsim.policies.admission import LAWS
+from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.in_flight import IN_FLIGHT
+
+Kind = Literal["colocated_sync", "colocated_async", "split"]
+
+# Seconds to hand the GPUs over, each way, where nobody measured it. verl's published colocated steps (docs/advance/
+# fully_async.md of verl-project/verl at 1dda039, a 7B model) last 10.9 s and 10.7 s longer than generation, log-probs
+# and update together on 64 and 128 H20; all of that is taken for the two switches.
+SWITCH_S = 5.0
+MOST_GPUS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """One way: the scenario that runs it. rollout_gpus + trainer_gpus are all GPUs of a split; colocated, both are."""
+
+    kind: Kind
+    rollout_gpus: int
+    trainer_gpus: int
+    scenario: Scenario
+
+    @property
+    def label(self) -> str:
+        """ "10 + 6" for a split, else its name."""
+        return f"{self.rollout_gpus} + {self.trainer_gpus}" if self.kind == "split" else self.kind.replace("_", " ")
+
+    @property
+    def instances(self) -> int:
+        """Rollout engine replicas."""
+        return self.scenario.fleet.instances
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a split must keep to: fewest trainer GPUs (None: as many as its states need), and their granularity."""
+
+    trainer_least: int | None = None
+    trainer_unit: int = 1
+
+
+def gpus_per_engine(scenario: Scenario) -> int:
+    """GPUs that come and go together: of one instance, or of all that share their experts."""
+    return scenario.engine.tp * unit_of(scenario)
+
+
+def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
+    """Rollout instances of every split of exactly `gpus` GPUs that keeps to the rules, ascending.
+
+    Raises InputError when the GPUs make no whole instances, or cannot be split.
+    """
+    each, unit = gpus_per_engine(scenario), rules.trainer_unit
+    ranks = unit_of(scenario)
+    engine = "an instance" if ranks == 1 else f"an engine of {ranks} instances"
+    least = least_trainer_gpus(scenario) if rules.trainer_least is None else rules.trainer_least
+    if not 1 <= gpus <= MOST_GPUS:
+        raise _refused(gpus, f"must be between 1 and {MOST_GPUS:,}", "give all GPUs of both pools")
+    if gpus % each:
+        below = gpus // each * each
+        raise _refused(
+            gpus,
+            f"must be a multiple of the {each} GPUs of {engine}, so that colocated engines use them all",
+            text("use {}, or another {}", f"{below} or {below + each}" if below else each, flag("tp")),
+        )
+    counts = [k * ranks for k in range(1, (gpus - least) // each + 1) if (gpus - k * each) % unit == 0]
+    if not counts:
+        trainer = f"{least} for the trainer" + (f", a multiple of {unit}" if unit > 1 else "")
+        whole = math.lcm(each, unit)
+        needed = each + math.ceil(least / whole) * whole
+        raise _refused(
+            gpus,
+            f"cannot be split: {engine} takes {each}, and at least {trainer} must be left",
+            f"use {needed} or more"
+            if needed > gpus
+            else text("change {}, {} or {}", flag("trainer_unit"), flag("trainer_min_gpus"), flag("tp")),
+        )
+    return counts
+
+
+def _refused(gpus: int, rule: str, remedy: str) -> InputError:
+    return InputError([Problem(flag("gpus"), gpus, rule, remedy)])
+
+
+def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
+    """So many rollout instances, and the other GPUs for the trainer."""
+    rollout = instances * scenario.engine.tp
+    changes = {
+        **_sized(scenario, instances, gpus - rollout),
+        **_ahead(scenario),
+        **_over_the_network(scenario),
+        "fleet.placement": "disaggregated",
+    }
+    return Arrangement("split", rollout, gpus - rollout, with_changes(scenario, changes))
+
+
+def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
+    """All GPUs in turn, whole batches."""
+    changes = {
+        **_in_turn(scenario, gpus),
+        "admission.law": "barrier",
+        "admission.age_action": "train_anyway",
+        "admission.max_age": None,
+        "sync.in_flight": "drain",
+        "sync.every_steps": 1,
+    }
+    if not BATCH_RULES[scenario.buffer.batch_rule].rounds:
+        changes |= {"buffer.batch_rule": "fifo", "buffer.wait_for_oldest": False}
+    return Arrangement("colocated_sync", gpus, gpus, with_changes(scenario, changes))
+
+
+def colocated_async(scenario: Scenario, gpus: int) -> Arrangement:
+    """All GPUs in turn, unfinished samples carried over."""
+    changes = {**_in_turn(scenario, gpus), **_ahead(scenario), "sync.in_flight": "abort_resume"}
+    if LAWS[changes.get("admission.law", scenario.admission.law)].rounds == "overlapping":
+        # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
+        ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)
+        changes["admission.batches_ahead"] = ahead + 1
+    return Arrangement("colocated_async", gpus, gpus, with_changes(scenario, changes))
+
+
+def _sized(scenario: Scenario, instances: int, trainer_gpus: int) -> dict[str, Any]:
+    changes = {**scaled(scenario, trainer_gpus), "fleet.instances": instances}
+    if len(scenario.fleet.speed_factors) > instances:
+        changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
+    return changes
+
+
+def _over_the_network(scenario: Scenario) -> dict[str, Any]:
+    """The sync of a split. One that was written for shared GPUs knows no pause and no network: the defaults then."""
+    sync = scenario.sync
+    changes: dict[str, Any] = {}
+    if scenario.fleet.placement == "colocated":
+        if sync.pause_s == 0:  # its engines stand still anyway
+            changes["sync.pause_s"] = None
+        if sync.transport == "cuda_ipc":
+            changes["sync.transport"] = "collective_broadcast"
+    return changes
+
+
+def _in_place(scenario: Scenario) -> dict[str, Any]:
+    """The sync of shared GPUs: a colocated scenario's own, else no network; from handle to handle by transport."""
+    sync = scenario.sync
+    if scenario.fleet.placement == "colocated":
+        return {}
+    if sync.transport is None:
+        return {"sync.publish_s": 0.0, "sync.pause_s": 0.0}
+    return {"sync.transport": "cuda_ipc", "sync.publish_s": 0.0, "sync.pause_s": None}
+
+
+def steps_per_version(scenario: Scenario) -> int:
+    """Optimizer steps between two publications, rounded up to whole ones."""
+    sync, trainer = scenario.sync, scenario.trainer
+    if sync.trigger == "pulls":
+        return math.ceil((sync.every_pulls or 1) / trainer.minibatches)
+    if sync.trigger == "samples":
+        return math.ceil((sync.every_samples or 1) / trainer.batch_samples)
+    return sync.every_steps
+
+
+def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
+    """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
+    return {
+        **_sized(scenario, gpus // scenario.engine.tp, gpus),
+        "fleet.placement": "colocated",
+        **_in_place(scenario),
+        "sync.scope": "global",
+        "sync.trigger": "steps",
+        "sync.every_steps": steps_per_version(scenario),
+        "sync.every_pulls": None,
+        "sync.every_samples": None,
+        "trainer.minibatches": 1,
+    }
+
+
+def _ahead(scenario: Scenario) -> dict[str, Any]:
+    """The scenario's own admission where groups may start ahead of the trainer; a barrier becomes one version ahead."""
+    if not law_of(scenario).waits_for_trainer:
+        return {}
+    in_flight = "keep" if IN_FLIGHT[scenario.sync.in_flight].drains else scenario.sync.in_flight
+    if BATCH_RULES[scenario.buffer.batch_rule].rounds and scenario.buffer.leftover != "defer":
+        return {"admission.law": "batches_ahead", "admission.batches_ahead": 1, "sync.in_flight": in_flight}
+    return {
+        "admission.law": "version_window",
+        "sync.in_flight": in_flight,
+        "buffer.batch_rule": "oldest_version_first",
+        "buffer.oversampling": 1.0,
+        "buffer.leftover": "abort",
+    }

@@ -1,0 +1,264 @@
+"""Split advice: every way to use one set of GPUs, simulated under the same draws, ranked, and a verdict.
+
+All ways run once; of many splits some do, and then those around the best. Then they are replicated, best first, until a
+budget of simulated samples is spent, but always the two colocated ones and the best few by every measure. Two ways are
+compared run by run (`sim/paired_difference.py`): the verdict is "split" only if the best split beats the better
+colocated way by more than chance, because sharing the GPUs is simpler and fresher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import Interrupted
+from fleetsim.estimates import Estimate
+from fleetsim.job.assumptions import Assumption, is_given
+from fleetsim.job.engine_source import EngineSource, engine_source
+from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
+from fleetsim.job.trials import (
+    Measure,
+    Tell,
+    one_more,
+    planned,
+    remembered,
+    simulated,
+    trial_of,
+    unit_of,
+    with_instances,
+)
+from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.size.alternatives import Alternatives, alternatives_of
+from fleetsim.size.explain import bound_by, explanation
+from fleetsim.size.implausible_defaults import implausible
+from fleetsim.split.arrangements import (
+    SWITCH_S,
+    Arrangement,
+    Rules,
+    gpus_per_engine,
+    split_counts,
+)
+from fleetsim.split.assumptions import assumed, warnings_of
+from fleetsim.split.candidates import MEASURES, By, Simulated, Ways, badness, worth_replicating
+
+_ANY_TRAINER = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One arrangement over its replications.
+
+    estimates: by dotted metric name. runs: the same, run by run. ratio: of the ranking measure to the first-ranked
+    one, paired (step_s and cost_per_step above 1 are worse, goodput below). ties: whether that is within chance.
+    ranks: place by each measure, from 1.
+    """
+
+    arrangement: Arrangement
+    estimates: Mapping[str, Estimate]
+    runs: tuple[Mapping[str, Any], ...]
+    binding: str
+    ratio: Estimate
+    ties: bool
+    ranks: Mapping[str, int]
+
+    @property
+    def replications(self) -> int:
+        """Runs behind the estimates."""
+        return len(self.runs)
+
+    def mean(self, metric: str) -> float:
+        """The mean of one metric."""
+        return self.estimates[metric].mean
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What `split` found.
+
+    scenario: the job, with the trainer's seconds as given. outcomes: ranked by `by`, best first: the two colocated ways
+    and the `splits` possible splits, or those of many that were simulated.
+
+    verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
+    the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
+    alternatives and their explanation. stuck: arrangements that cannot run, with the reason.
+    """
+
+    scenario: Scenario
+    gpus: int
+    by: By
+    rules: Rules
+    outcomes: tuple[Outcome, ...]
+    splits: int
+    stuck: tuple[tuple[str, str], ...]
+    verdict: Literal["split", "do_not_split", "no_difference"]
+    ratio: Estimate | None
+    chosen: Outcome
+    best_split: Outcome | None
+    best_colocated: Outcome | None
+    alternatives: Alternatives
+    explanation: str
+    assumptions: tuple[Assumption, ...]
+    warnings: tuple[str, ...]
+    profile: EngineSource
+    simulations: int
+
+    def of(self, kind: str) -> Outcome | None:
+        """The best outcome of one kind."""
+        return next((o for o in self.outcomes if o.arrangement.kind == kind), None)
+
+
+def split(
+    scenario: Scenario,
+    gpus: int,
+    *,
+    by: By = "step_s",
+    rules: Rules = _ANY_TRAINER,
+    given: Collection[str] = (),
+    notes: Sequence[str] = (),
+    measure: Measure = simulated,
+    tell: Tell | None = None,
+) -> SplitResult:
+    """Ranks all ways to use `gpus` GPUs for a job; its own instances and placement are ignored.
+
+    rules: for the trainer's GPUs. given, notes, measure, tell: as for `size`.
+
+    Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
+    job and the outcomes so far, ranked, None before the first.
+    """
+    job, asked = _job(scenario, frozenset(given)), rules
+    if rules.trainer_least is None:
+        rules = replace(rules, trainer_least=least_trainer_gpus(job))
+    counts = split_counts(job, gpus, rules)
+    measure = remembered(measure)
+    ways = Ways(job, gpus, measure, tell)
+    try:
+        ways.explore(counts)
+        if ways.runs:
+            ways.replicate(worth_replicating(ways.runs, job, by))
+    except KeyboardInterrupt:
+        raise _interrupted(job, ways, len(counts) + 2, by) from None
+    if not ways.runs:
+        raise next(iter(ways.stuck.values()))
+    outcomes = _ranked(ways.runs, by)
+    best_split = next((o for o in outcomes if o.arrangement.kind == "split"), None)
+    best_colocated = _fresher([o for o in outcomes if o.arrangement.kind != "split"], by)
+    verdict, ratio = _verdict(best_split, best_colocated, by)
+    chosen = best_split if verdict == "split" else best_colocated
+    assert chosen is not None  # _verdict answers for what there is
+    try:
+        alternatives = alternatives_of(
+            chosen.arrangement.scenario,
+            _grown(job, chosen.arrangement),
+            chosen.replications,
+            measure,
+            more=_more(job),
+            tell=tell,
+        )
+    except KeyboardInterrupt:
+        raise _interrupted(job, ways, len(counts) + 2, by) from None
+    profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
+    lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
+    return SplitResult(
+        scenario=job,
+        gpus=gpus,
+        by=by,
+        rules=rules,
+        outcomes=outcomes,
+        splits=len(counts),
+        stuck=tuple((label, error.what) for label, error in ways.stuck.items()),
+        verdict=verdict,
+        ratio=ratio,
+        chosen=chosen,
+        best_split=best_split,
+        best_colocated=best_colocated,
+        alternatives=alternatives,
+        explanation=explanation(bound_by(chosen.binding, alternatives), alternatives, *lost),
+        assumptions=assumed(job, asked, rules, frozenset(given)),
+        warnings=(
+            *notes,
+            *warnings_of(job, chosen.arrangement, ways.stuck, profile),
+            *implausible(job, frozenset(given)),
+        ),
+        profile=profile,
+        simulations=sum(o.replications for o in outcomes),
+    )
+
+
+def _interrupted(job: Scenario, ways: Ways, of: int, by: By) -> Interrupted:
+    """What is known of the ways so far."""
+    missing = f"{len(ways.runs):,} of {of:,} ways were simulated, none is advised yet"
+    return Interrupted((job, _ranked(ways.runs, by)) if ways.runs else None, missing)
+
+
+def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:
+    """The scenario as it will be arranged: a switch that takes time, and seconds that its points measured."""
+    job = planned(scenario, given)
+    if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
+        job = with_changes(job, {"fleet.switch_s": SWITCH_S})
+    return anchored(job, given)
+
+
+def _ranked(runs: Simulated, by: By) -> tuple[Outcome, ...]:
+    """Best first by the mean of the replications; what ran only once comes after what was replicated."""
+    most = max(len(found) for found in runs.values())
+
+    def order(measure: By) -> list[Arrangement]:
+        def place(way: Arrangement) -> tuple[bool, float]:
+            found = runs[way]
+            return len(found) < most, sum(badness(run, measure) for run in found) / len(found)
+
+        return sorted(runs, key=place)
+
+    ranks: dict[Arrangement, dict[str, int]] = {way: {} for way in runs}
+    for measure in MEASURES:
+        for i, way in enumerate(order(measure)):
+            ranks[way][measure] = i + 1
+    ranked = order(by)
+    found = []
+    for way in ranked:
+        trial = trial_of(way.instances, runs[way])
+        ratio = ratio_of(runs[way], runs[ranked[0]], by)
+        ties = not differs(ratio, len(runs[way]))
+        found.append(Outcome(way, trial.estimates, tuple(runs[way]), trial.binding, ratio, ties, ranks[way]))
+    return tuple(found)
+
+
+def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:
+    """The better colocated way; the on-policy one where the other is not better by more than chance."""
+    if len(colocated) < 2:
+        return next(iter(colocated), None)
+    first, second = colocated
+    ratio = ratio_of(second.runs, first.runs, by)
+    fresh = second.arrangement.kind == "colocated_sync" and not differs(ratio, first.replications)
+    return second if fresh else first
+
+
+def _verdict(
+    best_split: Outcome | None, best_colocated: Outcome | None, by: By
+) -> tuple[Literal["split", "do_not_split", "no_difference"], Estimate | None]:
+    """See the module's docstring. Without one side there is nothing to compare: the other is the answer."""
+    if best_split is None:
+        return "do_not_split", None
+    if best_colocated is None:
+        return "split", None
+    ratio = ratio_of(best_split.runs, best_colocated.runs, by)
+    if not differs(ratio, min(best_split.replications, best_colocated.replications)):
+        return "no_difference", ratio
+    split_wins = ratio.mean > 1.0 if by == "goodput" else ratio.mean < 1.0
+    return ("split" if split_wins else "do_not_split"), ratio
+
+
+def _grown(job: Scenario, way: Arrangement) -> Scenario:
+    """The way with one engine more than the GPUs allow; colocated, the trainer gets those GPUs too."""
+    grown = with_instances(way.scenario, way.instances + unit_of(job))
+    if way.kind == "split":
+        return grown
+    return with_changes(grown, scaled(job, way.trainer_gpus + gpus_per_engine(job)))
+
+
+def _more(job: Scenario) -> str:
+    each = gpus_per_engine(job)
+    return f"{one_more(job)} ({each} {'GPU' if each == 1 else 'GPUs'} more)"

@@ -1,0 +1,121 @@
+"""Sentences of a split advice."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.job.trainer_scaling import law_words, mean_step_s, time_factor
+from fleetsim.job.words import instance_words
+from fleetsim.size.explain import change_words
+from fleetsim.split.split import Outcome, SplitResult
+
+# A measure, what it is of a step, and how more and less of it are called.
+_MEASURES = {
+    "step_s": ("a step", "shorter", "longer"),
+    "goodput": ("goodput", "less", "more"),
+    "cost_per_step": ("a step", "cheaper", "dearer"),
+}
+_MOST_TIES = 6
+
+
+def headline(result: SplitResult) -> str:
+    """The answer in one sentence."""
+    way = result.chosen.arrangement
+    each = instance_words(way.scenario)
+    if result.verdict == "split":
+        fleet = f"{units.plural(way.instances, 'rollout instance')} ({each})"
+        return f"Split {way.label}: {fleet} beside {units.plural(way.trainer_gpus, 'trainer GPU')}."
+    fleet = units.plural(way.instances, "instance")
+    return f"Do not split: {way.label} on all {units.plural(result.gpus, 'GPU')}, {fleet} ({each})."
+
+
+def verdict(result: SplitResult) -> str:
+    """Why: the best split against the better colocated way, with the interval of their paired ratio."""
+    best, other = result.best_split, result.best_colocated
+    chosen = _numbers(result.chosen)
+    if best is None or other is None or result.ratio is None:
+        missing = "no split" if best is None else "no colocated way"
+        return f"{chosen} There is nothing to compare it with: {missing} can run."
+    change = comparison(result.ratio, result.by, best.replications)
+    what = "the better of the two colocated ways" if result.of("colocated_sync") else "the colocated way"
+    if result.verdict == "split":
+        return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_beside(other, result.by)})."
+    if result.verdict == "do_not_split":
+        return f"{chosen} The best split, {best.arrangement.label}, is {change} ({_beside(best, result.by)})."
+    low, high = units.percent(result.ratio.ci_low), units.share(result.ratio.ci_high)
+    return (
+        f"{chosen} The best split, {best.arrangement.label}, is not significantly different "
+        f"({_beside(best, result.by)}; {low} to {high} of it), and sharing the GPUs is simpler."
+    )
+
+
+def on_policy(result: SplitResult) -> str | None:
+    """What staleness 0 would cost, where the advice is another way than colocated sync."""
+    sync = result.of("colocated_sync")
+    if sync is None or sync is result.chosen:
+        return None
+    stale = result.chosen.mean("staleness_steps.p99")
+    return (
+        f"Its samples are up to {units.plural(stale, 'step')} old (p99). Only colocated sync trains on-policy; "
+        f"a step of it takes {units.seconds(sync.mean('step_s'))}."
+    )
+
+
+def orders(result: SplitResult) -> str:
+    """Whether the three measures agree on the best way, what ties with it, and how many ways were looked at."""
+    names = {"step_s": "step time", "goodput": "goodput", "cost_per_step": "cost"}
+    first = result.outcomes[0]
+    agree = " and ".join(f"by {name}" for m, name in names.items() if first.ranks[m] == 1)
+    others = [
+        f"by {names[m]} {o.arrangement.label}"
+        for m in names
+        for o in result.outcomes
+        if o.ranks[m] == 1 and o is not first
+    ]
+    sentences = [f"First {agree}: {first.arrangement.label}{''.join(f'; {other}' for other in others)}."]
+    ties = [o.arrangement.label for o in result.outcomes[1:] if o.ties and o.replications > 1]
+    if ties:
+        more = ", ..." if len(ties) > _MOST_TIES else ""
+        sentences.append(f"Not significantly different from it (=): {', '.join(ties[:_MOST_TIES])}{more}.")
+    splits = sum(o.arrangement.kind == "split" for o in result.outcomes)
+    if splits + len(result.stuck) < result.splits:
+        sentences.append(f"{splits:,} of {result.splits:,} splits were simulated, closest around the best.")
+    return " ".join(sentences)
+
+
+def law(result: SplitResult) -> str:
+    """The trainer's seconds where they matter, and the law behind them."""
+    trainer, known = result.scenario.trainer, mean_step_s(result.scenario)
+    counts = {result.gpus: "colocated"}
+    if result.best_split is not None:
+        counts = {result.best_split.arrangement.trainer_gpus: "best split"} | counts
+    taken = [f"{known * time_factor(trainer, g):.3g} s on {g} ({what})" for g, what in counts.items()]
+    return (
+        f"{known:.3g} s per step on {units.plural(trainer.gpus, 'GPU')}, so {units.listed(taken)}: "
+        f"{law_words(trainer)}. Checkpoints and weight syncs do not scale."
+    )
+
+
+def comparison(ratio: Estimate, by: str, replications: int) -> str:
+    """A paired ratio as "15.5 % [15.1, 15.8] shorter"."""
+    _, less, more = _MEASURES[by]
+    return f"{change_words(ratio, replications)} {less if ratio.mean < 1.0 else more}"
+
+
+def _numbers(outcome: Outcome) -> str:
+    return (
+        f"A step takes {_value(outcome, 'step_s')}, costs {units.money(outcome.mean('cost_per_step'))} and idles the "
+        f"trainer for {units.share(outcome.mean('trainer_idle_fraction'))} of it."
+    )
+
+
+def _value(outcome: Outcome, by: str) -> str:
+    value = outcome.mean(by)
+    if by == "step_s":
+        return units.seconds(value)
+    return units.money(value) if by == "cost_per_step" else f"{value:,.0f} trained tok per GPU-second"
+
+
+def _beside(outcome: Outcome, by: str) -> str:
+    """A way's own figure and how old its samples are."""
+    return f"{_value(outcome, by)}, staleness p99 {outcome.mean('staleness_steps.p99'):.3g}"

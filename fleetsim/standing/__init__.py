@@ -1,1 +1,0 @@
-"""Standing signals: alerting rules, dashboard and exporter of a plan."""

@@ -1,0 +1,199 @@
+"""A sweep as a page: the cells by two objectives, what each key does, all cells that are worth a look, what next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.quantities import quantity
+from fleetsim.simulate.sections import kind_of
+from fleetsim.sweep.cell import Row
+from fleetsim.sweep.engines import engine_sources
+from fleetsim.sweep.objective import Objective
+from fleetsim.sweep.pareto import Mark
+from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.told import best_words, cell_words, cells, commands, effect, failures, has_effect
+from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
+from fleetsim.tell.charts.parts import Look, wrapped
+from fleetsim.tell.document import Bullets, Document, Listed, Section, Tile, present
+from fleetsim.tell.page import document_page
+from fleetsim.tell.rich_tables import as_sheet
+
+# The dominated cells are drawn first, the front on top of them.
+_LOOKS: tuple[tuple[Mark, str, Look], ...] = (
+    ("dominated", "beaten by another cell", Look("quiet", symbol="x-thin-open")),
+    ("tied", "beaten by luck at most (~)", Look("third", symbol="diamond-open")),
+    ("front", "Pareto front (*)", Look("accent", symbol="circle")),
+)
+_SMALL_PX, _LARGE_PX = 7.0, 22.0
+# So many dominated cells are drawn: a page of more is slow, and they hide each other.
+_MOST_DOMINATED = 3000
+
+
+def sweep_page(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> str:
+    """The page. call: the words of a command line that name the scenario. Raises OutsideError where jinja2 or plotly is
+    missing."""
+    return document_page(sweep_story(result, call, warnings))
+
+
+def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
+    """What the page tells, in order."""
+    pareto, axes = result.pareto, result.design.grid.axes
+    shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in axes)
+    runs = units.plural(result.design.replications, "replication")
+    ran = bool(pareto.best)
+    failed = [row for row in result.rows if row.status != "ok"]
+    counted = f"{len(result.rows):,} of {units.plural(len(result.design.grid), 'cell')}"
+    title = best_words(result, pareto.best[0]) if ran else "No cell could be simulated"
+    sections: list[Section] = []
+    if ran:
+        sections.append(Section("The cells", present(front_chart(result), as_sheet(_legend(result), *cells(result)))))
+        effects = [
+            as_sheet(f"by {axis.path}", effect(result, axis), note="Means over the values of the other keys.")
+            for axis in axes
+            if has_effect(axis)
+        ]
+        if effects:
+            sections.append(Section("What each key does", tuple(effects)))
+    if failed:
+        sections.append(Section("Cells that could not be simulated", (Bullets(tuple(failures(result, failed))),)))
+    if sources := engine_sources(result):
+        rests = tuple(units.sentence(source.accuracy) for source in sources)
+        sections.append(Section("What this rests on", rests))
+    if ran:
+        simulate, size = commands(result, call)
+        told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
+        sections.append(Section("Next", (Listed(told, code=True),)))
+    return Document(
+        kind=kind_of("sweep", result.scenario),
+        title=f"{title}.",
+        lede=(
+            f"{counted if not result.complete else units.plural(len(result.rows), 'cell')}: {shape}.",
+            f"{runs} each, the same draws in every cell: two of them are compared run by run.",
+            *(f"{best_words(result, best)}." for best in pareto.best[1:]),
+        ),
+        tiles=tuple(_tiles(result)),
+        warnings=tuple(warnings),
+        sections=tuple(sections),
+    )
+
+
+def front_chart(result: Sweep) -> Chart | None:
+    """The first objective over the second, larger symbols where the third has more; None with one objective."""
+    objectives = result.pareto.objectives
+    if len(objectives) < 2:
+        return None
+    up, right, *rest = objectives
+    sized = rest[0] if rest else None
+    by_mark: dict[Mark, list[Row]] = {mark: [] for mark, _, _ in _LOOKS}
+    for row in result.rows:
+        if row.status == "ok":
+            by_mark[result.pareto.marks[row.cell]].append(row)
+    left_out = max(len(by_mark["dominated"]) - _MOST_DOMINATED, 0)
+    by_mark["dominated"] = by_mark["dominated"][:_MOST_DOMINATED]
+    of_third = [_scaled(sized, row.estimates()) for rows in by_mark.values() for row in rows] if sized else [0.0]
+    low, high = min(of_third), max(of_third)
+    data = []
+    for mark, name, style in _LOOKS:
+        rows = by_mark[mark]
+        if not rows:
+            continue
+        found = [row.estimates() for row in rows]
+        sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [_scaled(right, e) for e in found],
+                "y": [_scaled(up, e) for e in found],
+                "meta": {"colour": style.colour},
+                "marker": {"symbol": style.symbol, "size": sizes, "line": {"width": 1.5}},
+                "hoverinfo": "text",
+                "text": ["<br>".join(_hover(result, row, e)) for row, e in zip(rows, found, strict=True)],
+            }
+        )
+    best = result.row(result.pareto.best[0].cell)
+    of_best = best.estimates()
+    data.append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"best by {_title(up)}",
+            "x": [_scaled(right, of_best)],
+            "y": [_scaled(up, of_best)],
+            "meta": {"colour": "second"},
+            "marker": {"symbol": "star-open", "size": _LARGE_PX + 8, "line": {"width": 2}},
+            "hoverinfo": "skip",
+        }
+    )
+    layout: dict[str, Any] = {
+        "xaxis": axis(_axis_title(right), nticks=6, tickangle=0),
+        "yaxis": axis(_axis_title(up)),
+        "legend": {**LEGEND, "itemsizing": "constant"},
+        "showlegend": True,
+    }
+    words = f"Each symbol is a cell; {_corner(up, right)} is better. The star is the best by the first objective, "
+    words += f"{cell_words(result, best.cell)}."
+    if sized is not None and high > low:
+        words += (
+            f" The larger the symbol, the higher its {_title(sized)}: {_shown(low, sized)} to {_shown(high, sized)}."
+        )
+    if left_out:
+        words += f" {units.plural(left_out, 'beaten cell')} not drawn."
+    title = f"{_title(up)} against {_title(right)}"
+    return Chart("front", units.capital(title), words, tuple(data), layout, 460)
+
+
+def _tiles(result: Sweep) -> Iterator[Tile]:
+    if result.pareto.best:
+        row = result.row(result.pareto.best[0].cell)
+        found = row.estimates()
+        for objective in result.pareto.objectives[:4]:
+            e, how = found[objective.metric], quantity(objective.metric).unit
+            yield Tile(f"{_title(objective)}, best cell", units.written(e.mean, how), units.interval(e, how))
+        yield Tile(
+            "on the Pareto front", f"{len(result.pareto.front):,}", f"of {units.plural(len(result.rows), 'cell')}"
+        )
+
+
+def _legend(result: Sweep) -> str:
+    return f"cells, by {_title(result.pareto.objectives[0])} (* Pareto front, ~ beaten by luck at most)"
+
+
+def _hover(result: Sweep, row: Row, found: dict[str, Estimate]) -> Iterator[str]:
+    yield wrapped(cell_words(result, row.cell), 44, 4)
+    for objective in result.pareto.objectives:
+        how = quantity(objective.metric).unit
+        yield plain_text(f"{_title(objective)}: {units.with_ends(found[objective.metric], how)}")
+    yield plain_text(f"bound by {row.binding.replace('_', ' ')}")
+
+
+def _title(objective: Objective) -> str:
+    return quantity(objective.metric).title
+
+
+def _axis_title(objective: Objective) -> str:
+    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
+    return f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
+
+
+def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:
+    return found[objective.metric].mean * (100.0 if quantity(objective.metric).unit == "share" else 1.0)
+
+
+def _shown(value: float, objective: Objective) -> str:
+    return f"{value:.3g}{' %' if quantity(objective.metric).unit == 'share' else ''}"
+
+
+def _px(value: float, low: float, high: float) -> float:
+    """The width of a symbol; its area grows with the value."""
+    part = (value - low) / (high - low) if high > low else 0.3
+    area = _SMALL_PX**2 + part * (_LARGE_PX**2 - _SMALL_PX**2)
+    return round(float(area**0.5), 2)
+
+
+def _corner(up: Objective, right: Objective) -> str:
+    return f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"

@@ -1,0 +1,191 @@
+"""One evaluation against a Prometheus: read the window, replay it, and size the fleet where inputs moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.history.history import History
+from fleetsim.history.mapped import METRIC
+from fleetsim.history.matchers import bare
+from fleetsim.history.prometheus import Prometheus
+from fleetsim.history.read import read_prometheus
+from fleetsim.history.signals import BY_NAME
+from fleetsim.history.window import window
+from fleetsim.replay.answers import on_top
+from fleetsim.replay.diagnose.removals import mended
+from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.run import Replayed, replay
+from fleetsim.watch.recommended_count import Wanted, inputs_of, moved, wanted
+from fleetsim.watch.watch import Look
+
+# Clocks apart by less than this are as good as equal; the server's answers are dated to the second.
+SKEW_S = 5.0
+RATE = "generation_tokens"
+# Optimizer steps since a resize from which that part of the window is judged by itself.
+ENOUGH_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LookOptions:
+    """window_s: how far back each evaluation reads. selector, mapping, step_s: as `read_prometheus` takes them. base:
+    the user's scenario, None = everything is taken from the window. given: dotted paths that the user set anywhere;
+    facts: of them, one by one, which win over the window. How many instances there are is counted, whatever anybody
+    says: it is what a resize changes. from_file: whether `base` is a file's and not only facts. resize_on: share by
+    which an input must move to size anew."""
+
+    window_s: float = 3600.0
+    selector: str = ""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    step_s: float | None = None
+    base: Scenario | None = None
+    given: frozenset[str] = frozenset()
+    facts: frozenset[str] = frozenset()
+    from_file: bool = True
+    resize_on: float = 0.05
+
+
+def of_now(problem: Problem) -> Problem:
+    """A watcher's window has a length, not a beginning: it always ends now."""
+    if problem.path != "--start":
+        return problem
+    remedy = problem.remedy
+    if "inside" in remedy:
+        remedy = "look why nothing is scraped any longer, or give a longer --window"
+    elif "--start" in remedy or "window" in remedy:
+        remedy = "give a longer --window"
+    return replace(problem, path="--window", remedy=remedy)
+
+
+class Looker:
+    """Callable with a unix time; remembers what it sized last. tell: hears of plans made anew, and of what is odd."""
+
+    def __init__(self, prometheus: Prometheus, options: LookOptions, tell: Callable[[str], None]) -> None:
+        self._prometheus, self._options, self._tell = prometheus, options, tell
+        self._wanted: tuple[tuple[str, ...], Wanted] | None = None
+
+    def __call__(self, now_s: float) -> Look:
+        """Raises PrometheusError and InputError where the window cannot be read; a window that can be read but not
+        planned is a Look that says so."""
+        o, ahead = self._options, self._ahead_s(now_s)
+        # Asked in the server's time, answered in ours: whose clock is wrong does not matter, only that ages are right.
+        end = now_s + ahead
+        try:
+            history = read_prometheus(
+                self._prometheus, end - o.window_s, end, o.step_s, o.selector, o.mapping, now_s=now_s
+            )
+        except InputError as error:
+            raise InputError([of_now(problem) for problem in error.problems]) from None
+        result, notes = self._judged(history)
+        observed, verdict = result.observed, result.verdict
+        look = Look(
+            data_s=self._newest_s(history, end) - ahead,
+            current=0 if observed.fleet is None else observed.fleet.instances_now,
+            wanted=None,
+            observed_idle=None if observed.trainer.idle_fraction is None else observed.trainer.idle_fraction.value,
+            faults={f.check: f.state == "fault" for f in verdict.findings if f.state != "unknown"},
+            starves=verdict.starves,
+            headline=verdict.headline,
+            notes=notes,
+        )
+        if result.backtest is not None:
+            worst, idle = result.backtest.worst, result.backtest.row("trainer_idle")
+            look = replace(
+                look,
+                predicted_idle=None if idle is None else idle.predicted,
+                model_error=None if worst is None else abs(worst.error),
+            )
+        return self._sized(look, result)
+
+    def _judged(self, history: History) -> tuple[Replayed, tuple[str, ...]]:
+        """The window as `fleetsim replay` judges it, and what has to be said of it. Where the simulation does not
+        predict a window in which the fleet was resized, the part since then counts, as soon as it says enough: what was
+        there before the resize must not hold up what comes after it."""
+        result = self._replayed(history)
+        notes = tuple(note.text for note in result.observed.notes)
+        held = result.verdict.withheld
+        resizes = () if result.implied is None else result.implied.resizes
+        if held is None or held.reason != "model" or len(resizes) < 2:
+            return result, (*notes, *_differs(result))
+        since_s = resizes[-1][0]
+        later = window(history, since_s, history.end_s)
+        steps = observe(later, self._options.base).trainer.steps
+        if steps is None or steps.value < ENOUGH_STEPS:
+            return result, (*notes, *_differs(result))
+        result = self._replayed(later)
+        notes = tuple(note.text for note in result.observed.notes)
+        began = f"the window begins with the last resize, {units.seconds(history.end_s - since_s)} ago"
+        return result, (began, *notes, *_differs(result))
+
+    def _replayed(self, history: History) -> Replayed:
+        o = self._options
+        facts = o.facts - {"fleet.instances"}
+        return replay(history, o.base, given=o.given, facts=facts, from_file=o.from_file)
+
+    def _ahead_s(self, now_s: float) -> float:
+        if self._prometheus.clock_ahead_s is None:
+            self._prometheus.query("vector(1)", now_s)
+        ahead = self._prometheus.clock_ahead_s or 0.0
+        return ahead if abs(ahead) > SKEW_S else 0.0
+
+    def _newest_s(self, history: History, end_s: float) -> float:
+        """When the newest sample was taken. Prometheus shows a value for five minutes after its last sample, so the
+        grid of the window cannot say; only `timestamp` can."""
+        mine = self._options.mapping.get(RATE)
+        plain = dict.fromkeys(name.partition("{")[0] for name in BY_NAME[RATE].metrics)
+        names = f'__name__=~"{"|".join(plain)}"'
+        matchers = ",".join(part for part in (names, bare(self._options.selector)) if part)
+        metric = mine if mine is not None else f"{{{matchers}}}"
+        if mine is None or METRIC.fullmatch(mine):  # the timestamp of an expression is that of the question
+            found = [float(s.values[-1]) for s in self._prometheus.query(f"max(timestamp({metric}))", end_s)]
+            if found:
+                return max(found)
+        values = history.values.get(RATE)
+        if values is None or not np.isfinite(values).any():
+            return history.start_s
+        return float(history.times[np.flatnonzero(np.isfinite(values).any(axis=0))[-1]])
+
+    def _sized(self, look: Look, result: Replayed) -> Look:
+        """The look with the count that it asks for, or why it asks for none."""
+        model, held = result.implied, result.verdict.withheld
+        if model is None:
+            return replace(look, withheld="no_plan", why=result.unsimulated or "the window cannot be simulated")
+        if held is not None:
+            look = replace(look, withheld=held.reason, why=held.why)
+            changes = mended(held.first, model) if held.first and held.sizable else None
+            return look if changes is None else replace(look, then=self._then(on_top(model, changes), held.first))
+        try:
+            return replace(look, wanted=self._count(model, ()))
+        except FleetsimError as error:
+            return replace(look, withheld="no_plan", why=str(error))
+
+    def _then(self, model: Implied, first: tuple[str, ...]) -> int | None:
+        """The count once these faults are mended; None where the job gets stuck or does not fit."""
+        try:
+            return self._count(model, first)
+        except FleetsimError:
+            return None
+
+    def _count(self, model: Implied, first: tuple[str, ...]) -> int:
+        """The count for the window's job, sized anew where its inputs, or what is to be mended first, have moved."""
+        inputs = inputs_of(model)
+        before, last = self._wanted if self._wanted is not None else (first, None)
+        changed = ("first plan",) if last is None else moved(last.inputs, inputs, self._options.resize_on)
+        if last is None or changed or before != first:
+            last = wanted(model, self._options.given)
+            self._wanted = (first, last)
+            knee = ", where more stop paying: no count holds the targets" if last.at_knee else ""
+            after = f", once {' and '.join(first)} is mended" if first else ""
+            why = ", ".join(changed) or "another fault to be mended first"
+            self._tell(f"sized anew ({why}): {last.instances} instances{knee}{after}")
+        return last.instances
+
+
+def _differs(result: Replayed) -> tuple[str, ...]:
+    return () if result.implied is None else result.implied.differs
