@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from fleetsim.config.plan import load_plan
-from fleetsim.replay.plan_file import implied_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
@@ -21,6 +19,8 @@ from fleetsim.cli.standing_plan import planned_of
 from fleetsim.cli.watch import decided
 from fleetsim.errors import InputError
 from fleetsim.job.job import Job, job_from_flags
+from fleetsim.replay.change.plan_fields import load_plan
+from fleetsim.replay.change.plan_file import implied_of
 from fleetsim.watch.evaluation import Looker
 from fleetsim.watch.watch import Look
 from tests.once import rehearse_once
