@@ -16,7 +16,7 @@ from fleetsim.job.assumption_table import assumption_table
 from fleetsim.quantities import quantity
 from fleetsim.split import words as split_words
 from fleetsim.split.split import Outcome, SplitResult
-from fleetsim.tell.terminal import grid, section
+from fleetsim.tell.terminal import grid, section, word_a_line
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14
