@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from typer.testing import CliRunner
 
+from fleetsim.alerts import rehearsal
+from fleetsim.cli.main import app
+from tests.once import rehearse_once
 from tests.real_prometheus.runs import Backfilled, backfilled
 from tests.real_prometheus.server import Server, free_port
 
@@ -126,17 +130,15 @@ def test_once(fleet: Backfilled) -> None:
     assert document["withheld"] is None
 
 
-def test_a_dashboard_is_checked_against_what_a_prometheus_has(fleet: Backfilled) -> None:
+def test_a_dashboard_is_checked_against_what_a_prometheus_has(
+    fleet: Backfilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse_once)
+
     def missing(*more: str) -> tuple[int, str]:
-        arguments = [*command(fleet.server.url)[:3], "dashboard", "async-one-step", "--hours", "1", *more]
-        done = subprocess.run(
-            [*arguments, "--check-against", fleet.server.url],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        return done.returncode, done.stderr
+        arguments = ["dashboard", "async-one-step", "--hours", "1", *more]
+        done = CliRunner().invoke(app, [*arguments, "--check-against", fleet.server.url])
+        return done.exit_code, done.stderr
 
     code, told = missing()
     assert code == 0, told
