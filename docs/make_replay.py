@@ -19,8 +19,8 @@ from fleetsim.history.window import window
 from fleetsim.replay.backtest import Backtest, backtest
 from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.observe.observe import observe
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from fleetsim.tell.same_page import same
 
 PAGE = Path(__file__).resolve().parent / "replay.md"

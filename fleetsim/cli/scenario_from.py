@@ -52,7 +52,7 @@ def from_(
     from fleetsim.engine.training import trainer_s_per_token
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import framework_name, scenario_from
-    from fleetsim.frameworks.document import report_document, report_lines
+    from fleetsim.frameworks.told import report_document, report_lines
 
     name = framework_name(framework)
     place = None if output is None else new_file("--output", output, force)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from fleetsim.config.sections import Sections
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.law import Law, Sizes
 
-if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
 
-
-def law_of(scenario: Scenario) -> Law:
+def law_of(scenario: Sections) -> Law:
     """What the scenario's admission law says about itself."""
     return LAWS[scenario.admission.law]
 
 
-def sizes_of(scenario: Scenario) -> Sizes:
+def sizes_of(scenario: Sections) -> Sizes:
     """What the scenario counts in: groups of a step, a version and a round, samples of a group and a batch."""
     return Sizes(
         step=scenario.groups_per_step,
@@ -28,12 +25,12 @@ def sizes_of(scenario: Scenario) -> Sizes:
     )
 
 
-def round_groups(scenario: Scenario) -> int:
+def round_groups(scenario: Sections) -> int:
     """Groups started for one batch: oversampling x B / G, rounded up."""
     return math.ceil(scenario.buffer.oversampling * scenario.groups_per_step - 1e-9)
 
 
-def groups_per_version(scenario: Scenario) -> int:
+def groups_per_version(scenario: Sections) -> int:
     """Groups trained between two publications."""
     sync, step = scenario.sync, scenario.groups_per_step
     if sync.trigger == "pulls":

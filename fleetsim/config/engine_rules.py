@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from fleetsim.config.lengths import longest_length
+from fleetsim.config.sections import Sections
 from fleetsim.errors import Problem
 
-if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
 
-
-def _no_eviction_needs_a_cap(s: Scenario) -> Iterator[Problem]:
+def _no_eviction_needs_a_cap(s: Sections) -> Iterator[Problem]:
     policy = s.engine.capacity_scheduler_policy
     if s.engine.name != "tensorrt-llm" or policy != "guaranteed_no_evict":
         return
@@ -25,7 +22,7 @@ def _no_eviction_needs_a_cap(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _ranks_make_whole_engines(s: Scenario) -> Iterator[Problem]:
+def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
     dp = s.engine.dp
     for path, n in [
         ("fleet.instances", s.fleet.instances),
@@ -36,7 +33,7 @@ def _ranks_make_whole_engines(s: Scenario) -> Iterator[Problem]:
             yield Problem(path, n, rule, f"use {max(1, n // dp) * dp}")
 
 
-ENGINE_RULES: tuple[tuple[Callable[[Scenario], Iterator[Problem]], tuple[str, ...]], ...] = (
+ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (
         _no_eviction_needs_a_cap,
         ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from fleetsim.config.counted import law_of
+from fleetsim.config.sections import Sections
 from fleetsim.errors import Problem
 from fleetsim.policies import admission, batches
 from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 
-if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
 
-
-def _an_age_action_needs_an_age(s: Scenario) -> Iterator[Problem]:
+def _an_age_action_needs_an_age(s: Sections) -> Iterator[Problem]:
     action = s.admission.age_action
     if AGE_ACTIONS[action].limits_age and s.admission.max_age is None:
         yield Problem(
@@ -23,7 +20,7 @@ def _an_age_action_needs_an_age(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _minibatches_are_whole_groups(s: Scenario) -> Iterator[Problem]:
+def _minibatches_are_whole_groups(s: Sections) -> Iterator[Problem]:
     parts, groups = s.trainer.minibatches, s.groups_per_step
     if groups % parts:
         divisor = max(d for d in range(1, parts + 1) if groups % d == 0)
@@ -35,7 +32,7 @@ def _minibatches_are_whole_groups(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _streaming_needs_running_engines(s: Scenario) -> Iterator[Problem]:
+def _streaming_needs_running_engines(s: Sections) -> Iterator[Problem]:
     if s.trainer.minibatches > 1 and s.fleet.placement == "colocated":
         yield Problem(
             "trainer.minibatches",
@@ -45,7 +42,7 @@ def _streaming_needs_running_engines(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _lent_instances_fit_the_trainer(s: Scenario) -> Iterator[Problem]:
+def _lent_instances_fit_the_trainer(s: Sections) -> Iterator[Problem]:
     if s.fleet.placement != "colocated_lending":
         return
     most, given = s.trainer.gpus // s.engine.tp, s.fleet.lending.instances
@@ -58,7 +55,7 @@ def _lent_instances_fit_the_trainer(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _a_trigger_has_its_count(s: Scenario) -> Iterator[Problem]:
+def _a_trigger_has_its_count(s: Sections) -> Iterator[Problem]:
     for trigger, name in (("pulls", "every_pulls"), ("samples", "every_samples")):
         value = getattr(s.sync, name)
         if s.sync.trigger == trigger and value is None:
@@ -67,7 +64,7 @@ def _a_trigger_has_its_count(s: Scenario) -> Iterator[Problem]:
             yield Problem(f"sync.{name}", value, f"trigger is {s.sync.trigger}", f"set sync.trigger: {trigger}")
 
 
-def _tail_batching_works_on_rounds(s: Scenario) -> Iterator[Problem]:
+def _tail_batching_works_on_rounds(s: Sections) -> Iterator[Problem]:
     in_rounds = BATCH_RULES[s.buffer.batch_rule].rounds and law_of(s).waits_for_trainer
     if s.buffer.leftover == "defer" and not in_rounds:
         yield Problem(
@@ -79,7 +76,7 @@ def _tail_batching_works_on_rounds(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _targets_and_exact_steps_go_together(s: Scenario) -> Iterator[Problem]:
+def _targets_and_exact_steps_go_together(s: Sections) -> Iterator[Problem]:
     if BATCH_RULES[s.buffer.batch_rule].reserved and not law_of(s).reserves_steps:
         reserving = admission.names_of(lambda law: law.reserves_steps)
         yield Problem(
@@ -90,7 +87,7 @@ def _targets_and_exact_steps_go_together(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _waiting_for_the_oldest_needs_an_order(s: Scenario) -> Iterator[Problem]:
+def _waiting_for_the_oldest_needs_an_order(s: Sections) -> Iterator[Problem]:
     if s.buffer.wait_for_oldest and BATCH_RULES[s.buffer.batch_rule].order != "version":
         ordered = batches.names_of(lambda rule: rule.order == "version")
         yield Problem(
@@ -101,7 +98,7 @@ def _waiting_for_the_oldest_needs_an_order(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _rolling_is_for_engines_of_their_own(s: Scenario) -> Iterator[Problem]:
+def _rolling_is_for_engines_of_their_own(s: Sections) -> Iterator[Problem]:
     if s.sync.scope == "rolling" and s.fleet.placement == "colocated":
         yield Problem(
             "sync.scope",
@@ -111,7 +108,7 @@ def _rolling_is_for_engines_of_their_own(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _adaptive_marks_in_order(s: Scenario) -> Iterator[Problem]:
+def _adaptive_marks_in_order(s: Sections) -> Iterator[Problem]:
     a = s.admission.adaptive
     if not a.grow_below_kv <= a.target_kv <= a.trim_above_kv <= a.cancel_above_kv:
         yield Problem(
@@ -126,7 +123,7 @@ def _adaptive_marks_in_order(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _pool_holds_a_group(s: Scenario) -> Iterator[Problem]:
+def _pool_holds_a_group(s: Sections) -> Iterator[Problem]:
     if not law_of(s).counts_open:
         return
     pool, group = s.admission.pool_samples, s.workload.group_size
@@ -142,7 +139,7 @@ def _pool_holds_a_group(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _caps_in_groups_hold_one(s: Scenario) -> Iterator[Problem]:
+def _caps_in_groups_hold_one(s: Sections) -> Iterator[Problem]:
     if s.fleet.in_flight_unit != "groups":
         return
     group = s.workload.group_size
@@ -157,7 +154,7 @@ def _caps_in_groups_hold_one(s: Scenario) -> Iterator[Problem]:
             )
 
 
-def _buffer_holds_a_group(s: Scenario) -> Iterator[Problem]:
+def _buffer_holds_a_group(s: Sections) -> Iterator[Problem]:
     capacity, group = s.buffer.capacity_samples, s.workload.group_size
     if capacity is not None and capacity < group:
         yield Problem(
@@ -168,7 +165,7 @@ def _buffer_holds_a_group(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _first_finished_needs_batches(s: Scenario) -> Iterator[Problem]:
+def _first_finished_needs_batches(s: Sections) -> Iterator[Problem]:
     rule, law = s.buffer.batch_rule, s.admission.law
     if BATCH_RULES[rule].rounds and law_of(s).rounds is None:
         yield Problem(
@@ -179,7 +176,7 @@ def _first_finished_needs_batches(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _oversampling_needs_first_finished(s: Scenario) -> Iterator[Problem]:
+def _oversampling_needs_first_finished(s: Sections) -> Iterator[Problem]:
     if s.buffer.oversampling > 1 and not BATCH_RULES[s.buffer.batch_rule].rounds:
         in_rounds = batches.names_of(lambda rule: rule.rounds)
         yield Problem(
@@ -191,7 +188,7 @@ def _oversampling_needs_first_finished(s: Scenario) -> Iterator[Problem]:
 
 
 # Each rule with the fields it reads, as in `rules.py`.
-POLICY_RULES: tuple[tuple[Callable[[Scenario], Iterator[Problem]], tuple[str, ...]], ...] = (
+POLICY_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (_an_age_action_needs_an_age, ("admission.age_action", "admission.max_age")),
     (_minibatches_are_whole_groups, ("trainer.minibatches", "trainer.batch_samples", "workload.group_size")),
     (_streaming_needs_running_engines, ("trainer.minibatches", "fleet.placement")),

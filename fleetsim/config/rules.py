@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from fleetsim.config.engine_rules import ENGINE_RULES
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.policy_rules import POLICY_RULES
+from fleetsim.config.sections import Sections
 from fleetsim.config.transport_rules import TRANSPORT_RULES
 from fleetsim.errors import Problem
 
-if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
-
-Rule = Callable[["Scenario"], Iterator[Problem]]
+Rule = Callable[[Sections], Iterator[Problem]]
 
 
-def _batch_is_whole_groups(s: Scenario) -> Iterator[Problem]:
+def _batch_is_whole_groups(s: Sections) -> Iterator[Problem]:
     batch, group = s.trainer.batch_samples, s.workload.group_size
     if batch % group:
         below = batch // group * group
@@ -32,7 +29,7 @@ def _batch_is_whole_groups(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _engine_kind_has_its_source(s: Scenario) -> Iterator[Problem]:
+def _engine_kind_has_its_source(s: Sections) -> Iterator[Problem]:
     if s.engine.kind == "measured" and s.engine.profile is None:
         yield Problem(
             "engine.profile", None, "kind measured needs a profile", "give its name or file, or use kind: roofline"
@@ -46,7 +43,7 @@ def _engine_kind_has_its_source(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _prompts_hold_the_shared_prefix(s: Scenario) -> Iterator[Problem]:
+def _prompts_hold_the_shared_prefix(s: Sections) -> Iterator[Problem]:
     prompt, prefix = s.workload.prompt_tokens, s.workload.shared_prefix_tokens
     bounds: list[tuple[str, float]] = []
     if isinstance(prompt, ConstantTokens):
@@ -68,14 +65,14 @@ def _prompts_hold_the_shared_prefix(s: Scenario) -> Iterator[Problem]:
             return
 
 
-def _prompts_and_outputs_have_tokens(s: Scenario) -> Iterator[Problem]:
+def _prompts_and_outputs_have_tokens(s: Sections) -> Iterator[Problem]:
     for name in ("prompt_tokens", "output_tokens"):
         law = getattr(s.workload, name)
         if isinstance(law, ConstantTokens) and law.value < 1:
             yield Problem(f"workload.{name}", law.value, "must be at least 1 token", "use 1 or more")
 
 
-def _every_turn_has_a_token(s: Scenario) -> Iterator[Problem]:
+def _every_turn_has_a_token(s: Sections) -> Iterator[Problem]:
     law, turns = s.workload.output_tokens, s.workload.turns.count
     most = law.value if isinstance(law, ConstantTokens) else law.max
     if turns > 1 and most is not None and most < turns:
@@ -87,7 +84,7 @@ def _every_turn_has_a_token(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _warmup_leaves_steps(s: Scenario) -> Iterator[Problem]:
+def _warmup_leaves_steps(s: Sections) -> Iterator[Problem]:
     warmup, steps = s.run.warmup_steps, s.run.steps
     if warmup is not None and warmup >= steps:
         yield Problem(
@@ -95,18 +92,18 @@ def _warmup_leaves_steps(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _events_in_order(s: Scenario) -> Iterator[Problem]:
+def _events_in_order(s: Sections) -> Iterator[Problem]:
     steps = [e.step for e in s.run.events]
     for i, (a, b) in enumerate(pairwise(steps)):
         if b < a:
             yield Problem(f"run.events[{i + 1}].step", b, f"events must be sorted by step (after {a})", "sort them")
 
 
-def _most_instances(s: Scenario) -> int:
+def _most_instances(s: Sections) -> int:
     return max([s.fleet.instances, *(e.instances for e in s.run.events if e.instances is not None)])
 
 
-def _lost_instances_exist(s: Scenario) -> Iterator[Problem]:
+def _lost_instances_exist(s: Sections) -> Iterator[Problem]:
     most = _most_instances(s)
     for i, event in enumerate(s.run.events):
         if event.lose_instance is not None and event.lose_instance >= most:
@@ -118,7 +115,7 @@ def _lost_instances_exist(s: Scenario) -> Iterator[Problem]:
             )
 
 
-def _speed_factors_have_instances(s: Scenario) -> Iterator[Problem]:
+def _speed_factors_have_instances(s: Sections) -> Iterator[Problem]:
     most = _most_instances(s)
     if len(s.fleet.speed_factors) > most:
         yield Problem(
@@ -129,7 +126,7 @@ def _speed_factors_have_instances(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _phases_have_names_of_their_own(s: Scenario) -> Iterator[Problem]:
+def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
     seen: set[str] = set()
     for i, phase in enumerate(s.trainer.phases):
         if phase.name in seen:
@@ -155,7 +152,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
 )
 
 
-def broken_rules(s: Scenario, wrong: frozenset[str] = frozenset()) -> list[Problem]:
+def broken_rules(s: Sections, wrong: frozenset[str] = frozenset()) -> list[Problem]:
     """All problems of the rules that read none of the `wrong` paths (nor anything under or above them)."""
 
     def touches(path: str) -> bool:

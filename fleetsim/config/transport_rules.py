@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from fleetsim.config.link import LinkConfig
+from fleetsim.config.sections import Sections
 from fleetsim.errors import Problem
 
-if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
 
-
-def _cuda_ipc_needs_the_same_gpus(s: Scenario) -> Iterator[Problem]:
+def _cuda_ipc_needs_the_same_gpus(s: Sections) -> Iterator[Problem]:
     if s.sync.transport == "cuda_ipc" and s.fleet.placement != "colocated":
         yield Problem(
             "sync.transport",
@@ -22,7 +19,7 @@ def _cuda_ipc_needs_the_same_gpus(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _relays_serve_other_nodes(s: Scenario) -> Iterator[Problem]:
+def _relays_serve_other_nodes(s: Sections) -> Iterator[Problem]:
     if s.sync.transport == "relay" and s.fleet.placement == "colocated":
         yield Problem(
             "sync.transport",
@@ -32,7 +29,7 @@ def _relays_serve_other_nodes(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _a_link_belongs_to_a_transport(s: Scenario) -> Iterator[Problem]:
+def _a_link_belongs_to_a_transport(s: Sections) -> Iterator[Problem]:
     link, unread = s.sync.link, LinkConfig()
     changed = [name for name in type(link).model_fields if getattr(link, name) != getattr(unread, name)]
     if s.sync.transport is None and changed:
@@ -44,7 +41,7 @@ def _a_link_belongs_to_a_transport(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _storage_settings_need_storage(s: Scenario) -> Iterator[Problem]:
+def _storage_settings_need_storage(s: Sections) -> Iterator[Problem]:
     link, transport = s.sync.link, s.sync.transport
     if transport is None:
         return
@@ -64,7 +61,7 @@ def _storage_settings_need_storage(s: Scenario) -> Iterator[Problem]:
         )
 
 
-def _in_place_has_no_calls_per_tensor(s: Scenario) -> Iterator[Problem]:
+def _in_place_has_no_calls_per_tensor(s: Sections) -> Iterator[Problem]:
     link = s.sync.link
     if s.sync.transport is not None and link.load == "in_place" and link.calls == "per_tensor":
         yield Problem(
@@ -75,7 +72,7 @@ def _in_place_has_no_calls_per_tensor(s: Scenario) -> Iterator[Problem]:
         )
 
 
-TRANSPORT_RULES: tuple[tuple[Callable[[Scenario], Iterator[Problem]], tuple[str, ...]], ...] = (
+TRANSPORT_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (_cuda_ipc_needs_the_same_gpus, ("sync.transport", "fleet.placement")),
     (_relays_serve_other_nodes, ("sync.transport", "fleet.placement")),
     (_a_link_belongs_to_a_transport, ("sync.transport", "sync.link")),

@@ -15,8 +15,8 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detect import mixed_up
-from fleetsim.frameworks.document import SECTIONS, scenario_yaml
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken, one_line
+from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import Settings
 
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.history.history import Floats
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.records import Records
+from fleetsim.sim.window import window_of
 
 # Points of time at which the requests in flight are counted.
 _POINTS = 400

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,8 @@ from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
+from fleetsim.sim.window import Window
 from fleetsim.workload.lengths import mean_length
-
-if TYPE_CHECKING:
-    from fleetsim.sim.metrics import Window
 
 Floats = NDArray[np.float64]
 

@@ -44,7 +44,7 @@ def fail(job: Job, i: int) -> Process:
 def _revive(job: Job, i: int) -> None:
     """The instance comes up, with the newest weights that it can load; it is a new process."""
     if job.scraper is not None:
-        job.scraper.begin_again(i)
+        job.scraper.begin_again(i, job.now)
     job.fleet.serve_version(max(job.progress.version, job.loadable), i)
     job.fleet.command(CMD_REVIVE, i, job.now)
 

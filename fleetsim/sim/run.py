@@ -51,7 +51,7 @@ def simulate(
     job = Job(scenario, fleet, replication, scenario.fleet.instances)
     job.watch = watch_of(on_step)
     if scrape_every_s is not None:
-        job.scraper = Scraper(job, scrape_every_s, scrape_between_s)
+        job.scraper = Scraper(fleet, scenario.workload.group_size, job.steps_behind, scrape_every_s, scrape_between_s)
         fleet.look, fleet.look_s = job.scraper.look, job.scraper.due_s
     if activity:
         fleet.record_activity()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import simpy
 
@@ -17,11 +17,9 @@ from fleetsim.policies.law import Progress
 from fleetsim.sim.admission import give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.fleet import NO_BATCH, Fleet
+from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import Watch
 from fleetsim.sim.stuck import stuck_error, wasting_error
-
-if TYPE_CHECKING:
-    from fleetsim.sim.scrape import Scraper
 
 # A trainer that waited while so many batches' worth of groups were completed will wait for ever.
 MOST_WASTED_BATCHES = 100
@@ -83,6 +81,10 @@ class Job:
         """Seconds since the start of the run."""
         return float(self.env.now)
 
+    def steps_behind(self, version: int) -> float:
+        """Optimizer steps done so far that a weight version does not contain."""
+        return len(self.steps) - self.progress.updates[version]
+
     def trainer_does(self, what: int, step: int) -> None:
         """The trainer does `what` (an index into TRAINER_DOES of `records.py`) from now on."""
         self.trainer.append((self.now, step, what))
@@ -94,7 +96,7 @@ class Job:
     def discard(self, doomed: Ids) -> int:
         """Aborts the unfinished ones of these groups; what the law counts shrinks. Returns how many there were."""
         if self.scraper is not None:
-            self.scraper.discarded(doomed)
+            self.scraper.discarded(doomed, self.now)
         n = self.fleet.discard(doomed, self.now)
         give_back(self.scenario, self.fleet, self.progress, n)
         return n

@@ -7,17 +7,16 @@ no event of the run is added, moved or answered differently, so the other record
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP
 from fleetsim.sim.buffer import ready_groups
+from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
-
-if TYPE_CHECKING:
-    from fleetsim.sim.run_state import Job
 
 Ints = NDArray[np.int64]
 EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported because numba would come with it
@@ -30,16 +29,25 @@ COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
 class Scraper:
     """Looks at the fleet every `every_s` seconds, from the begin of `between_s` to its end, and keeps what it saw.
 
+    group_size: samples of a group. steps_behind: optimizer steps that a weight version does not contain, as of now.
     A look copies the instances' rows; what they mean is worked out for many looks at once, which is ten times as fast.
     Raises ValueError for an every_s that is no positive number.
     """
 
-    def __init__(self, job: Job, every_s: float, between_s: tuple[float, float] = (0.0, math.inf)) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        group_size: int,
+        steps_behind: Callable[[int], float],
+        every_s: float,
+        between_s: tuple[float, float] = (0.0, math.inf),
+    ) -> None:
         if not (every_s > 0 and math.isfinite(every_s)):
             raise ValueError(f"scrape_every_s {every_s}: a positive number of seconds")
-        self.job, self.every_s, self.taken = job, every_s, 0
+        self.fleet, self.group_size, self.steps_behind = fleet, group_size, steps_behind
+        self.every_s, self.taken = every_s, 0
         self.from_s, self.until_s = between_s
-        n = len(job.fleet.world.instances)
+        n = len(fleet.world.instances)
         self.incarnation = np.zeros(n, np.int64)
         self.born_s = np.zeros(n)
         self.before = {name: np.zeros(n, np.int64) for name in COUNTERS}  # what former incarnations had counted
@@ -56,32 +64,32 @@ class Scraper:
 
     def look(self) -> float:
         """Takes the scrape that is due; the fleet's clock stands there. Returns when the next one is due."""
-        now, fleet = self.due_s, self.job.fleet
+        now, fleet = self.due_s, self.fleet
         self.pending.append((now, fleet.world.instances.copy(), fleet.world.residues.copy()))
         if len(self.pending) == AT_ONCE:
             self.read()
-        size = self.job.scenario.workload.group_size
+        size = self.group_size
         buffered = ready_groups(fleet)
         oldest = 0.0
         if len(buffered):
-            oldest = len(self.job.steps) - self.job.progress.updates[fleet.world.groups["version"][buffered].min()]
+            oldest = self.steps_behind(int(fleet.world.groups["version"][buffered].min()))
         self.queue.append((now, len(buffered) * size, fleet.get("n_blocked") * size, oldest))
         self.taken += 1
         return self.due_s
 
-    def begin_again(self, i: int) -> None:
-        """Instance i is a new process: its counters begin at zero."""
+    def begin_again(self, i: int, now: float) -> None:
+        """Instance i is a new process from now on: its counters begin at zero."""
         self.read()
-        row = self.job.fleet.world.instances[i]
+        row = self.fleet.world.instances[i]
         self.incarnation[i] += 1
-        self.born_s[i] = self.job.now
+        self.born_s[i] = now
         for name in COUNTERS:
             self.before[name][i] = row[name]
 
-    def discarded(self, groups: Ints) -> None:
-        """These groups were thrown away, as far as they were unfinished."""
+    def discarded(self, groups: Ints, now: float) -> None:
+        """These groups are thrown away now, as far as they were unfinished."""
         rows = np.zeros(len(groups), DISCARD)
-        rows["time_s"], rows["group"] = self.job.now, groups
+        rows["time_s"], rows["group"] = now, groups
         self.discards.append(rows)
 
     def tables(self) -> dict[str, NDArray[Any]]:
@@ -97,7 +105,7 @@ class Scraper:
         """Works out the pending looks, in which the same processes lived."""
         if not self.pending:
             return
-        fleet, looks, n = self.job.fleet, len(self.pending), len(self.born_s)
+        fleet, looks, n = self.fleet, len(self.pending), len(self.born_s)
         now = np.repeat([at for at, _, _ in self.pending], n)
         rows = np.concatenate([rows for _, rows, _ in self.pending])
         residues = np.concatenate([residues for _, _, residues in self.pending])

@@ -18,7 +18,7 @@ def fleet_state(job: Job) -> tuple[float, ...]:
     size = job.scenario.workload.group_size
     buffered = ready_groups(fleet)
     versions = fleet.world.groups["version"][buffered]
-    oldest = len(job.steps) - job.progress.updates[versions.min()] if len(buffered) else 0.0
+    oldest = job.steps_behind(int(versions.min())) if len(buffered) else 0.0
     return (
         job.progress.version,
         len(buffered) * size,

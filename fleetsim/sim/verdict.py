@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.sim.binding import binding_of
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.records import Records
+from fleetsim.sim.window import window_of
 
 # What is read of the samples. The rest of a run is small, or not needed.
 _READ = ("sent_s", "finish_s", "status", "target", "prompt", "group")

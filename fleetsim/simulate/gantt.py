@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.sim import timeline
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.records import TRAINER_DOES, Records
+from fleetsim.sim.window import window_of
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.gantt import MERGED, PARTS, Kind, Row, Span, gantt_chart, merged, spread
 from fleetsim.tell.charts.parts import Look

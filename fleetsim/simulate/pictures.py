@@ -12,8 +12,9 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.words import lost_words
 from fleetsim.quantities import WASTE, quantity
 from fleetsim.sim import timeline
-from fleetsim.sim.metrics import lengths_of, window_of
+from fleetsim.sim.metrics import lengths_of
 from fleetsim.sim.records import Records
+from fleetsim.sim.window import window_of
 from fleetsim.tell.charts.bars import Cause, cause_bars
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.histogram import Sampled, histogram_chart

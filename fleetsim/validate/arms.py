@@ -16,9 +16,10 @@ from fleetsim.engine.models import model_shape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.metrics import metrics_of, window_of
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, IN_SITU_SLOWDOWN, length_law
 from fleetsim.validate.case import Arm, Case
 

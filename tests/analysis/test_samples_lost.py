@@ -10,9 +10,10 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
-from fleetsim.sim.metrics import metrics_of, window_of
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 
 
 def scenario(**changes: Any) -> Scenario:

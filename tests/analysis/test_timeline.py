@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
 from fleetsim.sim import timeline
-from fleetsim.sim.metrics import metrics_of, window_of
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from tests.sim.random_scenarios import scenarios
 from tests.sim.timelines import play, whole
 

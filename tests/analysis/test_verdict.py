@@ -8,10 +8,11 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Trials
 from fleetsim.sim import verdict
-from fleetsim.sim.metrics import metrics_of, window_of
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.verdict import Verdict
+from fleetsim.sim.window import window_of
 from tests.analysis.nudges import random_job
 
 SMALL = {"trainer.batch_samples": 64, "workload.group_size": 8, "run.steps": 8}

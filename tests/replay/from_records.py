@@ -22,9 +22,9 @@ from fleetsim.replay.observe.observed import (
     QueueView,
     TrainerView,
 )
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 
 START_S = 1.7e9
 BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)

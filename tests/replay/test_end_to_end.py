@@ -14,8 +14,8 @@ from fleetsim.history.window import window
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.observe.observe import observe
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 
 END_S = 1.7e9
 

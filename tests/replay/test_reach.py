@@ -20,8 +20,9 @@ from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.speed import Shape, Speed
 from fleetsim.replay.observe.observed import InstanceView
 from fleetsim.replay.told import replay_report
-from fleetsim.sim.metrics import metrics_of, window_of
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from fleetsim.tell.data import dumps
 from tests.replay.test_backtest import implied_of
 from tests.replay.windows import HEALTHY, instance

@@ -19,8 +19,8 @@ from markupsafe import escape
 from fleetsim.config import load_scenario, with_changes
 from fleetsim.config.shipped import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
 from fleetsim.simulate.page import run_page, run_story
 from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart

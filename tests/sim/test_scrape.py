@@ -93,7 +93,7 @@ def test_what_is_read_is_what_the_fleet_holds(scenario: Scenario, every_s: float
     look = Scraper.look
 
     def checked(self: Scraper) -> float:
-        fleet, now = self.job.fleet, self.due_s
+        fleet, now = self.fleet, self.due_s
         assert fleet.now == pytest.approx(now, abs=1e-9), "the clock stands at the scrape"
         due = look(self)
         self.read()

@@ -12,8 +12,8 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.speed import Shape, Speed, times
-from fleetsim.sim.metrics import window_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 
 Engine = tuple[StepTime, EngineLimits]
 

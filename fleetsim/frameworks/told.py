@@ -1,74 +1,14 @@
-"""The result as text: the scenario as YAML with the origin of each value beside it, and the report of what was done."""
+"""What was taken, assumed and left out of a framework's settings: as lines, and as one document."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-import yaml
-
-from fleetsim.config.yaml_text import plain_scalar, to_yaml
+from fleetsim.frameworks.convert import Imported
 from fleetsim.frameworks.draft import Taken, one_line
 
-if TYPE_CHECKING:
-    from fleetsim.frameworks.convert import Imported
-
-SECTIONS = (
-    "workload",
-    "engine",
-    "fleet",
-    "trainer",
-    "sync",
-    "admission",
-    "buffer",
-    "targets",
-    "cost",
-    "run",
-)
-_COMMENT_COLUMN = 40
 _LIST_LIMIT = 40
-
-
-def scenario_yaml(raw: Mapping[str, Any], comments: Mapping[str, str], header: Sequence[str]) -> str:
-    """YAML of a raw scenario mapping; a value whose dotted path is in `comments` has its comment behind it."""
-    lines = [f"# {one_line(line, 300)}" for line in header]
-    for key, value in raw.items():
-        if isinstance(value, Mapping):
-            lines += ["", *_section(key, value, comments)]
-        elif isinstance(value, list) and value:
-            comment = f"  # {one_line(comments[key], 160)}" if key in comments else ""
-            lines += ["", f"{key}:{comment}", *(f"  - {_scalar(item)}" for item in value)]
-        else:
-            lines.append(f"{key}: {_scalar(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _section(name: str, values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
-    yield f"{name}:"
-    for key, value in values.items():
-        yield from _entry(f"{name}.{key}", key, value, comments, 1)
-
-
-def _entry(path: str, key: str, value: Any, comments: Mapping[str, str], level: int) -> Iterator[str]:
-    indent = "  " * level
-    if isinstance(value, Mapping) and value and path not in comments:
-        yield f"{indent}{key}:"
-        for below, inner in value.items():
-            yield from _entry(f"{path}.{below}", below, inner, comments, level + 1)
-        return
-    text = f"{indent}{key}: {_scalar(value)}"
-    comment = comments.get(path)
-    yield text if not comment else f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}"
-
-
-def _scalar(value: Any) -> str:
-    """A value on one line. JSON is YAML; words that need no quotes have none."""
-    if isinstance(value, str):
-        plain = to_yaml(value).strip().removesuffix("...").strip()
-        simple = plain == value and isinstance(plain_scalar(value), str) and not set(value) & set("#:,[]{}\"'")
-        return value if simple else yaml.dump(value, default_style='"', allow_unicode=True, width=10**9).strip()
-    return json.dumps(value)
 
 
 def report_lines(result: Imported, verbose: bool = False) -> Iterator[str]:
