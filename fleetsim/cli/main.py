@@ -1,6 +1,6 @@
 """`fleetsim`: the app, and what becomes of an error.
 
-Nothing but typer is imported before a command runs, so that `fleetsim --help` answers at once.
+Nothing but typer is imported before a command is asked for, so that `fleetsim --help` answers at once.
 """
 
 from __future__ import annotations
@@ -14,24 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import fleetsim
-from fleetsim.cli import (
-    alerts,
-    calibrate,
-    compare,
-    dashboard,
-    doctor,
-    manual,
-    profile,
-    replay,
-    scenario,
-    simulate,
-    size,
-    split,
-    sweep,
-    validate,
-    watch,
-)
-from fleetsim.cli.flags import command
+from fleetsim.cli.commands import COMPLETING, Commands, lines
 from fleetsim.cli.help import listed
 from fleetsim.cli.interrupts import INTERRUPTED, starting, working
 from fleetsim.cli.say import say
@@ -42,8 +25,6 @@ from fleetsim.visible import visible
 # Commands that import for a second before they know anything: Ctrl-C is theirs to take over (`working`).
 _START_SLOWLY = frozenset({"size", "split", "simulate", "compare", "sweep", "validate"})
 _MARGIN = 2  # what typer begins a line of its help with
-# A shell that asks for completions sets it.
-COMPLETING = "_FLEETSIM_COMPLETE"
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -52,7 +33,7 @@ class ErrorsToExitCodes(TyperGroup):
     """Turns what a command raises into text on stderr and an exit code: 2, 3 or 11 by kind, 130, 1 for a bug."""
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
+        super().__init__(**attributes | {"commands": Commands()})
         # Plain help and plain usage errors: rich would cost a third of the time that `--help` may take.
         self.rich_markup_mode = None
 
@@ -71,6 +52,15 @@ class ErrorsToExitCodes(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self.help = written
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, of which none is built for it."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Prints every command with what it does."""
+        with formatter.section("Commands"):
+            formatter.write_dl(lines(formatter.width))
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
@@ -134,21 +124,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("size")(command(size.size))
-app.command("split")(command(split.split))
-app.command("simulate")(command(simulate.simulate))
-app.command("compare")(compare.compare)
-app.command("sweep")(sweep.sweep)
-app.command("replay")(replay.replay)
-app.command("alerts")(alerts.alerts)
-app.command("dashboard")(dashboard.dashboard)
-app.command("watch")(watch.watch)
-app.command("validate")(validate.validate)
-app.command("calibrate")(calibrate.calibrate)
-app.command("doctor")(doctor.doctor)
-app.add_typer(profile.app, name="profile")
-app.add_typer(scenario.app, name="scenario")
-manual.attach(app)
 
 
 def _version(asked: bool) -> None:
@@ -200,10 +175,8 @@ def main() -> None:
     # Importing makes many objects and no garbage; collecting after every 700 of them is a tenth of a short command.
     gc.set_threshold(100_000, 20, 100)
     if COMPLETING in os.environ:
-        from fleetsim.cli.complete import attach
         from fleetsim.cli.complete_bash import answering
 
-        attach(app)
         with answering(os.environ):
             app(prog_name="fleetsim")
         return

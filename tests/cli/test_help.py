@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import fleetsim
+from fleetsim.cli.commands import LINES
 from fleetsim.cli.main import app
 
 LOADED = """
@@ -32,6 +35,22 @@ def loaded_by(*arguments: str) -> list[str]:
 def test_help_and_version_import_nothing_heavy() -> None:
     assert loaded_by("--help") == ["0"]
     assert loaded_by("--version") == ["0"]
+
+
+def test_the_list_of_commands_builds_none_of_them() -> None:
+    program = (
+        "import sys; from typer.testing import CliRunner; from fleetsim.cli.main import app; from fleetsim.cli import "
+        "commands; CliRunner().invoke(app, ['--help']); print(*{f'fleetsim.cli.{n}' for n in commands.LINES} & "
+        "set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_list_says_of_a_command_what_its_own_help_says(name: str) -> None:
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert inspect.cleandoc(command.help).split("\n\n")[0].replace("\n", " ") == LINES[name]
 
 
 def test_checking_a_scenario_needs_neither_numpy_nor_numba() -> None:
