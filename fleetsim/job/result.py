@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-    from rich.console import RenderableType
-
     from fleetsim.job.engine_source import EngineSource
+    from fleetsim.tell.terminal import View
 
 
 class Result(ABC):
@@ -24,7 +23,7 @@ class Result(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def view(self) -> RenderableType:
+    def view(self) -> View:
         """What the command prints."""
 
     @abstractmethod
@@ -75,7 +74,7 @@ class Answer(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """What the command prints on stderr."""
 
-    def view(self) -> RenderableType:
+    def view(self) -> View:
         """What the command prints."""
 
     def document(self) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.assumption_table import assumption_table
 from fleetsim.job.assumptions import assumptions_of, short, value_at
+from fleetsim.job.rests_on import assumption_list
 from fleetsim.job.words import THEMES
-from fleetsim.tell.terminal import grid, section
+from fleetsim.tell.terminal import drawn, grid, section
 
 _TITLE = ("schema_version", "name", "description", "assumed")
 
@@ -41,6 +41,6 @@ def job_report(
         for a in assumptions_of(s, given)
     ]
     if assumed:
-        blocks.append(section("assumed (and the keywords that change it)", assumption_table(assumed, THEMES)))
+        blocks.append(section("assumed (and the keywords that change it)", drawn(assumption_list(assumed, THEMES))))
     blocks += [Text(f"note: {note}") for note in notes]
     return Group(*blocks)

@@ -40,6 +40,12 @@ _SETTINGS = {
 }
 
 
+def kind_of(command: str, scenario: Scenario) -> str:
+    """What stands above the title of a page: the command, and the scenario's name where it has one of its own."""
+    named = scenario.name != Scenario.model_fields["name"].default
+    return f"fleetsim {command}" + (f" · {scenario.name}" if named else "")
+
+
 def target(name: str, limit: float) -> str:
     """ "trainer idle at most 5.0 %"; name: a field of a scenario's targets."""
     return f"{_TARGETS[name]} {target_value(name, limit)}"

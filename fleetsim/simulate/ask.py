@@ -22,7 +22,6 @@ from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from fleetsim.sim.records import Records
     from fleetsim.sim.replicate import Replicated
     from fleetsim.simulate.told import RunView
+    from fleetsim.tell.terminal import View
 
 HOUR_S = 3600.0
 LEAST_SCRAPE_S = 1.0
@@ -215,7 +215,7 @@ class SimulateResult(Result):
         return tuple(write_parquet(check_folder(os.fspath(folder), "to_parquet"), self.runs))
 
     def _shown(self, first: Records) -> RunView:
-        """What the view and the page show. first: the records of the first replication."""
+        """What is told of it. first: the records of the first replication."""
         from fleetsim.job.run_assumptions import run_assumptions
         from fleetsim.simulate.counted_steps import warmups_of
         from fleetsim.simulate.told import RunView, trained_staleness
@@ -225,22 +225,24 @@ class SimulateResult(Result):
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
         )  # fmt: skip
 
-    def view(self) -> Group:
+    def view(self) -> View:
         """What the command prints; of a run that was cut off in its warm-up no metric."""
-        from fleetsim.simulate.told import run_report, warm_up_report
+        from fleetsim.simulate.told import document, warm_up
+        from fleetsim.tell.terminal import draw
 
         shown = self._shown(self.runs[0])
-        return run_report(shown) if self.steady else warm_up_report(shown)
+        return draw(document(shown) if self.steady else warm_up(shown))
 
     def page(self, watch: Watch = SILENT) -> str:
         """The page of --html; the first run is simulated again unless its activity was kept."""
         from fleetsim.sim.run import simulate as run_of
-        from fleetsim.simulate.page import run_page
+        from fleetsim.simulate.told import document
+        from fleetsim.tell.page import document_page
 
         first = self.runs[0]
         if not len(first.activity):
             first = run_of(self.scenario, replication=first.replication, activity=True)
-        return run_page(self._shown(first), first, self.warnings)
+        return document_page(document(self._shown(first), self.warnings, first))
 
     def document(self) -> dict[str, Any]:
         """The document of --json."""

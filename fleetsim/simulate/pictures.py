@@ -15,12 +15,14 @@ from fleetsim.sim import timeline
 from fleetsim.sim.metrics import lengths_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
+from fleetsim.simulate.gantt import gantt
 from fleetsim.tell.charts.bars import Cause, cause_bars
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Look, Mark
 from fleetsim.tell.charts.stacked import Layer, stacked_bars
 from fleetsim.tell.charts.steps import Series, step_chart
+from fleetsim.tell.document import Section, pair, present
 
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.
@@ -31,6 +33,28 @@ _SECONDS = (
     ("switch_s", "GPUs change hands", Look("quiet", pattern="\\")),
     ("checkpoint_s", "checkpoint", Look("third", pattern="x")),
 )
+
+
+def over_time(
+    records: Records, metrics: Mapping[str, Estimate], title: str, told: str = "", cap: int | None = None
+) -> Section:
+    """One run in pictures. metrics: flat, over all replications. told: a paragraph before them. cap: as advised.
+
+    Raises ValueError for a run whose activity was not recorded.
+    """
+    waste = waste_chart(metrics)
+    return Section(
+        title,
+        present(
+            told,
+            gantt(records),
+            seconds_chart(records),
+            pair(queue_chart(records, cap), staleness_chart(records, metrics)),
+            pair(lengths_chart(records), waste),
+            waste_words(metrics) if waste is None else None,
+        ),
+        on=("page",),
+    )
 
 
 def seconds_chart(records: Records) -> Chart:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.job import words
 from fleetsim.job.binding import binding_words
+from fleetsim.job.rests_on import rests_on
 from fleetsim.job.trials import Trial
+from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
-from fleetsim.simulate.sections import kind_of, over_time, rests_on
+from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words as told
 from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import headroom_chart, levers, why

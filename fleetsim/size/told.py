@@ -14,12 +14,12 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.job import words
-from fleetsim.job.assumption_table import assumption_table
+from fleetsim.job.rests_on import assumption_list
 from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.size import words as size_words
 from fleetsim.size.size import SizeResult
-from fleetsim.tell.terminal import Fitting, grid, section, with_interval, word_a_line
+from fleetsim.tell.terminal import Fitting, drawn, grid, section, with_interval, word_a_line
 
 
 def size_report(result: SizeResult) -> Group:
@@ -37,7 +37,7 @@ def size_report(result: SizeResult) -> Group:
     blocks.append(section("queue", Text(size_words.queue(result))))
     if result.assumptions:
         blocks.append(
-            section("assumed (and the flags that change it)", assumption_table(result.assumptions, words.THEMES))
+            section("assumed (and the flags that change it)", drawn(assumption_list(result.assumptions, words.THEMES)))
         )
     blocks.append(section("accuracy", Text(words.profile(result.profile))))
     blocks.append(section("next", next_commands(result)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim import units
+from fleetsim.job.rests_on import rests_on
+from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
-from fleetsim.simulate.sections import kind_of, rests_on
 from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words as split_words

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.job import words
-from fleetsim.job.assumption_table import assumption_table
+from fleetsim.job.rests_on import assumption_list
 from fleetsim.quantities import quantity
 from fleetsim.split import words as split_words
 from fleetsim.split.split import Outcome, SplitResult
-from fleetsim.tell.terminal import grid, section, word_a_line
+from fleetsim.tell.terminal import drawn, grid, section, word_a_line
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14
@@ -33,7 +33,7 @@ def split_report(result: SplitResult) -> Group:
     ]
     if result.assumptions:
         blocks.append(
-            section("assumed (and the flags that change it)", assumption_table(result.assumptions, words.THEMES))
+            section("assumed (and the flags that change it)", drawn(assumption_list(result.assumptions, words.THEMES)))
         )
     blocks.append(section("accuracy", Text(words.profile(result.profile))))
     return Group(*blocks)

@@ -7,8 +7,8 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
+from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
-from fleetsim.simulate.sections import kind_of
 from fleetsim.sweep.cell import Row
 from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.objective import Objective

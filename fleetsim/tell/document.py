@@ -38,7 +38,8 @@ Cell = str | Words
 class Table:
     """Rows of cells. title: of a page's table; a terminal shows the title of the section alone.
 
-    left, words_last: so many first and last columns are words, those between are numbers. note: what is left to say.
+    left, words_last: so many first and last columns are words, those between are numbers; numbered: the first one
+    is numbers too, to the right in a terminal. note: what is left to say.
     open: whether a page shows it unasked. marked: indices of the rows that matter most, bold in a terminal.
     narrower: the same told in less room; a terminal shows the first that it has room for, and the last if for none.
     """
@@ -52,6 +53,7 @@ class Table:
     words_last: int = 0
     marked: frozenset[int] = frozenset()
     narrower: tuple[Block, ...] = ()
+    numbered: bool = False
 
     def without(self, *headings: str, note: str | None = None) -> Table:
         """The same without some of its columns. note: instead of its own."""
@@ -144,8 +146,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """kind: what wrote it, above the title of a page. lede: sentences under the title. tiles: of a page. warnings: what
-    the terminal warns of. headline: the first line in a terminal, where it is not the title."""
+    """kind: what wrote it, above the title of a page. title: "" = none, of an answer that is not known
+    yet. lede: sentences under the title. tiles: of a page. warnings: what the terminal warns of. headline: the first
+    line in a terminal, where it is not the title."""
 
     kind: str
     title: str

@@ -23,6 +23,9 @@ from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table
 if TYPE_CHECKING:
     from fleetsim.estimates import Estimate
 
+# What a console draws.
+View = RenderableType
+
 # Wide enough for any table, so that it is measured as it is.
 _UNBOUNDED = 10_000
 
@@ -31,7 +34,8 @@ def draw(document: Document) -> Group:
     """Everything that a command prints on stdout."""
     lines = (drawn(block) for block in blocks_on("terminal", document.lede))
     sections = (section(title, *map(drawn, blocks)) for title, blocks in document.shown("terminal"))
-    return Group(Text(document.headline or document.title, style="bold"), *lines, *sections)
+    headline = document.headline or document.title
+    return Group(*([Text(headline, style="bold")] if headline else []), *lines, *sections)
 
 
 def text_of(cell: Cell) -> Text:
@@ -71,7 +75,7 @@ def _table(table: Table) -> RenderableType:
 
 def _grid(table: Table) -> Grid:
     columns = len(table.headings)
-    words = (*range(table.left), *range(columns - table.words_last, columns))
+    words = (*range(int(table.numbered), table.left), *range(columns - table.words_last, columns))
     made = grid(*table.headings, align=tuple("left" if i in words else "right" for i in range(columns)))
     for i, row in enumerate(table.rows):
         made.add_row(*map(text_of, row), style="bold" if i in table.marked else "")

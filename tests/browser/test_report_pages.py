@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.simulate.page import run_page
+from fleetsim.simulate.told import document as simulate_document
 from fleetsim.size.page import size_page
 from fleetsim.split.page import split_page
+from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look
 from tests.report.small_pages import NAME, simulated_run, sized, split
 
@@ -28,7 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Path:
     plan, run, advice = sized(), simulated_run(), split()
     texts = {
         "size": size_page(plan.result, plan.around, plan.run),
-        "simulate": run_page(run.view, run.run, ("a warning",)),
+        "simulate": document_page(simulate_document(run.view, ("a warning",), run.run)),
         "split": split_page(advice.result, advice.runs),
     }
     for name, text in texts.items():

@@ -22,13 +22,14 @@ from fleetsim.engine.kernel.tables import DONE, G_TRAINED
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
-from fleetsim.simulate.page import run_page, run_story
 from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
+from fleetsim.simulate.told import document as simulate_document
 from fleetsim.size.neighbours import counts_around
 from fleetsim.size.page import size_page, size_story
 from fleetsim.split.page import split_page, split_story
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import Document, charts_of
+from fleetsim.tell.page import document_page
 from tests.report.small_pages import NAME, job, simulated_run, sized, split
 from tests.report.test_profile_html import Page, without_plotly
 
@@ -47,7 +48,7 @@ def pages() -> dict[str, str]:
     with without_script():
         return {
             "size": size_page(plan.result, plan.around, plan.run),
-            "simulate": run_page(run.view, run.run, ("one <warning>",)),
+            "simulate": document_page(simulate_document(run.view, ("one <warning>",), run.run)),
             "split": split_page(advice.result, advice.runs),
         }
 
@@ -57,7 +58,7 @@ def stories() -> dict[str, Document]:
     plan, run, advice = sized(), simulated_run(), split()
     return {
         "size": size_story(plan.result, plan.around, plan.run),
-        "simulate": run_story(run.view, run.run, ("one <warning>",)),
+        "simulate": simulate_document(run.view, ("one <warning>",), run.run),
         "split": split_story(advice.result, advice.runs),
     }
 
@@ -325,7 +326,7 @@ def test_a_scenario_s_name_stays_a_name(name: str) -> None:
     plain = [tag for tag, _ in Page(without_plotly(pages()["simulate"])).tags]
     view = replace(made.view, scenario=with_changes(made.view.scenario, {"name": name}))
     with without_script():
-        page = Page(without_plotly(run_page(view, made.run, ("one <warning>",))))
+        page = Page(without_plotly(document_page(simulate_document(view, ("one <warning>",), made.run))))
     assert [tag for tag, _ in page.tags] == plain
     assert " ".join(name.split()) in " ".join(" ".join(page.words).split())
 

@@ -1,0 +1,61 @@
+"""What an answer rests on, as documents tell it: where the engine's speed comes from, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from fleetsim import units
+from fleetsim.job import words
+from fleetsim.job.assumptions import Assumption
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
+
+
+def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assumed: str, *more: Block | None) -> Section:
+    """Where the engine's speed comes from and how far off it may be; on a page also what was assumed, and `more`."""
+    accuracy = words.profile(source)
+    outside = source.extrapolations or ()
+    told = [units.sentence(accuracy)]
+    if outside:
+        told.append(f"The answer leaves what was measured: {'; '.join(outside)}.")
+    sheet = assumption_sheet(assumed) if assumed else nothing_assumed
+    blocks = terminal_only(accuracy), page_only(" ".join(told), sheet, *more)
+    return Section("What this rests on", blocks, short="accuracy")
+
+
+def assumed_section(assumed: Sequence[Assumption]) -> Section:
+    """What was assumed, for a terminal, which has no room for the table of the page."""
+    title = "assumed (and the flags that change it)"
+    return Section(title, (assumption_list(assumed, words.THEMES),) if assumed else (), on=("terminal",))
+
+
+def assumption_list(assumed: Iterable[Assumption], themes: Mapping[str, str]) -> Listed:
+    """What was assumed, an item for each part of the system, with the flags that change it.
+
+    themes: section of a scenario -> what that part is called.
+    """
+    parts: dict[str, list[Assumption]] = {}
+    for a in assumed:
+        section = a.path.partition(".")[0]
+        parts.setdefault(themes.get(section, section), []).append(a)
+    return Listed(tuple((theme, _with_flags(found)) for theme, found in parts.items()))
+
+
+def _with_flags(assumed: Sequence[Assumption]) -> Words:
+    flags = [a.flag for a in assumed if not a.flag.startswith("--set")]
+    return Words(", ".join(a.text for a in assumed), f"  {' '.join(flags)}" if flags else "")
+
+
+def assumption_sheet(assumed: Sequence[Assumption]) -> Table:
+    """What nobody said, with the flag that says otherwise."""
+    headings = ("", "assumed", "say otherwise with")
+    return Table("assumed, because nobody said otherwise", headings, tuple(_rows(assumed)), left=3)
+
+
+def _rows(assumed: Sequence[Assumption]) -> Iterator[tuple[str, str, str]]:
+    last = ""
+    for a in assumed:
+        part = a.path.partition(".")[0]
+        theme = words.THEMES.get(part, part)
+        yield "" if theme == last else theme, a.text, a.flag
+        last = theme
