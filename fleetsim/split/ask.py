@@ -16,7 +16,6 @@ from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group, RenderableType
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from fleetsim.split.candidates import By
     from fleetsim.split.split import Outcome
     from fleetsim.split.split import SplitResult as Advice
+    from fleetsim.tell.terminal import View
 
 RULES = "Ranking and prices"
 
@@ -207,20 +207,23 @@ class SplitResult(Result):
         ]
         return frame(rows)
 
-    def view(self) -> Group:
+    def view(self) -> View:
         """What the command prints."""
-        from fleetsim.split.told import split_report
+        from fleetsim.split.told import document
+        from fleetsim.tell.terminal import draw
 
-        return split_report(self.advice)
+        return draw(document(self.advice))
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.sim.run import simulate
-        from fleetsim.split.page import split_page
+        from fleetsim.split.told import document
+        from fleetsim.tell.page import document_page
 
         watch("for the page: the best ways step by step")
         ways = [o.arrangement for o in (self.advice.best_split, self.advice.best_colocated) if o is not None]
-        return split_page(self.advice, {way.label: simulate(way.scenario, activity=True) for way in ways})
+        runs = {way.label: simulate(way.scenario, activity=True) for way in ways}
+        return document_page(document(self.advice, runs))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
@@ -238,13 +241,12 @@ class SplitSoFar:
     missing: str
     warnings: tuple[str, ...] = ()
 
-    def view(self) -> RenderableType:
+    def view(self) -> View:
         """The ways, a row each."""
-        from fleetsim.split.told import ways_table
-        from fleetsim.tell.terminal import section
+        from fleetsim.split.told import ways_so_far
+        from fleetsim.tell.terminal import draw
 
-        title = "ways that were simulated (rollout + trainer GPUs), best first so far"
-        return section(title, ways_table(self.outcomes))
+        return draw(ways_so_far(self.outcomes))
 
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""

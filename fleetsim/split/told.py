@@ -1,171 +1,149 @@
-"""The terminal view of a split advice."""
+"""A split advice, told: what to do and why, every way to use the GPUs, the best two at work."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.job import words
-from fleetsim.job.rests_on import assumption_list
+from fleetsim.job.rests_on import assumed_section, rests_on
+from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
-from fleetsim.split import words as split_words
+from fleetsim.sim.records import Records
+from fleetsim.simulate.gantt import gantt
+from fleetsim.size.explain import bound_by
+from fleetsim.size.pictures import levers, why
+from fleetsim.split import words
+from fleetsim.split.candidates import By
+from fleetsim.split.pictures import ratio_chart, way_chart
+from fleetsim.split.ranking import ranking, ways_table
 from fleetsim.split.split import Outcome, SplitResult
-from fleetsim.tell.terminal import drawn, grid, section, word_a_line
+from fleetsim.tell.document import (
+    Block,
+    Document,
+    Section,
+    Table,
+    Tile,
+    Words,
+    figure,
+    page_only,
+    pair,
+    present,
+    terminal_only,
+)  # fmt: skip
 
-# Rows of the ranking that are shown; the colocated ways and the advised one always are.
-_MOST_ROWS = 14
-# Heading of the column that shows how idle the trainer and the instances are, one behind the other.
-_IDLE = "idle t/r"
+_TILES = ("step_s", "cost_per_step", "trainer_idle_fraction", "staleness_steps.p99")
+_SIGNS = (
+    "idle: the trainer's share / the instances'; stale: in steps; long lost: share of the longest tenth of the samples "
+    "that is dropped or aborted"
+)
 
 
-def split_report(result: SplitResult) -> Group:
-    """Everything that `fleetsim split` prints on stdout."""
-    blocks: list[RenderableType] = [
-        answer(result),
-        section("every way (rollout + trainer GPUs; mean ± half of the 95 % interval)", ranking(result)),
-        section("the trainer's seconds", Text(split_words.law(result))),
+def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> Document:
+    """What `split` says. runs: label of a way -> its first replication, for a page; None without a page.
+
+    Raises ValueError for a run whose activity was not recorded.
+    """
+    return Document(
+        kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
+        title=words.headline(result),
+        lede=present(words.verdict(result), words.on_policy(result), terminal_only(result.explanation)),
+        tiles=_tiles(result),
+        warnings=result.warnings,
+        sections=(
+            Section("Why", () if runs is None else tuple(_why(result)), on=("page",)),
+            Section(
+                "Every way to use these GPUs",
+                (
+                    terminal_only(ranking(result), words.orders(result), Words(tail=_SIGNS)),
+                    page_only(*([] if runs is None else _every_way(result))),
+                ),
+                short="every way (rollout + trainer GPUs; mean ± half of the 95 % interval)",
+            ),
+            Section(
+                "The trainer's seconds",
+                (words.law(result), page_only(words.rules(result))),
+                short="the trainer's seconds",
+            ),
+            Section(
+                "What else would help",
+                () if runs is None else present(*levers(result.alternatives)),
+                on=("page",),
+            ),
+            Section(
+                "The best split and the best colocated way at work",
+                tuple(
+                    gantt(run, f"gantt-{i}", f"{label}, step by step")
+                    for i, (label, run) in enumerate((runs or {}).items())
+                ),
+                on=("page",),
+            ),
+            assumed_section(result.assumptions),
+            rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
+        ),
+    )
+
+
+def ways_so_far(outcomes: Sequence[Outcome]) -> Document:
+    """What a terminal shows of ways that were simulated before there was an advice."""
+    title = "ways that were simulated (rollout + trainer GPUs), best first so far"
+    return Document("fleetsim split", "", (), (), (), (Section(title, (ways_table(outcomes),)),))
+
+
+def _why(result: SplitResult) -> Iterator[Block]:
+    """What binds, in a picture, and the ways that cannot run."""
+    bound = bound_by(result.chosen.binding, result.alternatives)
+    yield from present(why(bound, result.alternatives, result.chosen.estimates))
+    if result.stuck:
+        yield f"Ways that cannot run: {'; '.join(f'{label}: {reason}' for label, reason in result.stuck)}."
+
+
+def _every_way(result: SplitResult) -> Iterator[Block | None]:
+    """All ways in pictures, the measure that they are ranked by first; then in figures."""
+    measures: tuple[By, ...] = (result.by, *(m for m in ("step_s", "cost_per_step") if m != result.by))
+    first, *others = (way_chart(result, m) for m in measures)
+    yield first
+    yield pair(*others)
+    yield ratio_chart(result)
+    yield every_way(result)
+    yield words.orders(result)
+
+
+def _tiles(result: SplitResult) -> tuple[Tile, ...]:
+    way, of = result.chosen.arrangement, result.chosen.estimates
+    shared = way.kind != "split"
+    ratio = result.ratio
+    tiles: list[Tile] = [
+        Tile("advised", way.label, "the same GPUs in turn" if shared else "rollout + trainer GPUs"),
+        *(figure(name, of[name]) for name in _TILES),
     ]
-    if result.assumptions:
-        blocks.append(
-            section("assumed (and the flags that change it)", drawn(assumption_list(result.assumptions, words.THEMES)))
+    if ratio is not None:
+        what = quantity(result.by).title
+        tiles.append(Tile("best split beside best colocated", units.ratio_change(ratio).partition(" [")[0], what))
+    return tuple(tiles)
+
+
+# Columns of the table of all ways: with intervals, then means alone.
+_WITH_INTERVAL = ("step_s", "goodput", "cost_per_step")
+_MEANS = (
+    "trainer_idle_fraction",
+    "trainer_idle_with_sync_fraction",
+    "rollout_utilization",
+    "staleness_steps.p99",
+    "samples_lost.longest_tenth",
+)
+
+
+def every_way(result: SplitResult) -> Table:
+    """Every way that was simulated, ranked."""
+    rows = tuple(
+        (
+            f"{i + 1}. {o.arrangement.label}" + (" (advised)" if o is result.chosen else ""),
+            units.ratio_change(o.ratio) + (" (within chance)" if o.ties and o.replications > 1 and i else ""),
+            *(units.with_ends(o.estimates[name], quantity(name).unit) for name in _WITH_INTERVAL),
+            *(units.written(o.mean(name), quantity(name).unit) for name in _MEANS),
+            f"{o.replications}",
         )
-    blocks.append(section("accuracy", Text(words.profile(result.profile))))
-    return Group(*blocks)
-
-
-def answer(result: SplitResult) -> RenderableType:
-    """The advice, its reason, what it costs in freshness, and what else would help."""
-    lines = [Text(split_words.headline(result), style="bold"), Text(split_words.verdict(result))]
-    fresh = split_words.on_policy(result)
-    if fresh is not None:
-        lines.append(Text(fresh))
-    lines.append(Text(result.explanation))
-    return Group(*lines)
-
-
-def ranking(result: SplitResult) -> Group:
-    """Best first; what lies between the shown ones is left out and said to be."""
-    notes = (
-        "idle: the trainer's share / the instances'; stale: in steps; long lost: share of the longest tenth of the "
-        "samples that is dropped or aborted"
-    )
-    return Group(_Ranking(result), Text(split_words.orders(result)), Text(notes, style="dim"))
-
-
-class _Ranking:
-    """The table as the terminal allows: intervals go first, then columns, before a name or a figure is cut in two."""
-
-    def __init__(self, result: SplitResult) -> None:
-        self._result = result
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        by = self._result.by
-        intervals = [name for name in _INTERVALS if name != by]
-        columns = [name for name in _COLUMNS if name != by]
-        for gone in range(len(intervals) + len(columns) + 1):
-            bare, dropped = intervals[:gone], columns[: max(0, gone - len(intervals))]
-            table = _table(self._result, [name for name in _FIGURES if name not in dropped], bare)
-            if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
-                break
-        yield table
-        if gone:
-            left_out = [
-                *map(_heading, dropped),
-                *(f"the interval of {_heading(name)}" for name in bare if name not in dropped),
-            ]
-            yield Text(f"Left out, the terminal is too narrow: {', '.join(left_out)}.", style="dim")
-
-
-def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Table:
-    """bare: columns without their intervals."""
-    table = grid(
-        "", "", *(_heading(name, word_a_line) for name in columns), align=("left", "left", *("right",) * len(columns))
-    )
-    table.columns[1].no_wrap = True
-    blank = [""] * len(columns)
-    last = 0
-    for outcome in shown_ways(result):
-        place = result.outcomes.index(outcome) + 1
-        if place > last + 1:
-            table.add_row("", f"({place - last - 1} more)", *blank, style="dim")
-        last = place
-        figures = [_FIGURES[name](outcome, name not in bare) for name in columns]
-        style = "bold" if outcome is result.chosen else ""
-        table.add_row(_sign(result, outcome, place), outcome.arrangement.label, *figures, style=style)
-    if last < len(result.outcomes):
-        table.add_row("", f"({len(result.outcomes) - last} more)", *blank, style="dim")
-    return table
-
-
-def ways_table(outcomes: Sequence[Outcome]) -> Table:
-    """Ways by rank, with the runs that are behind each: for what is known before there is an advice."""
-    names = ("step_s", "cost_per_step", "goodput")
-    table = grid("", *map(_heading, names), "runs", align=("left", *("right",) * 4))
-    for outcome in outcomes:
-        figures = [_FIGURES[name](outcome, True) for name in names]
-        table.add_row(outcome.arrangement.label, *figures, f"{outcome.replications}")
-    return table
-
-
-def shown_ways(result: SplitResult) -> list[Outcome]:
-    """The first few, every colocated way, and the one that is advised."""
-    if len(result.outcomes) <= _MOST_ROWS + 2:
-        return list(result.outcomes)
-    return [
-        o
         for i, o in enumerate(result.outcomes)
-        if i < _MOST_ROWS - 2 or o.arrangement.kind != "split" or o is result.chosen
-    ]
-
-
-def _sign(result: SplitResult, outcome: Outcome, place: int) -> str:
-    """The advised way, and what ties with the first."""
-    if outcome is result.chosen:
-        return ">"
-    return "=" if outcome.ties and outcome.replications > 1 and place > 1 else ""
-
-
-def _interval(outcome: Outcome, metric: str, shown: bool) -> Text:
-    """ "35.0 ±0.3", both to three figures of the mean; no interval where it is narrower, none, or not `shown`."""
-    e = outcome.estimates[metric]
-    decimals = max(0, 2 - math.floor(math.log10(abs(e.mean)))) if e.mean else 0
-    text = Text(f"{e.mean:,.{decimals}f}")
-    half = f"{(e.ci_high - e.ci_low) / 2.0:,.{decimals}f}"
-    if shown and float(half.replace(",", "")) > 0:
-        text.append(f" ±{half}", style="dim")
-    return text
-
-
-def _idle(outcome: Outcome) -> Text:
-    trainer, rollout = (outcome.mean(name) for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
-    return Text(f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}")
-
-
-# What stands in a column, with its interval or without. Idle is one column of two quantities.
-_FIGURES: Mapping[str, Callable[[Outcome, bool], Text]] = {
-    "step_s": lambda outcome, shown: _interval(outcome, "step_s", shown),
-    "goodput": lambda outcome, shown: _interval(outcome, "goodput", shown),
-    "cost_per_step": lambda outcome, shown: _interval(outcome, "cost_per_step", shown),
-    _IDLE: lambda outcome, shown: _idle(outcome),
-    "staleness_steps.p99": lambda outcome, shown: Text(units.number(outcome.mean("staleness_steps.p99"))),
-    "samples_lost.longest_tenth": lambda outcome, shown: Text(
-        units.share(outcome.mean("samples_lost.longest_tenth"), 0)
-    ),
-}
-# What goes where the terminal is too narrow, the first one first; never the figure that the ways are ranked by.
-_INTERVALS: tuple[str, ...] = ("cost_per_step", "goodput", "step_s")
-_COLUMNS = ("goodput", "cost_per_step", "samples_lost.longest_tenth", "staleness_steps.p99", _IDLE, "step_s")
-
-
-def _heading(name: str, of: Callable[[str], str] = lambda name: quantity(name).heading) -> str:
-    return name if name == _IDLE else of(name)
-
-
-# Wide enough for any table: what it needs is measured, not what the terminal has.
-_UNBOUNDED = 10_000
+    )
+    titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
+    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows)

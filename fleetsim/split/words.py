@@ -96,6 +96,16 @@ def law(result: SplitResult) -> str:
     )
 
 
+def rules(result: SplitResult) -> str:
+    """What a split had to keep to."""
+    least, unit = result.rules.trainer_least or 1, result.rules.trainer_unit
+    return (
+        f"A split's trainer has at least {units.plural(least, 'GPU')}"
+        + (f", in multiples of {unit}" if unit > 1 else "")
+        + f"; {units.plural(result.splits, 'split')} of {units.plural(result.gpus, 'GPU')} keep to that."
+    )
+
+
 def comparison(ratio: Estimate, by: str, replications: int) -> str:
     """A paired ratio as "15.5 % [15.1, 15.8] shorter"."""
     _, less, more = _MEASURES[by]

@@ -8,7 +8,7 @@ import pytest
 
 from fleetsim.simulate.told import document as simulate_document
 from fleetsim.size.page import size_page
-from fleetsim.split.page import split_page
+from fleetsim.split.told import document as split_document
 from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look
 from tests.report.small_pages import NAME, simulated_run, sized, split
@@ -30,7 +30,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Path:
     texts = {
         "size": size_page(plan.result, plan.around, plan.run),
         "simulate": document_page(simulate_document(run.view, ("a warning",), run.run)),
-        "split": split_page(advice.result, advice.runs),
+        "split": document_page(split_document(advice.result, advice.runs)),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

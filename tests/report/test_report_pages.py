@@ -26,7 +26,7 @@ from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart
 from fleetsim.simulate.told import document as simulate_document
 from fleetsim.size.neighbours import counts_around
 from fleetsim.size.page import size_page, size_story
-from fleetsim.split.page import split_page, split_story
+from fleetsim.split.told import document as split_document
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import Document, charts_of
 from fleetsim.tell.page import document_page
@@ -49,7 +49,7 @@ def pages() -> dict[str, str]:
         return {
             "size": size_page(plan.result, plan.around, plan.run),
             "simulate": document_page(simulate_document(run.view, ("one <warning>",), run.run)),
-            "split": split_page(advice.result, advice.runs),
+            "split": document_page(split_document(advice.result, advice.runs)),
         }
 
 
@@ -59,12 +59,12 @@ def stories() -> dict[str, Document]:
     return {
         "size": size_story(plan.result, plan.around, plan.run),
         "simulate": simulate_document(run.view, ("one <warning>",), run.run),
-        "split": split_story(advice.result, advice.runs),
+        "split": split_document(advice.result, advice.runs),
     }
 
 
 def charts(page: str) -> dict[str, Chart]:
-    return {c.id: c for section in stories()[page].sections for c in charts_of(section.blocks)}
+    return {c.id: c for _, blocks in stories()[page].shown("page") for c in charts_of(blocks)}
 
 
 def trace(chart: Chart, name: str) -> dict[str, Any]:

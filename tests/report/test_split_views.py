@@ -12,8 +12,9 @@ from fleetsim.config import with_changes
 from fleetsim.split import words as split_words
 from fleetsim.split.data import split_document
 from fleetsim.split.split import SplitResult, split
-from fleetsim.split.told import split_report
+from fleetsim.split.told import document
 from fleetsim.tell.data import dumps
+from fleetsim.tell.terminal import draw
 from tests.plan.test_split import JOB, fake
 
 WIN = {
@@ -33,7 +34,7 @@ def advised(times: dict[str, tuple[float, ...]], replications: int = 3, **more: 
 
 def rendered(result: SplitResult, width: int = 80) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(split_report(result))
+    Console(file=stream, width=width, highlight=False).print(draw(document(result)))
     return stream.getvalue()
 
 
