@@ -16,8 +16,8 @@ from rich.terminal_theme import TerminalTheme
 
 from fleetsim.job.job import job_from_flags
 from fleetsim.size.size import size
-from fleetsim.size.told import size_report
-from fleetsim.tell.terminal import warning_lines
+from fleetsim.size.told import document
+from fleetsim.tell.terminal import draw, warning_lines
 
 PLACE = Path(__file__).with_name("size.svg")
 COMMAND = "fleetsim size --batch 512 --len 1536"
@@ -37,7 +37,7 @@ def picture() -> str:
     result = size(job.scenario, given=job.given, notes=job.notes)
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
     console.print(f"[bold green]$[/] [bold]{COMMAND}[/]")
-    console.print(size_report(result))
+    console.print(draw(document(result)))
     if result.warnings:
         console.print()
         console.print(warning_lines(result.warnings))

@@ -14,7 +14,6 @@ from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group, RenderableType
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure, Trial
     from fleetsim.size.size import SizeResult as Plan
+    from fleetsim.tell.terminal import View
 
 TARGETS = "Targets and prices"
 
@@ -148,25 +148,28 @@ class SizeResult(Result):
         ]
         return frame(rows).set_index("instances")
 
-    def view(self) -> Group:
+    def view(self) -> View:
         """What the command prints."""
-        from fleetsim.size.told import size_report
+        from fleetsim.size.told import document
+        from fleetsim.tell.terminal import draw
 
-        return size_report(self.plan)
+        return draw(document(self.plan))
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.job.trials import remembered, simulated, with_instances
         from fleetsim.sim.run import simulate
         from fleetsim.size.neighbours import around
-        from fleetsim.size.page import size_page
+        from fleetsim.size.told import Pictured, document
+        from fleetsim.tell.page import document_page
 
         plan = self.plan
         also = [c.instances for c in plan.candidates]
         measure = self._measure or remembered(simulated)
         near = around(plan.scenario, plan.instances, measure, also=also, tell=watch)
         watch("for the page: the recommended fleet step by step")
-        return size_page(plan, near, simulate(with_instances(plan.scenario, plan.instances), activity=True))
+        run = simulate(with_instances(plan.scenario, plan.instances), activity=True)
+        return document_page(document(plan, Pictured(near, run)))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
@@ -184,12 +187,12 @@ class SizeSoFar:
     missing: str
     warnings: tuple[str, ...] = ()
 
-    def view(self) -> RenderableType:
+    def view(self) -> View:
         """The fleets, a row each."""
-        from fleetsim.size.told import trials_table
-        from fleetsim.tell.terminal import section
+        from fleetsim.size.told import tried
+        from fleetsim.tell.terminal import draw
 
-        return section("fleets that were tried (mean ± half of the 95 % interval)", trials_table(self.trials))
+        return draw(tried(self.trials))
 
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""

@@ -1,4 +1,4 @@
-"""Pictures of a plan: what each lever buys, and where the headroom goes."""
+"""Pictures of a plan: what depends on the count, what each lever buys, and where the headroom goes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,54 @@ from collections.abc import Mapping
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
+from fleetsim.job import words
 from fleetsim.quantities import quantity
 from fleetsim.size import words as size_words
 from fleetsim.size.alternatives import Alternative, Alternatives
 from fleetsim.size.explain import explained
+from fleetsim.size.neighbours import Around
 from fleetsim.size.size import SizeResult
 from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.parts import Mark
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
-from fleetsim.tell.document import Block, Bullets, Listed, Table
+from fleetsim.tell.document import Block, Bullets, Listed, Table, pair
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005
+
+
+def curves(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
+    """What depends on the count: idle over the whole width, step time and cost beside each other."""
+    counts = [float(t.instances) for t in around.trials]
+    runs = units.plural(result.scenario.run.replications, "replication")
+    ends = (around.trials[0], around.trials[-1])
+    limits = {t.metric: t for t in result.targets}
+
+    def chart(id: str, metric: str, more: str = "") -> Chart:  # noqa: A002
+        q, found = quantity(metric), limits.get(metric)
+        targets = [] if found is None else [Mark(found.limit, f"target {words.target_value(found.name, found.limit)}")]
+        curve = Curve(q.title, counts, [t.estimates[metric] for t in around.trials])
+        return curve_chart(
+            id, units.capital(q.title), f"{falls(metric, q.unit)}{more}", [curve], x_title="instances",
+            y_title=q.title, how=q.unit, recommended=float(result.instances), targets=targets,
+        )  # fmt: skip
+
+    def falls(metric: str, how: units.Unit) -> str:
+        first, last = (t.estimates[metric] for t in ends)
+        here = result.recommended.estimates[metric]
+        return (
+            f"{units.with_ends(first, how)} with {ends[0].instances:,}, {units.with_ends(here, how)} with the "
+            f"recommended {result.instances:,}, {units.with_ends(last, how)} with {ends[1].instances:,} instances."
+        )
+
+    stuck = ""
+    if around.stuck:
+        stuck = f" {units.plural(len(around.stuck), 'count')} cannot run: {', '.join(map(str, around.stuck))}."
+    said = f" Whiskers and bands are 95 % intervals over {runs}, all under the same draws.{stuck}"
+    idle = chart("idle", "trainer_idle_fraction", said)
+    return idle, pair(chart("step", "step_s"), chart("cost", "cost_per_step"))
 
 
 def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estimate]) -> Bullets:

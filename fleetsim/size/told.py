@@ -1,124 +1,157 @@
-"""The terminal view of a plan: one function a block, built from the result alone.
+"""A plan, told: the answer and why, what depends on the count, what else would help, the fleet at work.
 
-The same renderables make the picture in the README (`docs/make_picture.py`).
+The same document makes the picture in the README (`docs/make_picture.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fleetsim import units
-from fleetsim.job import words
-from fleetsim.job.rests_on import assumption_list
+from fleetsim.job import words as job_words
+from fleetsim.job.rests_on import assumed_section, rests_on
 from fleetsim.job.trials import Trial
-from fleetsim.quantities import quantity
-from fleetsim.size import words as size_words
+from fleetsim.sim.records import Records
+from fleetsim.simulate.pictures import over_time
+from fleetsim.size import words
+from fleetsim.size.neighbours import Around
+from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import SizeResult
-from fleetsim.tell.terminal import Fitting, drawn, grid, section, with_interval, word_a_line
+from fleetsim.size.tables import counts_table, headroom_table, rate_table, trials_table
+from fleetsim.size.targets import RULE
+from fleetsim.tell.document import (
+    Block,
+    Document,
+    Listed,
+    Section,
+    Tile,
+    figure,
+    page_only,
+    present,
+    terminal_only,
+)  # fmt: skip
+
+_TILES = ("trainer_idle_fraction", "step_s", "cost_per_step", "staleness_steps.p99")
 
 
-def size_report(result: SizeResult) -> Group:
-    """Everything that `fleetsim size` prints on stdout."""
-    blocks: list[RenderableType] = [
-        answer(result),
-        section("candidates (> recommended; mean ± half of the 95 % interval)", candidates(result)),
-    ]
-    arithmetic = [Text(size_words.arithmetic(result))]
-    if result.scenario.engine.kind == "constant":
-        blocks.append(section("rate matching, on paper", *arithmetic, rate_table(result)))
-    else:
-        blocks.append(section("rate matching, on paper", *arithmetic))
-    blocks.append(section("where the headroom goes", headroom(result)))
-    blocks.append(section("queue", Text(size_words.queue(result))))
-    if result.assumptions:
-        blocks.append(
-            section("assumed (and the flags that change it)", drawn(assumption_list(result.assumptions, words.THEMES)))
-        )
-    blocks.append(section("accuracy", Text(words.profile(result.profile))))
-    blocks.append(section("next", next_commands(result)))
-    return Group(*blocks)
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """What only a page shows. around: fleets around the answer. run: the recommended fleet's, with its activity
+    recorded."""
+
+    around: Around
+    run: Records
 
 
-def answer(result: SizeResult) -> RenderableType:
-    """The answer, its numbers, the way out of a knee, and in plain words what binds and what else would help."""
-    lines = [Text(size_words.headline(result), style="bold"), Text(size_words.verdict(result))]
-    lines += [Text(line) for line in (size_words.reach(result), size_words.way_out(result), result.explanation) if line]
-    return Group(*lines)
+def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
+    """What `size` says. pictured: None without a page. Raises ValueError for a run whose activity was not recorded."""
+    verdict, queue, headroom = words.verdict(result), words.queue(result), words.headroom(result)
+    return Document(
+        kind=job_words.kind_of("size", result.scenario),
+        title=words.headline(result),
+        lede=present(
+            terminal_only(verdict),
+            page_only(units.sentence(verdict)),
+            words.reach(result),
+            words.way_out(result),
+            terminal_only(result.explanation),
+        ),
+        tiles=_tiles(result),
+        warnings=result.warnings,
+        sections=(
+            Section("Why", _why(result) if pictured else (), on=("page",)),
+            Section(
+                "More or fewer instances",
+                (
+                    terminal_only(trials_table(result.candidates, result.instances)),
+                    page_only(*(_counts(result, pictured.around) if pictured else ())),
+                ),
+                short="candidates (> recommended; mean ± half of the 95 % interval)",
+            ),
+            Section("What else would help", present(*levers(result.alternatives)) if pictured else (), on=("page",)),
+            Section("rate matching, on paper", _on_paper(result), on=("terminal",)),
+            Section(
+                "Where the headroom goes",
+                (
+                    terminal_only(headroom, headroom_table(result)),
+                    page_only(*(_headroom(result) if pictured else ())),
+                ),
+                short="where the headroom goes",
+            ),
+            Section(
+                "How long the queue may be",
+                (terminal_only(queue), page_only(units.sentence(queue))),
+                short="queue",
+            ),
+            *((_at_work(result, pictured.run),) if pictured else ()),
+            assumed_section(result.assumptions),
+            rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
+            Section("Next", (Listed(words.next_commands(result), code=True),), short="next"),
+        ),
+    )
 
 
-def candidates(result: SizeResult) -> Fitting:
-    """The recommendation, its neighbours and the rate-matching count, side by side."""
-    return trials_table(result.candidates, result.instances)
+def tried(trials: Sequence[Trial]) -> Document:
+    """What a terminal shows of fleets that were tried before one could be recommended."""
+    title = "fleets that were tried (mean ± half of the 95 % interval)"
+    return Document("fleetsim size", "", (), (), (), (Section(title, (trials_table(trials),)),))
 
 
-def _step(t: Trial) -> RenderableType:
-    return f"{t.mean('step_s'):,.1f}"  # a column of minutes does not compare
+def _why(result: SizeResult) -> tuple[Block, ...]:
+    return present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
 
 
-# Quantity, whether a narrow terminal shows it, and the cell.
-_COLUMNS: tuple[tuple[str, bool, Callable[[Trial], RenderableType]], ...] = (
-    ("trainer_idle_fraction", True, lambda t: with_interval(t.estimates["trainer_idle_fraction"])),
-    ("trainer_idle_with_sync_fraction", False, lambda t: units.share(t.mean("trainer_idle_with_sync_fraction"))),
-    ("rollout_utilization", True, lambda t: units.share(t.mean("rollout_utilization"))),
-    ("step_s", True, _step),
-    ("staleness_steps.p99", True, lambda t: units.number(t.mean("staleness_steps.p99"))),
-    ("goodput", False, lambda t: units.number(t.mean("goodput"))),
-    ("cost_per_step", True, lambda t: units.number(t.mean("cost_per_step"))),
-)
+def _counts(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
+    return *curves(result, around), counts_table(around.trials, result.instances)
 
 
-def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Fitting:
-    """Fleets side by side, the recommended one marked."""
-    shown = list(trials)
-
-    def table(narrow: bool) -> Table:
-        columns = [column for column in _COLUMNS if column[1] or not narrow]
-        made = grid("", "instances", *(word_a_line(name) for name, _, _ in columns))
-        for trial in shown:
-            mine = trial.instances == recommended
-            cells = (cell(trial) for _, _, cell in columns)
-            made.add_row(">" if mine else "", f"{trial.instances:,}", *cells, style="bold" if mine else "")
-        return made
-
-    return Fitting(table(narrow=False), table(narrow=True))
+def _on_paper(result: SizeResult) -> tuple[Block, ...]:
+    """The arithmetic, with its two rates where an instance has the same rate whatever it does."""
+    constant = result.scenario.engine.kind == "constant"
+    return present(words.arithmetic(result), rate_table(result) if constant else None)
 
 
-def rate_table(result: SizeResult) -> Table:
-    """The two signatures of a wrong fleet: an idle trainer below the match, a growing backlog above it."""
-    table = grid("", "instances", quantity("trainer_idle_fraction").title, "backlog without a cap", "after 10 min")
-    for row in result.rate_matching.rows:
-        mine = row.instances == result.rate_matching.instances
-        grows = row.queue_growth_tok_s > 0
-        table.add_row(
-            ">" if mine else "",
-            f"{row.instances:,}",
-            units.share(row.trainer_idle_fraction),
-            f"+{row.queue_growth_tok_s:,.1f} tok/s" if grows else "0",
-            f"{units.tokens(row.backlog_tokens)} tokens" if grows else "0",
-            style="bold" if mine else "",
-        )
-    return table
+def _headroom(result: SizeResult) -> tuple[Block, ...]:
+    on_paper = f"On paper: {words.arithmetic(result)}."
+    return units.sentence(words.headroom(result)), headroom_chart(result), on_paper
 
 
-def headroom(result: SizeResult) -> Group:
-    """The computed headroom and its parts, largest first."""
-    h = result.headroom
-    table = grid("", "", align=("right", "left"))
-    for name, part in sorted(h.parts.items(), key=lambda item: -item[1]):
-        if abs(part) >= 0.0005:
-            table.add_row(units.share(part), size_words.PARTS.get(name, name))
-    return Group(Text(size_words.headroom(result)), table)
+def _at_work(result: SizeResult, run: Records) -> Section:
+    """The recommended fleet's run in pictures."""
+    return over_time(
+        run,
+        result.recommended.estimates,
+        f"The recommended fleet at work: {units.plural(result.instances, 'instance')}",
+        "One of its simulated runs, the first replication, without a cap on the queue beyond the scenario's.",
+        result.queue_cap.samples,
+    )
 
 
-def next_commands(result: SizeResult) -> Group:
-    """What to type next, and why."""
-    lines: list[RenderableType] = []
-    for command, why in size_words.next_commands(result):
-        lines.append(Text(command, style="bold"))
-        lines.append(Padding(Text(why), (0, 0, 0, 2)))
-    return Group(*lines)
+def targets_words(result: SizeResult) -> str:
+    """Which targets hold and which do not, with the figure that decides."""
+    held, missed = [], []
+    for target in result.targets:
+        found = result.recommended.estimates[target.metric]
+        said = "" if target.given else " (assumed)"
+        text = f"{job_words.target(target.name, target.limit)}{said}"
+        if target in result.missed:
+            missed.append(f"{text}: it is {job_words.target_value(target.name, found.mean)}")
+        else:
+            held.append(f"{text}")
+    parts = [f"Missed: {'; '.join(missed)}." if missed else "", f"Held: {'; '.join(held)}." if held else ""]
+    return " ".join(part for part in (*parts, units.sentence(RULE)) if part)
+
+
+def _tiles(result: SizeResult) -> tuple[Tile, ...]:
+    of = result.recommended.estimates
+    s = result.scenario
+    return (
+        Tile("rollout instances", f"{result.instances:,}", job_words.instance_words(s)),
+        *(figure(name, of[name]) for name in _TILES),
+        Tile("queue cap, samples", f"{result.queue_cap.samples:,}", f"{_batches(result.queue_cap.steps)}"),
+    )
+
+
+def _batches(steps: float) -> str:
+    return "one batch" if steps == 1 else f"{units.number(steps)} batches"

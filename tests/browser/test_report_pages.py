@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fleetsim.simulate.told import document as simulate_document
-from fleetsim.size.page import size_page
+from fleetsim.size.told import Pictured
+from fleetsim.size.told import document as size_document
 from fleetsim.split.told import document as split_document
 from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look
@@ -28,7 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     plan, run, advice = sized(), simulated_run(), split()
     texts = {
-        "size": size_page(plan.result, plan.around, plan.run),
+        "size": document_page(size_document(plan.result, Pictured(plan.around, plan.run))),
         "simulate": document_page(simulate_document(run.view, ("a warning",), run.run)),
         "split": document_page(split_document(advice.result, advice.runs)),
     }

@@ -25,7 +25,8 @@ from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_
 from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
 from fleetsim.simulate.told import document as simulate_document
 from fleetsim.size.neighbours import counts_around
-from fleetsim.size.page import size_page, size_story
+from fleetsim.size.told import Pictured
+from fleetsim.size.told import document as size_document
 from fleetsim.split.told import document as split_document
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import Document, charts_of
@@ -47,7 +48,7 @@ def pages() -> dict[str, str]:
     plan, run, advice = sized(), simulated_run(), split()
     with without_script():
         return {
-            "size": size_page(plan.result, plan.around, plan.run),
+            "size": document_page(size_document(plan.result, Pictured(plan.around, plan.run))),
             "simulate": document_page(simulate_document(run.view, ("one <warning>",), run.run)),
             "split": document_page(split_document(advice.result, advice.runs)),
         }
@@ -57,7 +58,7 @@ def pages() -> dict[str, str]:
 def stories() -> dict[str, Document]:
     plan, run, advice = sized(), simulated_run(), split()
     return {
-        "size": size_story(plan.result, plan.around, plan.run),
+        "size": size_document(plan.result, Pictured(plan.around, plan.run)),
         "simulate": simulate_document(run.view, ("one <warning>",), run.run),
         "split": split_document(advice.result, advice.runs),
     }
@@ -267,7 +268,7 @@ def test_figures_are_what_plotly_understands(name: str) -> None:
 def test_the_same_plan_gives_the_same_bytes() -> None:
     plan = sized()
     with without_script():
-        assert size_page(plan.result, plan.around, plan.run) == pages()["size"]
+        assert document_page(size_document(plan.result, Pictured(plan.around, plan.run))) == pages()["size"]
 
 
 def test_nothing_is_told_by_colour_alone() -> None:

@@ -17,9 +17,10 @@ from fleetsim.job.binding import BINDINGS
 from fleetsim.size.data import size_document
 from fleetsim.size.size import SizeResult, size
 from fleetsim.size.targets import Target
-from fleetsim.size.told import size_report
+from fleetsim.size.told import document
 from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
+from fleetsim.tell.terminal import draw
 from tests.plan.fakes import fluid
 
 
@@ -30,7 +31,7 @@ def plan(**changes: object) -> SizeResult:
 
 def rendered(result: SizeResult, width: int = 80) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(size_report(result))
+    Console(file=stream, width=width, highlight=False).print(draw(document(result)))
     return stream.getvalue()
 
 
