@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_FILTERED
-from fleetsim.estimates import Estimate, estimate
-from fleetsim.quantities import Quantity, quantity
+from fleetsim.estimates import estimate
+from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, Row
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
 from fleetsim.replay.observe.trainer_queue import grows
@@ -39,48 +39,6 @@ MOST_STEPS = 2_000
 _SLACK = 1.25
 # Steps of the short simulation that says how long a step of a fleet size takes, where nobody observed it.
 _PILOT_STEPS = 24
-
-Compared = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"]
-Measure = Literal["ratio", "points", "batches"]
-MEASURES: dict[Compared, Measure] = {
-    "tok_s": "ratio",
-    "instance_tok_s": "ratio",
-    "step_s": "ratio",
-    "trainer_idle": "points",
-    "queue": "batches",
-}
-QUANTITIES: tuple[Compared, ...] = tuple(MEASURES)
-# What each is in the catalogue. The words above are keys of JSON and of plan files, which stay as they are.
-_CATALOGUED: dict[Compared, str] = {
-    "tok_s": "generated_tok_s",
-    "instance_tok_s": "instance_tok_s",
-    "step_s": "step_s",
-    "trainer_idle": "trainer_idle_fraction",
-    "queue": "queue_depth",
-}
-
-
-def catalogued(name: Compared) -> Quantity:
-    """What the catalogue says of a quantity of the back-test."""
-    return quantity(_CATALOGUED[name])
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One quantity: tok_s (fleet), instance_tok_s, step_s, trainer_idle (share of the step), queue (samples).
-
-    predicted: mean over replications, interval: with its 95 % interval. measure: of error; ratio = predicted / observed
-    - 1, points = predicted - observed, batches = (predicted - observed) / the larger of the batch and observed; for all
-    three the limit is the same number. within: |error| <= limit.
-    """
-
-    quantity: Compared
-    observed: float
-    predicted: float
-    interval: Estimate
-    error: float
-    measure: Measure
-    within: bool
 
 
 @dataclass(frozen=True, slots=True)

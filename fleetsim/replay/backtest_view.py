@@ -10,7 +10,8 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.history.window import has_clock
-from fleetsim.replay.backtest import QUANTITIES, Backtest, Compared, Row, Slice, catalogued
+from fleetsim.replay.backtest import Backtest, Slice
+from fleetsim.replay.compared import QUANTITIES, Compared, Row, catalogued
 from fleetsim.replay.words import clock
 from fleetsim.tell.terminal import grid
 

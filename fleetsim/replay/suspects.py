@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.replay.implied.implied import Implied
 
 if TYPE_CHECKING:
-    from fleetsim.replay.backtest import Row
+    from fleetsim.replay.compared import Row
 
 REMEASURE = "re-measure per-instance throughput at true production settings (fleetsim calibrate, or a longer window)"
 RECHECK_PAUSES = "re-check weight-sync pauses: their length, and how often they come"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.backtest import Row, catalogued
+from fleetsim.replay.compared import Row, catalogued
 from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier
 
 # The queue is what the flows before and behind it leave: a few percent of the requests in flight, of which there are
