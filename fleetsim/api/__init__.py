@@ -16,7 +16,8 @@ from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrup
 from fleetsim.estimates import Estimate
 from fleetsim.job.job_face import Job, load
 from fleetsim.job.metrics import Metrics
-from fleetsim.replay.ask import ReplayResult, replay
+from fleetsim.replay.ask import replay
+from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult

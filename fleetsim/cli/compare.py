@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim.cli.history_options import (
-    SOURCE,
-    AccessFlags,
     BasicAuthFile,
     CaFile,
     ClientCert,
@@ -26,6 +24,7 @@ from fleetsim.cli.history_options import (
 )
 from fleetsim.cli.options import RUN, SIMULATED, Html, Json
 from fleetsim.cli.say import say
+from fleetsim.job.history_fields import SOURCE, AccessFields
 
 if TYPE_CHECKING:
     from fleetsim.compare.compare import Comparison
@@ -122,7 +121,7 @@ def compare(
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
 
-    access = AccessFlags(
+    access = AccessFields(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
     )
     call = Call(

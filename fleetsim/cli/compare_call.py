@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from fleetsim.cli.compare_gate import ComparisonGate, comparison_gate
 from fleetsim.cli.compare_spans import Span, spans_of
-from fleetsim.cli.history_options import AccessFlags
 from fleetsim.compare.inputs import Given, What, given_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.history_fields import AccessFields
 from fleetsim.quantities import METRICS, WINDOW_METRICS
 
 FIRST = "give two: fleetsim compare A B, or one and what to change in it: fleetsim compare A --set-b fleet.instances=8"
@@ -37,7 +37,7 @@ class Call:
     selector_b: str = ""
     mapping: Sequence[str] = ()
     framework: str | None = None
-    access: AccessFlags = field(default_factory=AccessFlags)
+    access: AccessFields = field(default_factory=AccessFields)
     metrics: Sequence[str] = ()
     min_change: float = 0.01
     fail_if: Sequence[str] = ()

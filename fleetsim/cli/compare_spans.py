@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.history_options import connect, step_of
-from fleetsim.cli.replay_source import mapping_of
+from fleetsim.cli.history_options import connect
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.history_fields import mapping_of, step_of
 
 if TYPE_CHECKING:
     from fleetsim.cli.compare_call import Call

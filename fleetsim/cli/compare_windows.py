@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from fleetsim.cli.compare_call import Call, Question
 from fleetsim.cli.compare_spans import Span
-from fleetsim.cli.history_options import step_of
-from fleetsim.cli.replay_source import Source, mapping_of, read
 from fleetsim.compare.inputs import Given
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.history_fields import Window, mapping_of, step_of
 
 if TYPE_CHECKING:
     from fleetsim.compare.compare import Comparison
@@ -54,12 +54,18 @@ def _of_prometheus(
         span = spans[where]
         assert span is not None
         start, end = (parse_time(text or "now", now) for text in span)
-        source = Source(
-            call.prometheus, None, repr(start), repr(end), call.step, _both(call.selector, own),
-            mapping_of(call.mapping, None), None, call.access,
-        )  # fmt: skip
+        source = Window(
+            prometheus=call.prometheus,
+            start=repr(start),
+            end=repr(end),
+            step_s=step_of(call.step),
+            selector=_both(call.selector, own),
+            mapping=mapping_of(call.mapping, None),
+            access=call.access.access(),
+            counts=sys.stderr.isatty(),
+        )
         try:
-            history = read(source, tell)
+            history = source.read(tell)
         except InputError as error:
             raise InputError([replace(p, path=f"{where}: {p.path}") for p in error.problems]) from None
         found.append((_named("..".join(span), own), history))

@@ -115,9 +115,10 @@ def known_at(place: str) -> Callable[[Iterable[str]], list[str]]:
 
         return on_page
 
-    from fleetsim.cli.history_options import AccessFlags, connect
+    from fleetsim.cli.history_options import connect
+    from fleetsim.job.history_fields import AccessFields
 
-    prometheus = connect(place, AccessFlags())
+    prometheus = connect(place, AccessFields())
 
     def in_prometheus(expressions: Iterable[str]) -> list[str]:
         from time import time

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim.cli.history_options import (
-    AccessFlags,
     BasicAuthFile,
     CaFile,
     ClientCert,
@@ -21,6 +20,7 @@ from fleetsim.cli.history_options import (
 from fleetsim.cli.options import Json
 from fleetsim.cli.say import say
 from fleetsim.cli.wrapped import columns, wrapped
+from fleetsim.job.history_fields import AccessFields
 
 if TYPE_CHECKING:
     from fleetsim.cli.doctor_checks.check import Check
@@ -58,8 +58,8 @@ def doctor(
 
     Secrets are not shown. Attach its --json to a report of a bug.
     """
-    access = AccessFlags(
-        token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout_s=10.0
+    access = AccessFields(
+        token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, 10.0
     )
     checks = examined(prometheus, access, compile_)
     faults = [check for check in checks if check.state == "fault"]
@@ -84,7 +84,7 @@ def doctor(
         raise typer.Exit(BROKEN)
 
 
-def examined(prometheus: str | None, access: AccessFlags, compile_now: bool) -> list[Check]:
+def examined(prometheus: str | None, access: AccessFields, compile_now: bool) -> list[Check]:
     """All checks, none of which raises: what every command needs comes first, and is a fault where it fails."""
     from fleetsim.cli.doctor_checks import kernel, machine, outside, packages
     from fleetsim.cli.doctor_checks.check import Check, guarded

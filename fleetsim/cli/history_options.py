@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.job.history_fields import ACCESS, SOURCE
+
 if TYPE_CHECKING:
     from fleetsim.history.prometheus import Prometheus
-
-SOURCE, ACCESS = "The history", "Getting in"
+    from fleetsim.job.history_fields import AccessFields
 
 PrometheusUrl = Annotated[
     str | None,
@@ -49,46 +49,8 @@ SkipVerify = Annotated[
 Timeout = Annotated[float, typer.Option(help="Seconds for one answer.", rich_help_panel=ACCESS)]
 
 
-@dataclass(frozen=True, slots=True)
-class AccessFlags:
-    """What a command line says about getting in."""
-
-    token_file: Path | None = None
-    basic_auth_file: Path | None = None
-    org_id: str | None = None
-    ca_file: Path | None = None
-    client_cert: Path | None = None
-    client_key: Path | None = None
-    skip_verify: bool = False
-    timeout_s: float = 60.0
-
-
-def connect(url: str, flags: AccessFlags) -> Prometheus:
+def connect(url: str, fields: AccessFields) -> Prometheus:
     """A Prometheus, not contacted yet. Raises InputError (address, files), OutsideError without the extra."""
-    from fleetsim.history.access import access_from
     from fleetsim.history.prometheus import Prometheus
 
-    access = access_from(
-        token_file=flags.token_file,
-        basic_auth_file=flags.basic_auth_file,
-        org_id=flags.org_id,
-        ca_file=flags.ca_file,
-        client_cert=flags.client_cert,
-        client_key=flags.client_key,
-        skip_verify=flags.skip_verify,
-        timeout_s=flags.timeout_s,
-    )
-    return Prometheus(url, access)
-
-
-def step_of(text: str, flag: str = "--step") -> float | None:
-    """Seconds between values; None for auto, the scrape interval. Raises InputError."""
-    from fleetsim.errors import InputError, Problem
-    from fleetsim.history.window import parse_span
-
-    if text == "auto":
-        return None
-    seconds = parse_span(text)
-    if seconds is None or seconds <= 0:
-        raise InputError([Problem(flag, text, "must be auto or a span of time", "for example 15s, 1m")])
-    return seconds
+    return Prometheus(url, fields.access())

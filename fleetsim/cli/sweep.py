@@ -220,12 +220,12 @@ def _asked(
     flags: dict[str, object],
 ) -> tuple[Job, Grid, tuple[Objective, ...]]:
     """The job, the grid and the objectives of a command line. Raises InputError with the problems of all flags."""
-    from fleetsim.cli.sweep_values import parse_sweep
     from fleetsim.errors import InputError, Problem
     from fleetsim.job.fields import scenario_or_preset
     from fleetsim.job.job import job_from_flags
     from fleetsim.sweep.grid import MOST_VALUES, Axis, grid_of
     from fleetsim.sweep.objective import objectives_of
+    from fleetsim.sweep.values import parse_sweep
 
     problems: list[Problem] = []
     axes: list[Axis] = []

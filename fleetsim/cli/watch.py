@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetsim.cli.history_options import (
-    SOURCE,
-    AccessFlags,
     BasicAuthFile,
     CaFile,
     ClientCert,
@@ -22,11 +20,11 @@ from fleetsim.cli.history_options import (
     Timeout,
     TokenFile,
     connect,
-    step_of,
 )
 from fleetsim.cli.options import Json, ScenarioFile, Settings
 from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.history_fields import SOURCE, AccessFields, step_of
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -99,10 +97,10 @@ def watch(
     Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
-    from fleetsim.cli.replay_known import facts_of
     from fleetsim.history.mapped import parse_map
     from fleetsim.job.job import job_from_flags
     from fleetsim.replay.change.plan_fields import load_plan
+    from fleetsim.replay.known import facts_of
     from fleetsim.watch.evaluation import Looker, LookOptions
     from fleetsim.watch.hysteresis import Damping
     from fleetsim.watch.watch import WatchOptions
@@ -122,7 +120,7 @@ def watch(
     facts = facts_of(set_ or ())
     if "fleet.instances" in facts:
         say("fleet.instances as set is not used: a watcher counts them, they are what a resize changes")
-    access = AccessFlags(
+    access = AccessFields(
         token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
     )
     look = Looker(

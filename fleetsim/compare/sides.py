@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import History
 from fleetsim.job.job_face import Job, Start, Tell, load
-from fleetsim.replay.ask import ReplayResult, read_history
+from fleetsim.replay.ask import read_history
+from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 

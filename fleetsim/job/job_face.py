@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleetsim.history.history import History
-    from fleetsim.replay.ask import ReplayResult
+    from fleetsim.replay.result import ReplayResult
     from fleetsim.simulate.ask import SimulateResult
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim.errors import FleetsimError, InputError, Problem
-from fleetsim.replay.change.patch import Deployment, Patch, patch_of
+from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan_fields import Plan
 from fleetsim.replay.change.plan_file import plan_of
 from fleetsim.replay.change.recommend import Recommendation, recommend
@@ -21,28 +21,10 @@ from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.diagnose.removals import mended
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.questions import Questions
 from fleetsim.replay.run import Replayed
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """changes: dotted paths and values to try; a sweep and a recommendation start from them (the recommendation finds
-    its own fleet.instances). swept: one key and its
-    values. recommend: size the fleet. deployment: whom the recommendation is a patch for. plan: hold the window
-    against it."""
-
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    swept: tuple[str, tuple[Any, ...]] | None = None
-    recommend: bool = False
-    deployment: Deployment | None = None
-    plan: Plan | None = None
-
-    @property
-    def simulates(self) -> bool:
-        """Whether an answer needs the window's scenario."""
-        return bool(self.changes) or self.swept is not None or self.recommend
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,8 +227,8 @@ def test_gpus(script: str, state: str, said: str, tmp_path: Path, monkeypatch: p
 
 def test_it_imports_neither_numba_nor_pandas_before_something_asks_for_them() -> None:
     program = (
-        "import sys\nfrom fleetsim.cli.doctor import examined\nfrom fleetsim.cli.history_options import AccessFlags\n"
-        "names = [check.name for check in examined(None, AccessFlags(), False)]\n"
+        "import sys\nfrom fleetsim.cli.doctor import examined\nfrom fleetsim.job.history_fields import AccessFields\n"
+        "names = [check.name for check in examined(None, AccessFields(), False)]\n"
         "print(len(names), *({'numba', 'pandas', 'vllm', 'torch', 'requests'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,18 +12,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from fleetsim.cli.history_options import AccessFlags
 from fleetsim.cli.main import app
-from fleetsim.cli.replay_call import source_words, verify_words
-from fleetsim.cli.replay_source import Source
-from fleetsim.cli.sweep_values import parse_sweep
+from fleetsim.cli.replay_files import verify_words
 from fleetsim.errors import InputError
 from fleetsim.history import dump_tables
+from fleetsim.job.history_fields import AccessFields, WindowFields
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan
 from fleetsim.replay.change.recommend import Recommendation, recommend
 from fleetsim.replay.figures import METRICS
 from fleetsim.replay.implied.implied import Implied
+from fleetsim.sweep.values import parse_sweep
 
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.
@@ -231,13 +230,18 @@ def test_every_next_command_repeats_the_call_and_runs(folder: Path) -> None:
     assert not any("..." in text for text in following)
 
 
-def test_a_call_s_words_hold_no_credentials_but_the_files_of_them() -> None:
-    access = AccessFlags(token_file=Path("t"), org_id="a", skip_verify=True, timeout_s=5.0)
-    source = Source("http://u:secret@p:9090/graph", None, "-2h", None, "30s", 'job="r"', {"a.b": "m"}, None, access)
-    assert source_words(source) == (
-        "--prometheus", "http://p:9090", "--selector", 'job="r"', "--start", "-2h", "--step", "30s", "--map", "a.b=m",
-        "--token-file", "t", "--org-id", "a", "--insecure-skip-verify", "--timeout", "5",
+def test_a_call_s_words_hold_no_credentials_but_the_files_of_them(tmp_path: Path) -> None:
+    token = tmp_path / "t"
+    token.write_text("hidden")
+    access = AccessFields(token_file=token, org_id="a", insecure_skip_verify=True, timeout=5.0)
+    address, labels, mapping = "http://u:secret@p:9090/graph", 'job="r"', ["trainer.step_s=m"]
+    fields = WindowFields(prometheus=address, start="-2h", step="1m", selector=labels, map_=mapping)
+    source = fields.ready().through(access)
+    assert source.words() == (
+        "--prometheus", "http://p:9090", "--selector", labels, "--start", "-2h", "--step", "1m", "--map", *mapping,
+        "--token-file", str(token), "--org-id", "a", "--insecure-skip-verify", "--timeout", "5",
     )  # fmt: skip
+    assert "hidden" not in " ".join(source.words())
     assert "secret" not in " ".join(verify_words(source, "plan.json") or ())
 
 

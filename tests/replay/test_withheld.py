@@ -20,13 +20,14 @@ from fleetsim.config.yaml_text import to_yaml
 from fleetsim.errors import InputError
 from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
-from fleetsim.replay.answers import Answers, Questions, answer
-from fleetsim.replay.ask import ReplayResult
+from fleetsim.replay.answers import Answers, answer
 from fleetsim.replay.change.patch import Deployment
 from fleetsim.replay.change.withheld import MENDED_BY, unless_mended, withheld
 from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.checks.case import Case, Draft
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend
+from fleetsim.replay.questions import Questions
+from fleetsim.replay.result import ReplayResult
 from fleetsim.replay.run import Replayed, replay
 from fleetsim.tell.data import dumps
 from fleetsim.watch import evaluation as looking

@@ -15,7 +15,7 @@ from fleetsim.cli.environment import VARIABLES
 from fleetsim.errors import FleetsimError, InputError
 
 if TYPE_CHECKING:
-    from fleetsim.cli.history_options import AccessFlags
+    from fleetsim.job.history_fields import AccessFields
 
 # A name that only the engine exports, and how the engine is called.
 _ENGINES = {"vLLM": "vllm:num_requests_running", "SGLang": "sglang:num_running_reqs"}
@@ -29,7 +29,7 @@ _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|KEY", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
-def prometheus(url: str, flags: AccessFlags) -> Check:
+def prometheus(url: str, flags: AccessFields) -> Check:
     """Whether a Prometheus answers, what it is, and whether it knows rollout engines."""
     from fleetsim.cli.history_options import connect
 
@@ -40,7 +40,7 @@ def prometheus(url: str, flags: AccessFlags) -> Check:
         return Check("prometheus", "fault", str(error), error.problems[0].remedy, {"url": shown})
     except FleetsimError as error:
         return Check("prometheus", "fault", str(error), "pip install 'fleetsim[prometheus]'", {"url": shown})
-    patience = min(flags.timeout_s, PATIENCE_S)
+    patience = min(flags.timeout, PATIENCE_S)
     server.access = replace(server.access, tries=1, timeout_s=patience, deadline_s=patience)
     try:
         now = time.time()

@@ -1,0 +1,193 @@
+"""What `fleetsim replay` writes: the window, a page, a plan and its patch; checked before, written after the work."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetsim.cli.say import say
+from fleetsim.errors import InputError, Problem
+from fleetsim.files import new_file, reason, write_text
+from fleetsim.job.fields import RUN
+from fleetsim.job.gate import EXIT_CODE
+from fleetsim.job.history_fields import SOURCE
+from fleetsim.job.question import Option
+from fleetsim.replay.questions import CHANGE, ChangeFields
+
+if TYPE_CHECKING:
+    from fleetsim.history.history import History
+    from fleetsim.job.gate import Gate
+    from fleetsim.job.history_fields import AccessFields, Window
+    from fleetsim.replay.answers import Answers
+    from fleetsim.replay.ask import Replay
+    from fleetsim.replay.questions import Questions
+    from fleetsim.replay.result import ReplayResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOutput:
+    """What `replay` does with its answer, and with the window."""
+
+    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
+    fail_if: Annotated[
+        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
+    ] = None
+    save: Annotated[
+        str | None,
+        Option("Keep the window: folder, .parquet, .csv, .json.", SOURCE, metavar="PATH", after="framework"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFiles:
+    """Files of a recommendation: whoever names one asks for it."""
+
+    plan_out: Annotated[
+        str | None, Option("Write it, for --verify.", CHANGE, metavar="PLAN.json", after="recommend")
+    ] = None
+    patch: Annotated[
+        str | None, Option("Write it as a patch of the deployment.", CHANGE, metavar="FILE", after="plan_out")
+    ] = None
+
+    def asked(self) -> bool:
+        """Whether there is one."""
+        return self.plan_out is not None or self.patch is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The page, None where it is not asked for, and the condition on the answer."""
+
+    page: Path | None
+    gate: Gate
+
+
+def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, Places]:
+    """The question, checked, and where the answer goes. Raises InputError, OutsideError."""
+    from fleetsim.cli.pages import new_page
+    from fleetsim.files import apart
+    from fleetsim.job.gate import parse_gate
+    from fleetsim.replay.figures import METRICS
+
+    gate = parse_gate(output.fail_if or (), METRICS, "window")
+    # Elsewhere than on a terminal a line for every query would be too many.
+    window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
+    fleet = asked.fleet.ready()
+    questions = _questions(asked, files)
+    apart({"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch})
+    dump = new_dump(output.save)
+
+    def kept(history: History) -> None:
+        from fleetsim.history.dump import save_history
+
+        if dump is not None:
+            save_history(history, dump)
+
+    page = new_page("--html", output.html)
+    return replace(asked, history=window, fleet=fleet, changes=questions, read=kept), Places(page, gate)
+
+
+def _questions(asked: Replay, files: PlanFiles) -> Questions:
+    """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
+    from fleetsim.cli.together import together
+
+    with together() as wrong:
+        with wrong.check():
+            questions = asked.changes.ready()
+        for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
+            with wrong.check():
+                if output is not None:
+                    new_file(name, output)
+        with wrong.check():
+            assert isinstance(asked.changes, ChangeFields)
+            _check_deployment(asked.changes, files)
+    return replace(questions, recommend=questions.recommend or files.asked())
+
+
+def _check_deployment(changes: ChangeFields, files: PlanFiles) -> None:
+    """A patch is of a deployment, and a deployment is for a plan. Raises InputError."""
+    name = changes.deployment
+    if files.patch is not None and name is None:
+        rule = "is a patch of which deployment?"
+        raise InputError([Problem("--patch", files.patch, rule, "add --deployment NAME")])
+    if name is not None and not (changes.recommend or files.asked()):
+        raise InputError([Problem("--deployment", name, "names whom a plan is for", "add --patch FILE")])
+
+
+def new_dump(path: str | None) -> Path | None:
+    """Where --save writes: something that does not exist yet. Raises InputError before anything is read."""
+    if path is None:
+        return None
+    place = Path(path)
+    if not path or path == "-" or "\0" in path:
+        raise InputError([Problem("--save", path, "is no file name", "give one, for example window.parquet")])
+    try:
+        if place.exists():
+            raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
+    except OSError as error:
+        raise InputError([Problem("--save", path, f"is no usable path: {reason(error)}", "give a file")]) from None
+    if place.suffix == ".parquet":
+        from fleetsim.history.dump_tables import need_pyarrow
+
+        need_pyarrow(place, "--save")
+    return place
+
+
+def with_file(result: ReplayResult, file: str | None) -> ReplayResult:
+    """With the name of the patch's file in the command that applies it."""
+    patch = result.answers.patch
+    if patch is None or file is None:
+        return result
+    named = replace(patch, command=patch.command.replace("FILE", shlex.quote(file)))
+    return replace(result, answers=replace(result.answers, patch=named))
+
+
+def verify_words(window: Window, plan: str) -> tuple[str, ...] | None:
+    """The last hours of the same server, held against a plan; None for a file, which says nothing of later."""
+    words = window.server_words()
+    return None if words is None else ("fleetsim", "replay", *words, "--start", "-2h", "--verify", plan)
+
+
+def write_plan(files: PlanFiles, answers: Answers, window: Window) -> None:
+    """The files that were asked for. window: that the plan is made from. Raises OutsideError."""
+    from fleetsim.replay.change.plan_fields import plan_text
+
+    held = answers.withheld
+    if held is not None:
+        for output in (files.plan_out, files.patch):
+            if output is not None:
+                say(f"{output} is not written: nothing is recommended now: {held.why}", err=True)
+        return
+    if files.plan_out is not None and answers.plan is not None:
+        write_text(Path(files.plan_out), plan_text(answers.plan))
+        verify = verify_words(window, files.plan_out)
+        how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {files.plan_out}"
+        say(f"wrote {files.plan_out}; after the change:{how}", err=True)
+    found = answers.recommendation
+    if files.patch is not None and found is not None and not found.resized:
+        count = f"{found.was:,} instance{'' if found.was == 1 else 's'}"
+        say(f"{files.patch} is not written: the fleet is to keep its {count}", err=True)
+    elif files.patch is not None and answers.patch is not None:
+        write_text(Path(files.patch), answers.patch.yaml)
+        say(f"wrote {files.patch}: {answers.patch.command}", err=True)
+
+
+def stop_if_withheld(files: PlanFiles, answers: Answers) -> None:
+    """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
+    if answers.withheld is not None and (files.plan_out is not None or files.patch is not None):
+        raise typer.Exit(EXIT_CODE)
+
+
+def stop_if_unverified(answers: Answers) -> None:
+    """Exit 10 with a line for every item of the plan's list that does not hold."""
+    failed = () if answers.verification is None else answers.verification.failed
+    for check in failed:
+        say(f"--verify: {check.name} failed: {check.text}", err=True)
+    if failed:
+        raise typer.Exit(EXIT_CODE)

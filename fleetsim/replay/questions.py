@@ -1,0 +1,94 @@
+"""What is asked of a window beyond its diagnosis: another fleet on the same history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.job.question import Option
+
+if TYPE_CHECKING:
+    from fleetsim.replay.change.patch import Deployment
+    from fleetsim.replay.change.plan_fields import Plan
+
+CHANGE = "Another fleet on the same history"
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """changes: dotted paths and values to try; a sweep and a recommendation start from them (the recommendation finds
+    its own fleet.instances). swept: one key and its values. recommend: size the fleet. deployment: whom the
+    recommendation is a patch for. plan: hold the window against it."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    swept: tuple[str, tuple[Any, ...]] | None = None
+    recommend: bool = False
+    deployment: Deployment | None = None
+    plan: Plan | None = None
+
+    @property
+    def simulates(self) -> bool:
+        """Whether an answer needs the window's scenario."""
+        return bool(self.changes) or self.swept is not None or self.recommend
+
+    def ready(self) -> Questions:
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeFields:
+    """What is asked beyond the diagnosis, as a command line says it."""
+
+    set_: Annotated[
+        list[str] | None, Option("What if: fleet.instances=10. Repeatable.", CHANGE, metavar="KEY=VALUE")
+    ] = None
+    sweep: Annotated[
+        list[str] | None, Option("What if, for several values; or A,B,C.", CHANGE, metavar="KEY=LO:HI[:STEP]")
+    ] = None
+    recommend: Annotated[bool, Option("The smallest fleet that holds the targets.", CHANGE)] = False
+    deployment: Annotated[str | None, Option("The deployment's name.", CHANGE, metavar="NAME")] = None
+    verify: Annotated[str | None, Option("Did the change do what the plan said?", CHANGE, metavar="PLAN.json")] = None
+
+    def ready(self) -> Questions:
+        """Raises InputError, all problems at once."""
+        from fleetsim.replay.change.patch import parse_deployment
+        from fleetsim.replay.change.plan_fields import load_plan
+
+        problems: list[Problem] = []
+
+        def checked(check: Any, value: Any) -> Any:
+            try:
+                return None if value is None else check(value)
+            except InputError as error:
+                problems.extend(error.problems)
+
+        found = Questions(
+            checked(_changes, self.set_) or {},
+            checked(_swept, self.sweep),
+            self.recommend,
+            checked(parse_deployment, self.deployment),
+            checked(load_plan, self.verify),
+        )
+        if problems:
+            raise InputError(problems)
+        return found
+
+
+def _changes(texts: list[str]) -> dict[str, Any]:
+    from fleetsim.config.override import parse_overrides
+
+    return dict(parse_overrides(texts))
+
+
+def _swept(texts: list[str]) -> tuple[str, tuple[Any, ...]] | None:
+    """One table has one key: raises InputError for a second sweep."""
+    from fleetsim.sweep.values import parse_sweep
+
+    if len(texts) > 1:
+        rule = "one sweep at a time"
+        remedy = "run it again for the other key, or hold that key with --set"
+        raise InputError([Problem("--sweep", " and ".join(texts), rule, remedy)])
+    return parse_sweep(texts[0]) if texts else None

@@ -1,0 +1,134 @@
+"""A window of history, judged: what the fleet did, which side starves, and what another fleet would have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Group
+
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.history.history import History
+    from fleetsim.job.metrics import Metrics
+    from fleetsim.replay.answers import Answers
+    from fleetsim.replay.backtest import Backtest
+    from fleetsim.replay.change.recommend import Recommendation
+    from fleetsim.replay.diagnose.finding import Verdict
+    from fleetsim.replay.observe.observed import Observed
+    from fleetsim.replay.run import Replayed
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ReplayResult(Result):
+    """A window of history, judged.
+
+    replayed: everything that was found (fleetsim/replay/run.py); what it may lack is None there, and an error that says
+    why as a property here. answers: what was asked beyond it: what_if, sweep,
+    recommendation (or withheld: why there is none), plan, verification; None = not asked. warnings: as on stderr.
+    """
+
+    history: History
+    replayed: Replayed
+    answers: Answers
+    warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        faults = [f.check for f in self.verdict.findings if f.state == "fault"]
+        what = f"{self.verdict.starves} starves; faults: {', '.join(faults) or 'none'}"
+        return f"<ReplayResult of {self.history.source}: {what}>"
+
+    @property
+    def observed(self) -> Observed:
+        """What the fleet did, as numbers."""
+        return self.replayed.observed
+
+    @property
+    def verdict(self) -> Verdict:
+        """Which side starves (`starves`) and why (`findings`)."""
+        return self.replayed.verdict
+
+    @property
+    def metrics(self) -> Metrics:
+        """What was observed, name -> Estimate by batch means, as `fleetsim compare` reads a window; only what the
+        window tells (WINDOW_METRICS of fleetsim/quantities.py has all)."""
+        from fleetsim.job.metrics import Metrics
+        from fleetsim.replay.observe.window_metrics import window_means, window_of
+
+        means, _ = window_means(window_of(self.history))
+        return Metrics({name: found.estimate() for name, found in means.items()})
+
+    @property
+    def backtest(self) -> Backtest:
+        """How well the simulation reproduces the window. Raises InputError where it was not asked for, or could not
+        be."""
+        if self.replayed.backtest is None:
+            raise self._missing("backtest", "no back-test was asked for", "leave out backtest=False")
+        return self.replayed.backtest
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario that the window implies. Raises InputError where it does not say enough."""
+        if self.replayed.implied is None:
+            raise self._missing("scenario", "nothing that needs it was asked for", "leave out backtest=False")
+        return self.replayed.implied.scenario
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """The fleet that the window's job should have. Raises InputError where none was asked for, or where it is
+        withheld: a fault is to be mended first, or the simulation does not predict the window (`answers.withheld`)."""
+        held = self.answers.withheld
+        if held is not None:
+            then = self.answers.then
+            after = "size it anew from a window after that" if then is None else f"then {then.instances} instances"
+            remedy = after if held.first else "see result.verdict and result.backtest for where to look"
+            raise InputError([Problem("recommendation", self.history.source, f"is withheld: {held.why}", remedy)])
+        if self.answers.recommendation is None:
+            raise self._missing("recommendation", "none was asked for", "give recommend=True to fleetsim.replay")
+        return self.answers.recommendation
+
+    def numbers(self) -> dict[str, float | None]:
+        """What --fail-if can ask, None where the window does not have it."""
+        from fleetsim.replay.figures import figures
+
+        return figures(self.observed, self.verdict, self.replayed.backtest)
+
+    def _missing(self, what: str, unasked: str, remedy: str) -> InputError:
+        """Why there is none: the window cannot be simulated, or nobody asked."""
+        if self.replayed.unsimulated is not None:
+            unasked = f"the window cannot be simulated: {self.replayed.unsimulated}"
+            remedy = "give what is missing: replay(..., job, given={...})"
+        return InputError([Problem(what, self.history.source, unasked, remedy)])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a finding: check, state, title and what it costs. Needs pandas."""
+        from dataclasses import asdict
+
+        from fleetsim.job.frames import frame
+
+        return frame([asdict(finding) for finding in self.verdict.findings])
+
+    def view(self) -> Group:
+        """What the command prints."""
+        from fleetsim.replay.told import replay_report
+
+        return replay_report(self.replayed, self.answers)
+
+    def page(self, watch: Watch = SILENT) -> str:
+        """What the command writes under --html."""
+        from fleetsim.replay.page import replay_page
+
+        return replay_page(self.history, self.replayed, self.answers)
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        from fleetsim.replay.data import replay_document
+
+        return replay_document(self.replayed, self.answers)
