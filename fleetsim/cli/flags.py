@@ -90,7 +90,8 @@ def _parameter(name: str, kind: Any, mark: Option | Argument, field: Field[Any])
         told = typer.Argument(metavar=mark.metavar, help=mark.help)
     else:
         flag = mark.flag or f"--{name.rstrip('_').replace('_', '-')}"
-        told = typer.Option(flag, metavar=mark.metavar, help=mark.help, rich_help_panel=mark.panel)
+        flags = (flag,) if mark.short is None else (flag, mark.short)
+        told = typer.Option(*flags, metavar=mark.metavar, help=mark.help, rich_help_panel=mark.panel)
     default = inspect.Parameter.empty if field.default is MISSING else field.default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told])
 

@@ -13,14 +13,16 @@ from typing import Protocol, Self
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """help: one line. panel: where `--help` lists it. flag: where it is not made of the field's name. metavar: what
-    stands for its value. after: the field that it follows in `--help`, where its class has it elsewhere."""
+    """help: one line. panel: where `--help` lists it, None = among those without a name. flag: where it is not made of
+    the field's name. short: a second flag, of one letter. metavar: what stands for its value. after: the field that it
+    follows in `--help`, where its class has it elsewhere."""
 
     help: str
-    panel: str
+    panel: str | None
     flag: str | None = None
     metavar: str | None = None
     after: str | None = None
+    short: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,11 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from fleetsim.alerts import rehearsal
+from fleetsim.alerts.ask import Alerts, Dashboard, alerts, dashboard
+from fleetsim.alerts.metric_fields import MetricFields
+from fleetsim.alerts.planned import PlanFields
 from fleetsim.cli.main import app
+from fleetsim.errors import InputError
 from tests.once import rehearse_once
 from tests.standing.plans import promtool
 
@@ -61,6 +65,16 @@ def test_the_json_document_holds_the_rules_too(job: str) -> None:
     assert lost["false_alarms"]["compatible_with_per_month"] > 0
     assert lost["fault"]["delay_s"] > 0
     assert any(rule.get("alert") == "RolloutInstanceLost" for rule in document["rules"]["groups"][0]["rules"])
+
+
+def test_python_is_answered_as_the_command_is(job: str) -> None:
+    asked = Alerts(of=PlanFields(scenario=job), hours=3, metrics=MetricFields(selector='job="rollout"'))
+    command = run("alerts", job, "--hours", "3", "--selector", 'job="rollout"')
+    assert alerts(asked).rule_file() == command.stdout
+    panels = dashboard(Dashboard(of=PlanFields(scenario=job), hours=3)).document["panels"]
+    assert panels == json.loads(run("dashboard", job, "--hours", "3").stdout)["panels"]
+    with pytest.raises(InputError, match="must be from 1 to 8784"):
+        alerts(Alerts(of=PlanFields(scenario=job), hours=0))
 
 
 def test_a_plan_that_size_has_written_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

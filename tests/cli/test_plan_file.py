@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from fleetsim.alerts import rehearsal
+from fleetsim.alerts.planned import planned_of
 from fleetsim.cli.main import app
-from fleetsim.cli.standing_plan import planned_of
 from fleetsim.cli.watch import decided
 from fleetsim.errors import InputError
 from fleetsim.job.job import Job, job_from_flags

@@ -1,26 +1,36 @@
-"""The plan of `--plan FILE`: PLAN.json of a replay, or the document that `size --json` printed."""
+"""The plan that alerts and a dashboard are made for: a scenario, or a file: PLAN.json of a replay, or the document that
+`size --json` printed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
+from fleetsim.job.question import Argument, Option
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.engine.limits import EngineLimits
     from fleetsim.engine.step_time import StepTime
 
+PLAN = "The plan"
 REMEDY = "give what replay --recommend --plan-out or size --json has written"
 # Of the documents that `size --json` prints.
 SIZE_VERSION = 1
 
 
+class AnyPlan:
+    """What is watched over: `Planned`, or the `PlanFields` that it is made of."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(AnyPlan):
     """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own. held:
     the back-test of that window held."""
 
@@ -33,6 +43,41 @@ class Planned:
     def guessed(self) -> bool:
         """Whether nothing has confirmed the engine's speed: neither a window nor a measured profile."""
         return not self.held if self.engine is not None else self.scenario.engine.kind == "roofline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFields(AnyPlan):
+    """A plan: a scenario with settings, or the file that `replay` or `size` has written."""
+
+    scenario: Annotated[
+        str | None, Argument("The plan: a scenario file, or the name of a shipped one.", "SCENARIO")
+    ] = None
+    preset: Annotated[str | None, Option("A framework instead: verl-fully-async...", PLAN)] = None
+    plan: Annotated[
+        str | None, Option("A plan of replay, or what size --json printed, instead.", PLAN, metavar="PLAN.json")
+    ] = None
+    set_: Annotated[list[str] | None, Option("Any key of a scenario. Repeatable.", PLAN, metavar="KEY=VALUE")] = None
+    profile: Annotated[str | None, Option("A measured engine instead.", PLAN)] = None
+
+    def planned(self, what: str) -> Planned:
+        """The plan. what: is made for it, in words. Raises InputError when nothing is given, or two things at once."""
+        from fleetsim.job.fields import scenario_or_preset
+        from fleetsim.job.job import job_from_flags
+
+        start = scenario_or_preset(self.scenario, self.preset)
+        if self.plan is not None:
+            also = self.scenario if self.scenario is not None else self.preset
+            if also is not None:
+                raise InputError([Problem(flag("plan"), self.plan, f"{also} is given as well", "give one of the two")])
+            if self.profile is not None:
+                remedy = text("drop {}", flag("profile"))
+                raise InputError([Problem(flag("plan"), self.plan, "a plan names its engine", remedy)])
+            return planned_of(self.plan, self.set_ or ())
+        if start is None:
+            remedy = text("give a scenario file, {}, or {}", flag("preset", "NAME"), flag("plan", "PLAN.json"))
+            raise InputError([Problem("SCENARIO", None, f"no plan to make {what} for", remedy)])
+        job = job_from_flags(start, self.set_ or (), {"profile": self.profile})
+        return Planned(job.scenario, None, job.notes)
 
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:

@@ -1,0 +1,187 @@
+"""`alerts` and `dashboard`: what can be asked of a plan that is to be watched over, and the files that do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from fleetsim.alerts.metric_fields import MetricFields
+from fleetsim.alerts.planned import AnyPlan, PlanFields, Planned
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
+from fleetsim.job.question import Lends, Option
+from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
+
+if TYPE_CHECKING:
+    from fleetsim.alerts.alert_rule import Standing
+    from fleetsim.alerts.rules import Writing
+
+RULES = "The rules"
+_YEAR_H = 24 * 366.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alerts:
+    """From when on is this plan no longer what the fleet does?"""
+
+    of: Annotated[AnyPlan, Lends(PlanFields)]
+    name: Annotated[str | None, Option("Label `plan` of all rules; else the scenario's.", RULES)] = None
+    budget: Annotated[float, Option("False alarms a month, all alerts together.", RULES)] = 1.0
+    hours: Annotated[float | None, Option("Healthy hours to simulate; else up to a week.", RULES)] = None
+    interval: Annotated[float, Option("Seconds between evaluations.", RULES)] = 30.0
+    scrape_interval: Annotated[float, Option("Seconds between scrapes.", RULES)] = 15.0
+    runbook_url: Annotated[str | None, Option("Page of the alerts; #alertname is appended.", RULES)] = None
+    engines_only: Annotated[bool, Option("The trainer exports nothing.", RULES)] = False
+    metrics: Annotated[MetricFields, Lends(MetricFields)] = field(default_factory=MetricFields)
+
+    def wrong(self) -> Iterator[Problem]:
+        """Which of the numbers are out of their range."""
+        ranges = {
+            "budget": (0.001, 1000.0, "1"),
+            "hours": (1.0, _YEAR_H, "168"),
+            "interval": (5.0, 300.0, "30"),
+            "scrape_interval": (1.0, 60.0, "15"),
+        }
+        for name, (least, most, example) in ranges.items():
+            yield from _outside(name, getattr(self, name), least, most, example)
+
+    def ready(self) -> Self:
+        """The same question with the plan itself. Raises InputError."""
+        return replace(self, of=_ready(self, "alerts"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dashboard:
+    """What does this plan predict, beside what is observed?"""
+
+    of: Annotated[AnyPlan, Lends(PlanFields)]
+    name: Annotated[str | None, Option("Label `plan` of all rules; else the scenario's.", RULES)] = None
+    hours: Annotated[float | None, Option("Healthy hours to simulate; else up to a week.", RULES)] = None
+    metrics: Annotated[MetricFields, Lends(MetricFields)] = field(default_factory=MetricFields)
+
+    def wrong(self) -> Iterator[Problem]:
+        """Whether the hours are out of their range."""
+        yield from _outside("hours", self.hours, 1.0, _YEAR_H, "168")
+
+    def ready(self) -> Self:
+        """The same question with the plan itself. Raises InputError."""
+        return replace(self, of=_ready(self, "a dashboard"))
+
+
+def _outside(name: str, value: float | None, least: float, most: float, example: str) -> Iterator[Problem]:
+    if value is not None and not least <= value <= most:
+        rule = f"must be from {least:g} to {most:g}"
+        yield Problem(flag(name), value, rule, text("for example {}", flag(name, example)))
+
+
+def _ready(asked: Alerts | Dashboard, what: str) -> Planned:
+    """The plan, once all of the question is checked. what: is made of it, in words."""
+    problems = list(asked.wrong())
+    if problems:
+        raise InputError(problems)
+    planned = _plan(asked.of, what)
+    asked.metrics.names(planned.scenario)
+    return planned
+
+
+def _plan(of: AnyPlan, what: str = "") -> Planned:
+    if isinstance(of, Planned):
+        return of
+    assert isinstance(of, PlanFields)
+    return of.planned(what)
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False)
+class AlertsResult:
+    """Rules with their thresholds. standing: what was found of each alert. writing: how rules are written."""
+
+    standing: Standing
+    writing: Writing
+    warnings: tuple[str, ...]
+
+    def rules(self) -> dict[str, Any]:
+        """The rule file as Python values."""
+        from fleetsim.alerts.rules import rules_document
+
+        return rules_document(self.standing, self.writing)
+
+    def rule_file(self) -> str:
+        """The rule file, as Prometheus reads it."""
+        from fleetsim.config.yaml_text import to_yaml
+
+        return to_yaml(self.rules())
+
+    def test_file(self, rule_file: str) -> str:
+        """Its tests, for promtool. rule_file: as it is seen from where the tests lie."""
+        from fleetsim.alerts.promtool_tests import tests_document
+        from fleetsim.config.yaml_text import to_yaml
+
+        return to_yaml(tests_document(self.standing, self.writing, rule_file))
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        from fleetsim.alerts.data import alerts_document
+
+        return alerts_document(self.standing, self.writing, self.rules())
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False)
+class DashboardResult:
+    """A dashboard. document: as Grafana imports it."""
+
+    document: dict[str, Any]
+    warnings: tuple[str, ...]
+
+    def text(self) -> str:
+        """The file."""
+        from fleetsim.tell.data import dumps
+
+        return dumps(self.document) + "\n"
+
+    def expressions(self) -> list[str]:
+        """Everything that its panels ask of Prometheus."""
+        from fleetsim.alerts.dashboard_metrics import expressions
+
+        return list(expressions(self.document))
+
+
+def alerts(asked: Alerts, watch: Watch = SILENT) -> AlertsResult:
+    """Thresholds from simulated runs of the plan, with and without faults. Raises InputError, StuckError."""
+    from fleetsim.alerts.rehearsal import rehearse
+    from fleetsim.alerts.rules import RUNBOOK, Writing, only
+    from fleetsim.alerts.thresholds import choose
+
+    asked = asked.ready()
+    planned = _plan(asked.of)
+    made = rehearse(
+        planned.scenario,
+        planned.engine,
+        hours=asked.hours,
+        scrape_s=asked.scrape_interval,
+        interval_s=asked.interval,
+        guessed=planned.guessed,
+        tell=watch,
+    )
+    watch("choosing thresholds")
+    standing = only(choose(made, asked.budget), "engines" if asked.engines_only else "trainer")
+    label = asked.name or planned.scenario.name
+    writing = Writing(asked.metrics.names(planned.scenario), label, asked.runbook_url or RUNBOOK)
+    return AlertsResult(standing, writing, tuple(planned.notes))
+
+
+def dashboard(asked: Dashboard, watch: Watch = SILENT) -> DashboardResult:
+    """Every standing signal, with what the plan predicts and where its alert begins. Raises InputError, StuckError."""
+    from fleetsim.alerts.dashboard import dashboard as made_of
+    from fleetsim.alerts.rehearsal import rehearse
+    from fleetsim.alerts.rules import Writing
+    from fleetsim.alerts.thresholds import choose
+
+    asked = asked.ready()
+    planned = _plan(asked.of)
+    made = rehearse(planned.scenario, planned.engine, hours=asked.hours, guessed=planned.guessed, tell=watch)
+    writing = Writing(asked.metrics.names(planned.scenario), asked.name or planned.scenario.name)
+    return DashboardResult(made_of(choose(made), writing), tuple(planned.notes))
