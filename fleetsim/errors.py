@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,17 @@ class InputError(FleetsimError):
 
     def __str__(self) -> str:
         return "\n".join(str(p) for p in self.problems)
+
+
+def problems_of(*checks: Callable[[], object]) -> list[Problem]:
+    """The problems of all these checks, each made whatever another one says; any other error is raised at once."""
+    problems: list[Problem] = []
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            problems += error.problems
+    return problems
 
 
 class StuckError(FleetsimError):

@@ -21,7 +21,8 @@ from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult
-from fleetsim.sweep.ask import SweepResult, sweep
+from fleetsim.sweep.ask import sweep
+from fleetsim.sweep.result import SweepResult
 
 __all__ = [
     "CompareResult",

@@ -65,6 +65,9 @@ class _Counted(Watch):
     def loaded(self) -> None:
         loaded()
 
+    def remark(self, text: str) -> None:
+        say(text, err=True)
+
     def due(self) -> bool:
         return time.monotonic() >= self._next_s
 

@@ -112,7 +112,7 @@ class PlannedJob(JobFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class Printed:
     """What a command does with its answer. Python has methods of the result for it."""
 
     json_: Annotated[bool, Option("One JSON document.", RUN)] = False
@@ -120,4 +120,10 @@ class Output:
     fail_if: Annotated[
         list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Printed):
+    """What a command does with an answer that rests on an engine's speed."""
+
     strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fleetsim.simulate.ask import SimulateResult
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult
-    from fleetsim.sweep.ask import SweepResult
+    from fleetsim.sweep.result import SweepResult
 
 Tell = Callable[[str], None]
 # Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleetsim.errors import InputError, OutsideError
+from fleetsim.errors import InputError, Interrupted, OutsideError
 from fleetsim.faces import in_python
 
 
@@ -21,6 +21,10 @@ def keywords() -> Iterator[None]:
             for p in error.problems
         )
         error.args = (error.problems,)
+        raise
+    except Interrupted as cut:
+        cut.missing = in_python(cut.missing)
+        cut.args = tuple(map(in_python, cut.args))
         raise
     except OutsideError as error:
         error.args = tuple(map(in_python, error.args))

@@ -29,6 +29,9 @@ class Watch:
         May be told from any thread, and as often as one likes.
         """
 
+    def remark(self, text: str) -> None:
+        """Something that is worth a line which stays."""
+
     def replications(self, done: int, of: int) -> None:
         """So many replications of a scenario are simulated."""
 
@@ -43,6 +46,10 @@ class Told(Watch):
         self._tell = tell
 
     def __call__(self, text: str) -> None:
+        """Tells it."""
+        self._tell(text)
+
+    def remark(self, text: str) -> None:
         """Tells it."""
         self._tell(text)
 

@@ -1,87 +1,199 @@
-"""A grid of jobs: every combination of some values, simulated under the same draws."""
+"""`sweep`: what can be asked of a grid of jobs: every combination of some values, simulated under the same draws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
-from fleetsim.config.override import parse_override
-from fleetsim.errors import InputError, Problem
-from fleetsim.job.in_python import in_python
-from fleetsim.job.job_face import Job, Start, Tell, load
-from fleetsim.job.options import Options, change_texts
-from fleetsim.job.result import Result
-from fleetsim.job.unchanging import unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError, problems_of
+from fleetsim.faces import Text, flag, text
+from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, JobFields, ready
+from fleetsim.job.keywords import keywords
+from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.sweep.grid import Axis, grid_of
+from fleetsim.sweep.result import SweepResult
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from rich.console import Group
+    from fleetsim.job.job_face import Start, Tell
+    from fleetsim.job.options import Options
+    from fleetsim.sweep.output import Output
 
-    from fleetsim.sweep.grid import Axis
-    from fleetsim.sweep.run import Sweep
-
-
-@unchanging
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SweepResult(Result):
-    """Every cell of a grid. job: what all of them share. swept: all that was found (fleetsim/sweep/run.py)."""
-
-    job: Job
-    swept: Sweep
-
-    def __repr__(self) -> str:
-        return f"<SweepResult: {len(self.swept.rows)} cells, {len(self.swept.pareto.front)} on the Pareto front>"
-
-    @property
-    def best(self) -> Job:
-        """The job of the cell that is best by the first objective. Raises InputError where no cell could be simulated
-        (the column `reason` of `to_pandas` says why)."""
-        if not self.swept.pareto.best:
-            rule = f"none of the {len(self.swept.rows)} cells could be simulated"
-            why = next((row.reason for row in self.swept.rows if row.reason), "")
-            raise InputError([Problem("best", None, rule, f"the first says: {why}" if why else "change the grid")])
-        return self.job.with_(self.swept.design.grid.values(self.swept.pareto.best[0].cell))
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """As the command prints them on stderr."""
-        from fleetsim.sweep.engines import engine_notes
-        from fleetsim.sweep.idle import idle_keys
-
-        return (*self.job.notes, *idle_keys(self.swept), *engine_notes(self.swept, self.job.notes))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
-        and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
-        from fleetsim.job.frames import frame
-        from fleetsim.sweep.table import columns_of
-
-        columns = columns_of(self.swept)
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        return frame(rows).set_index("cell")
-
-    def view(self) -> Group:
-        """What the command prints."""
-        from fleetsim.sweep.told import sweep_report
-
-        return sweep_report(self.swept, ["SCENARIO"])
-
-    def page(self, watch: Watch = SILENT) -> str:
-        """What the command writes under --html."""
-        from fleetsim.sweep.page import sweep_page
-
-        return sweep_page(self.swept, ["SCENARIO"], self.warnings)
-
-    def document(self) -> dict[str, Any]:
-        """What the command prints under --json."""
-        from fleetsim.sweep.data import sweep_document
-
-        return sweep_document(self.swept, self.warnings)
+GRID, WHERE = "The grid", "Where it runs"
+MOST_WORKERS = 1024
 
 
-@in_python()
+@dataclass(frozen=True, kw_only=True)
+class SweptJob(JobFields):
+    """The job that all cells of a sweep share."""
+
+    scenario: Annotated[str | None, Argument("A scenario file, or the name of a shipped one.", "SCENARIO")] = None
+    preset: Annotated[str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB)] = None
+    set_: Annotated[list[str] | None, Option("Any other key, in every cell. Repeatable.", JOB, metavar="KEY=VALUE")] = (
+        None
+    )
+    profile: Annotated[
+        str | None, Option("A measured engine instead of the scenario's: profile name or file.", JOB)
+    ] = None
+    steps: Annotated[int | None, Option("Optimizer steps of every run (30).", SIMULATED)] = None
+    seed: Annotated[int | None, Option("Same seed, same bytes (0).", SIMULATED)] = None
+    replications: Annotated[int | None, Option("Runs of every cell (5).", SIMULATED)] = None
+
+    called = "SCENARIO"
+
+    def start(self) -> str:
+        """As of any job; there must be a scenario here."""
+        start = super().start()
+        if start is None:
+            remedy = "give a file or --preset NAME (fleetsim scenario ls)"
+            raise InputError([Problem("SCENARIO", None, "nothing to sweep", remedy)])
+        return start
+
+    def words(self) -> tuple[str, ...]:
+        """The words that name the same job in another command."""
+        words = [self.scenario] if self.scenario is not None else ["--preset", str(self.preset)]
+        words += [word for text in self.set_ or () for word in ("--set", text)]
+        words += [] if self.profile is None else ["--profile", self.profile]
+        return (*words, *(() if self.seed is None else ("--seed", str(self.seed))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Which combinations of some values are worth a look?
+
+    axes: the grid itself, where it is not written as texts. call: the words that name the job in another command.
+    """
+
+    job: Annotated[AnyJob, Lends(SweptJob)]
+    grid: Annotated[
+        list[str] | None,
+        Option("A key and its values: LO:HI:STEP or A,B,C. Repeatable.", GRID, metavar="KEY=VALUES", after="preset"),
+    ] = None
+    objective: Annotated[
+        list[str] | None,
+        Option(
+            "What counts, first things first: METRIC, max:METRIC. Repeatable.", GRID, metavar="METRIC", after="profile"
+        ),
+    ] = None
+    out: Annotated[
+        str | None, Option("Write the table there: .parquet or .csv. A killed sweep then goes on.", RUN, metavar="FILE")
+    ] = None
+    restart: Annotated[bool, Option("Forget what an unfinished sweep left at --out.", RUN)] = False
+    workers: Annotated[int | None, Option("Processes on this machine; else as many as pay.", WHERE, metavar="N")] = None
+    ray: Annotated[str | None, Option("A Ray cluster instead: auto, or HOST:PORT.", WHERE, metavar="ADDRESS")] = None
+    axes: tuple[Axis, ...] = ()
+    call: tuple[str, ...] = ("SCENARIO",)
+
+    def ready(self) -> Self:
+        """The same question with the job and the axes themselves. Raises InputError with all that is wrong with the
+        grid, the objectives and the job."""
+        from fleetsim.sweep.axes import axes_written
+        from fleetsim.sweep.objective import objectives_of
+
+        axes = list(self.axes)
+        problems = problems_of(lambda: axes.extend(axes_written(self.grid or ())))
+        problems += self._said_twice({axis.path for axis in axes})
+        if not problems:
+            problems += problems_of(lambda: grid_of(axes))
+        problems += problems_of(lambda: objectives_of(self.objective or ()))
+        try:
+            job = ready(self.job)
+        except InputError as error:
+            raise InputError([*problems, *error.problems]) from None
+        if problems:
+            raise InputError(problems)
+        call = self.job.words() if isinstance(self.job, SweptJob) else self.call
+        return replace(self, job=job, grid=None, axes=tuple(axes), call=call)
+
+    def _said_twice(self, swept: set[str]) -> Iterator[Problem]:
+        """Keys of the grid that are set in every cell as well."""
+        for written in (self.job.set_ or ()) if isinstance(self.job, SweptJob) else ():
+            if (path := written.partition("=")[0].strip()) in swept:
+                yield Problem("--set", written, f"--grid {path} gives it in every cell", "keep one of the two")
+
+    def place(self) -> AbstractContextManager[Output | None]:
+        """Where the table goes. Raises InputError with what is wrong about it, and about where the work is done."""
+        places: list[Output] = []
+        problems = list(self._wrong_where())
+        problems += problems_of(lambda: places.extend(self._output()), self._check_cluster)
+        if problems:
+            raise InputError(problems)
+        return places[0] if places else nullcontext()
+
+    def _wrong_where(self) -> Iterator[Problem]:
+        if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
+            remedy = text("for example {}", flag("workers", 4))
+            yield Problem(flag("workers"), self.workers, f"must be between 1 and {MOST_WORKERS:,}", remedy)
+        if self.workers is not None and self.ray is not None:
+            remedy = text("drop {} or {}", flag("workers"), flag("ray"))
+            yield Problem(flag("workers"), self.workers, "a cluster has its own", remedy)
+        if self.restart and self.out is None:
+            yield Problem("--restart", True, "there is nothing to forget without --out", "add --out FILE")
+
+    def _output(self) -> Iterator[Output]:
+        from fleetsim.sweep.output import Output
+
+        if self.out is not None:
+            yield Output(self.out)
+
+    def _check_cluster(self) -> None:
+        from fleetsim.sweep.cluster import check_ray
+
+        if self.ray is not None:
+            check_ray(self.ray)
+
+
+def ask(asked: Sweep, watch: Watch = SILENT) -> SweepResult:
+    """Every cell of the grid, simulated; the table at `out`, if there is one.
+
+    Raises InputError with all that is wrong, or where no cell is valid; UnfinishedError with the SweepResult so far
+    when a worker, a cluster or a file fails; Interrupted with the same on Ctrl-C.
+    """
+    from fleetsim.sweep.best_so_far import BestSoFar
+    from fleetsim.sweep.objective import objectives_of
+    from fleetsim.sweep.run import sweep as run
+
+    asked = asked.ready()
+    with asked.place() as place:
+        watch.loaded()
+        job, grid, objectives = ready(asked.job), grid_of(asked.axes), objectives_of(asked.objective or ())
+        journal = None if place is None else place.journal(asked.restart, watch)
+        try:
+            swept = run(
+                job.scenario,
+                grid,
+                objectives=objectives,
+                given=job.given,
+                workers=asked.workers,
+                ray=asked.ray,
+                journal=journal,
+                progress=BestSoFar(grid, objectives[0], watch),
+            )
+        except (Interrupted, UnfinishedError) as cut:
+            raise _cut_off(cut, SweepResult(job, cut.known, asked.call), len(grid), kept=place is not None) from None
+        result = SweepResult(job, swept, asked.call)
+        if place is not None:
+            try:
+                place.write(swept)
+            except OutsideError as error:  # the cells are known all the same
+                raise UnfinishedError(error.args[0], replace(result, stopped=f"stopped: {error}")) from None
+    return result
+
+
+def _cut_off(cut: Interrupted | UnfinishedError, known: SweepResult, of: int, kept: bool) -> BaseException:
+    """The error of a sweep that ended before its time, with what is known and how to go on."""
+    done = f"{len(known.swept.rows):,} of {of:,} cells are finished"
+    if isinstance(cut, Interrupted):
+        nothing_kept = Text("without --out nothing is kept", "nothing else is kept")
+        missing = text("{}; {}", done, "the same command goes on from there" if kept else nothing_kept)
+        return Interrupted(replace(known, stopped=f"interrupted: {missing}"), missing)
+    what = text("{}; {}", cut.args[0], done) if known.swept.rows else cut.args[0]
+    return UnfinishedError(what, replace(known, stopped=f"stopped: {what}"))
+
+
+@keywords()
 def sweep(
     job: Start,
     grid: Mapping[str, Sequence[Any]],
@@ -104,46 +216,11 @@ def sweep(
         [2, 4]
 
     Raises InputError with all that is wrong, or where no cell is valid; OutsideError when a worker or a cluster fails;
-    Interrupted with what is known so far on Ctrl-C.
+    Interrupted with the SweepResult so far on Ctrl-C.
     """
-    from fleetsim.sweep.grid import grid_of
-    from fleetsim.sweep.objective import objectives_of
-    from fleetsim.sweep.run import sweep as run
+    from fleetsim.job.job_face import load
+    from fleetsim.sweep.axes import axes_of
 
     start = load(job, **options)
-    if ray is not None:
-        from fleetsim.sweep.cluster import check_ray
-
-        check_ray(ray)
-    cells, wanted = grid_of(_axes(grid)), objectives_of(tuple(objectives))
-
-    def progress(done: int, of: int, rows: object) -> None:
-        if tell is not None:
-            tell(f"sweeping: {done} of {of} cells")
-
-    found = run(
-        start.scenario, cells, objectives=wanted, given=start.given, workers=workers, ray=ray, progress=progress
-    )
-    return SweepResult(start, found)
-
-
-def _axes(grid: Mapping[str, Sequence[Any]]) -> list[Axis]:
-    """The axes, their values as a file would hold them. Raises InputError with all problems."""
-    from fleetsim.sweep.grid import Axis
-
-    if not isinstance(grid, Mapping) or not grid:
-        example = '{"fleet.instances": [4, 8, 12]}'
-        raise InputError([Problem("grid", grid, "must say what to sweep over", f"for example {example}")])
-    axes: list[Axis] = []
-    problems: list[Problem] = []
-    for path, values in grid.items():
-        try:
-            if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") or not len(values):
-                raise InputError([Problem(f"grid {path}", values, "must be a list of values", "[4, 8, 12]")])
-            texts = [change_texts({path: value})[path] for value in values]
-            axes.append(Axis(path, tuple(parse_override(text)[1] for text in texts)))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    return axes
+    asked = Sweep(job=start, axes=axes_of(grid), objective=list(objectives), workers=workers, ray=ray)
+    return ask(asked, told(tell))

@@ -16,13 +16,17 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.faces import Text, flag, text
 from fleetsim.sweep.cell import Chunk, run_cells
 from fleetsim.sweep.chunks import Chunks
 from fleetsim.sweep.design import Design, sources_digest
 
 # A worker may die so often under one chunk; then it is the chunk that kills it.
 RETRIES = 5
-_REMEDY = "run the same command again to go on: finished cells are kept where there is an --out"
+_REMEDY = Text(
+    "run the same command again to go on: finished cells are kept where there is an --out",
+    "ask again: the cells so far are in the error's `known`",
+)
 
 
 # How Ray's core says that a token is missing or wrong, and what helps (Ray 2.60).
@@ -37,7 +41,7 @@ TOKEN = (
 def check_ray(address: str) -> None:
     """Raises InputError where no address was given, OutsideError where Ray is not installed."""
     if not address.strip():
-        raise InputError([Problem("--ray", address, "names no cluster", "give auto, or HOST:PORT")])
+        raise InputError([Problem(flag("ray"), address, "names no cluster", "give auto, or HOST:PORT")])
     try:
         import ray  # noqa: F401 - only whether it is there
     except ImportError:
@@ -74,7 +78,7 @@ def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[
                 yield result
             slots = _slots(ray)
     except ray.exceptions.RayError as error:
-        raise OutsideError(f"--ray: {_last_line(error)}; {_REMEDY}") from None
+        raise OutsideError(text("{}: {}; {}", flag("ray"), _last_line(error), _REMEDY)) from None
     finally:
         for task_there in pending:
             ray.cancel(task_there, force=True)
@@ -95,10 +99,14 @@ def _connect(ray: Any, address: str) -> None:
                 raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises anything where it cannot connect
         if isinstance(error, _refusals(ray)) or any(word in f"{said} {error}" for word in _REFUSED):
-            raise OutsideError(f"--ray {address!r}: {TOKEN}") from None
+            raise OutsideError(text("{} {!r}: {}", flag("ray"), address, TOKEN)) from None
         raise OutsideError(
-            f"--ray {address!r}: no cluster there: {_last_line(error)}; start one with ray start --head, "
-            "or give the address of its head node"
+            text(
+                "{} {!r}: no cluster there: {}; start one with ray start --head, or give the address of its head node",
+                flag("ray"),
+                address,
+                _last_line(error),
+            )
         ) from None
 
 
@@ -138,7 +146,10 @@ def _slots(ray: Any) -> int:
 def _check_sources(chunk: Chunk) -> None:
     if chunk.sources != sources_digest():
         raise OutsideError(
-            "--ray: a node runs another version of fleetsim, so its cells could differ; install this one on all nodes"
+            text(
+                "{}: a node runs another version of fleetsim, so its cells could differ; install this one on all nodes",
+                flag("ray"),
+            )
         )
 
 

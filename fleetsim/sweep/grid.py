@@ -10,11 +10,12 @@ from itertools import combinations
 from typing import Any
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
 
 MOST_CELLS = 100_000
 MOST_VALUES = 10_000
 # What every cell shares: the same draws, as many times.
-_SHARED = {"run.seed": "--seed", "run.replications": "--replications"}
+_SHARED = {"run.seed": flag("seed"), "run.replications": flag("replications")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +50,27 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
     grid = Grid(tuple(axes))
     problems = []
     if not grid.axes:
-        problems.append(Problem("--grid", None, "nothing to sweep over", "for example --grid fleet.instances=4:32:2"))
+        problems.append(
+            Problem(flag("grid"), None, "nothing to sweep over", "for example --grid fleet.instances=4:32:2")
+        )
     for axis in grid.axes:
         if axis.path in _SHARED:
             rule = "is the same in every cell, so that cells differ by what they differ in and not by luck"
-            problems.append(Problem("--grid", axis.path, rule, f"give {_SHARED[axis.path]}"))
+            problems.append(Problem(flag("grid"), axis.path, rule, text("give {}", _SHARED[axis.path])))
         times = Counter(map(_shown, axis.values))
         twice = (value for value, n in times.items() if n > 1)
-        problems += [Problem(f"--grid {axis.path}", v, "comes twice", "give every value once") for v in twice]
+        problems += [
+            Problem(text("{} {}", flag("grid"), axis.path), v, "comes twice", "give every value once") for v in twice
+        ]
     for a, b in combinations([axis.path for axis in grid.axes], 2):
         if a == b or a.startswith(f"{b}.") or b.startswith(f"{a}."):
             rule = "is swept twice" if a == b else f"says the same thing as {a}"
-            problems.append(Problem("--grid", b, rule, "give one --grid a key"))
+            problems.append(Problem(flag("grid"), b, rule, text("give one {} a key", flag("grid"))))
     if len(grid) > MOST_CELLS:
         rule = f"{len(grid):,} cells, at most {MOST_CELLS:,}"
-        problems.append(Problem("--grid", " x ".join(str(len(a.values)) for a in grid.axes), rule, "use larger steps"))
+        problems.append(
+            Problem(flag("grid"), " x ".join(str(len(a.values)) for a in grid.axes), rule, "use larger steps")
+        )
     if problems:
         raise InputError(problems)
     return grid

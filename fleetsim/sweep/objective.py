@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import Text
 from fleetsim.quantities import BY_NAME, METRICS
 
+_FLAG = Text("--objective", "objectives")
 # Money, time, and how far off policy. Of staleness the mean: its 99th percentile is a whole number of steps, so that
 # cells which train on quite different data would be equal.
 DEFAULT = ("cost_per_step", "step_s", "staleness_steps.mean")
@@ -44,16 +46,16 @@ def objectives_of(texts: Sequence[str] = ()) -> tuple[Objective, ...]:
     for text in texts or DEFAULT:
         way, colon, name = text.strip().rpartition(":")
         if name not in BY_NAME:
-            problems.append(Problem("--objective", name, "unknown metric", did_you_mean(name, METRICS)))
+            problems.append(Problem(_FLAG, name, "unknown metric", did_you_mean(name, METRICS)))
             continue
         better = BY_NAME[name].better
         if colon and way not in ("min", "max"):
-            problems.append(Problem("--objective", text, "must read METRIC, min:METRIC or max:METRIC", f"min:{name}"))
+            problems.append(Problem(_FLAG, text, "must read METRIC, min:METRIC or max:METRIC", f"min:{name}"))
         elif not colon and better is None:
             rule = "neither way is better as such"
-            problems.append(Problem("--objective", name, rule, f"say which: min:{name} or max:{name}"))
+            problems.append(Problem(_FLAG, name, rule, f"say which: min:{name} or max:{name}"))
         elif any(o.metric == name for o in objectives):
-            problems.append(Problem("--objective", name, "comes twice", "give it once"))
+            problems.append(Problem(_FLAG, name, "comes twice", "give it once"))
         else:
             objectives.append(Objective(name, way == "max" if colon else better == "more"))
     if problems:

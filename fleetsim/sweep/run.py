@@ -87,7 +87,7 @@ def sweep(
     except KeyboardInterrupt:
         raise Interrupted(_result(scenario, design, rows, objectives)) from None
     except OutsideError as error:
-        raise UnfinishedError(str(error), _result(scenario, design, rows, objectives)) from None
+        raise UnfinishedError(error.args[0], _result(scenario, design, rows, objectives)) from None
     finally:
         chunks.close()
     return _result(scenario, design, rows, objectives)

@@ -1,4 +1,7 @@
-"""`KEY=LO:HI[:STEP]` or `KEY=A,B,C`: one key of a scenario, several values. For `replay --sweep` and `sweep --grid`."""
+"""One key of a scenario, several values: `KEY=LO:HI[:STEP]` or `KEY=A,B,C` on the command line, a mapping in Python.
+
+For `replay --sweep` and `sweep --grid`.
+"""
 
 from __future__ import annotations
 

@@ -73,3 +73,19 @@ def test_sweep_refuses(job: fs.Job) -> None:
     with pytest.raises(fs.InputError) as caught:
         fs.sweep(job, {"fleet.instances": [4, 4]}, objectives=["step"])
     assert "--" not in str(caught.value).partition(";")[0]
+
+
+def test_a_sweep_that_is_interrupted_hands_over_its_cells(job: fs.Job) -> None:
+    heard: list[str] = []
+
+    def tell(text: str) -> None:
+        heard.append(text)
+        if text == "sweeping: 1 of 3 cells":
+            raise KeyboardInterrupt
+
+    with pytest.raises(fs.Interrupted) as cut:
+        fs.sweep(job, {"fleet.instances": [2, 4, 6]}, workers=1, tell=tell)
+    assert heard == ["sweeping: 0 of 3 cells", "sweeping: 1 of 3 cells"]
+    assert cut.value.missing == "1 of 3 cells are finished; nothing else is kept"
+    assert list(cut.value.known.to_pandas()["fleet.instances"]) == [2]
+    assert cut.value.known.to_dict()["warnings"][-1].startswith("interrupted: 1 of 3 cells")

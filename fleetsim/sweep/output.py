@@ -10,6 +10,9 @@ from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import new_file, reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleetsim.job.watch import Watch
     from fleetsim.sweep.design import Design
     from fleetsim.sweep.journal import Journal
     from fleetsim.sweep.run import Sweep
@@ -45,13 +48,23 @@ class Output:
         if self._journal is not None:
             self._journal.close()
 
-    def journal(self, design: Design, restart: bool) -> Journal:
-        """The journal beside the table, opened for a design. Raises InputError and OutsideError."""
-        from fleetsim.sweep.design import digest_of
-        from fleetsim.sweep.journal import open_journal
+    def journal(self, restart: bool, watch: Watch) -> Callable[[Design], Journal]:
+        """Opens the journal beside the table for a design; that the sweep goes on from it is remarked.
 
-        self._journal = open_journal(self.place, digest_of(design), len(design.grid), restart)
-        return self._journal
+        Raises InputError and OutsideError.
+        """
+
+        def opened(design: Design) -> Journal:
+            from fleetsim.sweep.design import digest_of
+            from fleetsim.sweep.journal import open_journal
+
+            journal = open_journal(self.place, digest_of(design), len(design.grid), restart)
+            self._journal = journal
+            if journal.rows:
+                watch.remark(f"going on: {len(journal.rows):,} of {len(design.grid):,} cells are in {journal.path}")
+            return journal
+
+        return opened
 
     def write(self, result: Sweep) -> None:
         """Writes the table beside its place, moves it there, and drops the journal. Raises OutsideError."""

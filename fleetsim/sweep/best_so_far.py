@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class BestSoFar:
     """Follows a sweep and shows it by one objective."""
 
-    def __init__(self, grid: Grid, objective: Objective, tell: Watch) -> None:
-        self._grid, self._objective, self._tell = grid, objective, tell
+    def __init__(self, grid: Grid, objective: Objective, watch: Watch) -> None:
+        self._grid, self._objective, self._watch = grid, objective, watch
         self._best, self._cell = inf, -1
 
     def __call__(self, done: int, of: int, rows: Sequence[Row]) -> None:
@@ -31,8 +31,11 @@ class BestSoFar:
                 mean = sign * fsum(run[column] for run in row.values) / len(row.values)
                 if mean < self._best:
                     self._best, self._cell = mean, row.cell
-        self._tell("cells")
-        self._tell.at(done, of, self._words)
+        if not self._watch.counts:
+            self._watch(f"sweeping: {done} of {of} cells")
+            return
+        self._watch("cells")
+        self._watch.at(done, of, self._words)
 
     def _words(self) -> str:
         if self._cell < 0:

@@ -1,0 +1,87 @@
+"""What a sweep came to: every cell of the grid, those worth a look, and the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Group
+
+    from fleetsim.job.job_face import Job
+    from fleetsim.sweep.run import Sweep
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SweepResult(Result):
+    """Every cell of a grid.
+
+    job: what all of them share. swept: all that was found (fleetsim/sweep/run.py). call: the words that name the job in
+    another command. stopped: what ended the sweep before its time; empty where nothing did.
+    """
+
+    job: Job
+    swept: Sweep
+    call: tuple[str, ...] = ("SCENARIO",)
+    stopped: str = ""
+
+    def __repr__(self) -> str:
+        return f"<SweepResult: {len(self.swept.rows)} cells, {len(self.swept.pareto.front)} on the Pareto front>"
+
+    @property
+    def best(self) -> Job:
+        """The job of the cell that is best by the first objective. Raises InputError where no cell could be simulated
+        (the column `reason` of `to_pandas` says why)."""
+        if not self.swept.pareto.best:
+            rule = f"none of the {len(self.swept.rows)} cells could be simulated"
+            why = next((row.reason for row in self.swept.rows if row.reason), "")
+            raise InputError([Problem("best", None, rule, f"the first says: {why}" if why else "change the grid")])
+        return self.job.with_(self.swept.design.grid.values(self.swept.pareto.best[0].cell))
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask: the means of the cell that is best by the first objective."""
+        row = self.swept.row(self.swept.pareto.best[0].cell)
+        return {name: estimate.mean for name, estimate in row.estimates().items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """As the command prints them on stderr."""
+        from fleetsim.sweep.engines import engine_notes
+        from fleetsim.sweep.idle import idle_keys
+
+        return (*self.job.notes, *idle_keys(self.swept), *engine_notes(self.swept, self.job.notes))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
+        and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
+        from fleetsim.job.frames import frame
+        from fleetsim.sweep.table import columns_of
+
+        columns = columns_of(self.swept)
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return frame(rows).set_index("cell")
+
+    def view(self) -> Group:
+        """What the command prints."""
+        from fleetsim.sweep.told import sweep_report
+
+        return sweep_report(self.swept, self.call)
+
+    def page(self, watch: Watch = SILENT) -> str:
+        """What the command writes under --html."""
+        from fleetsim.sweep.page import sweep_page
+
+        return sweep_page(self.swept, self.call, self.warnings)
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        from fleetsim.sweep.data import sweep_document
+
+        return sweep_document(self.swept, (*self.warnings, *([self.stopped] if self.stopped else [])))
