@@ -4,90 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fleetsim.cli.history_options import (
-    BasicAuthFile,
-    CaFile,
-    ClientCert,
-    ClientKey,
-    Mapping_,
-    OrgId,
-    PrometheusUrl,
-    Selector,
-    SkipVerify,
-    Step,
-    Timeout,
-    TokenFile,
-)
-from fleetsim.cli.options import RUN, SIMULATED, Html, Json
+from fleetsim.cli.compare_flags import Compare, ComparedOutput
 from fleetsim.cli.say import say
-from fleetsim.job.history_fields import SOURCE, AccessFields
 
 if TYPE_CHECKING:
+    from fleetsim.cli.compare_call import Question
     from fleetsim.compare.compare import Comparison
 
 
-def compare(
-    a: Annotated[
-        str | None, typer.Argument(metavar="A", help="A scenario, a result (--json of simulate), or history.")
-    ] = None,
-    b: Annotated[str | None, typer.Argument(metavar="B", help="The other; A again if --set-b is given.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Of both scenarios. Repeatable.", rich_help_panel=SIMULATED),
-    ] = None,
-    set_a: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of A alone.", rich_help_panel=SIMULATED)
-    ] = None,
-    set_b: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of B alone.", rich_help_panel=SIMULATED)
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps of each run.", rich_help_panel=SIMULATED)] = None,
-    seed: Annotated[int | None, typer.Option(help="Of both: then luck cancels out.", rich_help_panel=SIMULATED)] = None,
-    replications: Annotated[
-        int | None, typer.Option(help="Runs of each; 10 if not given.", rich_help_panel=SIMULATED)
-    ] = None,
-    prometheus: PrometheusUrl = None,
-    window_a: Annotated[
-        str | None, typer.Option("--a", metavar="START..END", help="Window of A: -6h..-3h.", rich_help_panel=SOURCE)
-    ] = None,
-    window_b: Annotated[
-        str | None, typer.Option("--b", metavar="START..END", help="Window of B: -3h..now.", rich_help_panel=SOURCE)
-    ] = None,
-    selector: Selector = "",
-    selector_a: Annotated[
-        str, typer.Option(metavar="LABELS", help="Of A alone, beside --selector.", rich_help_panel=SOURCE)
-    ] = "",
-    selector_b: Annotated[str, typer.Option(metavar="LABELS", help="Of B alone.", rich_help_panel=SOURCE)] = "",
-    step: Step = "auto",
-    map_: Mapping_ = None,
-    framework: Annotated[
-        str | None, typer.Option(help="Whose run logs they are (else: found out).", rich_help_panel=SOURCE)
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this one. Repeatable.", rich_help_panel=RUN)
-    ] = None,
-    min_change: Annotated[
-        float, typer.Option(help="Smallest change of interest; 0.01 = 1 %.", rich_help_panel=RUN)
-    ] = 0.01,
-    html: Html = None,
-    json_: Json = False,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit 10: regression, "ratio.step_s>1.05".', rich_help_panel=RUN),
-    ] = None,
-    token_file: TokenFile = None,
-    basic_auth_file: BasicAuthFile = None,
-    org_id: OrgId = None,
-    ca_file: CaFile = None,
-    client_cert: ClientCert = None,
-    client_key: ClientKey = None,
-    insecure_skip_verify: SkipVerify = False,
-    timeout: Timeout = 60.0,
-) -> None:
+def compare(asked: Compare, output: ComparedOutput) -> None:
     """What changed between A and B, by how much, and is it more than luck? Scenarios, results or windows of history.
 
     Examples:
@@ -114,42 +41,43 @@ def compare(
                                     of its interval; difference.step_s: B - A
     --fail-if "step_s>30"           the mean of B
     """
-    from fleetsim.cli.compare_call import Call, question_of
-    from fleetsim.cli.interrupted import if_interrupted
-    from fleetsim.cli.interrupts import loaded, working
+    from fleetsim.cli.compare_call import question_of
     from fleetsim.cli.output import stop_at
     from fleetsim.cli.pages import new_page, write_page
-    from fleetsim.cli.progress import progress
 
-    access = AccessFields(
-        token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, timeout
-    )
-    call = Call(
-        a, b, set_ or (), set_a or (), set_b or (), steps, seed, replications, prometheus, window_a, window_b, step,
-        selector, selector_a, selector_b, map_ or (), framework, access, metric or (), min_change, fail_if or (),
-    )  # fmt: skip
-    question = question_of(call)
-    page = new_page("--html", html)
-    if question.what == {"history"}:
-        from fleetsim.cli.compare_windows import compare_windows
-
-        working()
-        with progress("reading", aloud=True, simulates=False) as tell:
-            found = compare_windows(call, question, tell)
-    else:
-        from fleetsim.cli.compare_runs import compare_runs, jobs_of, results_of
-
-        jobs, results = jobs_of(call, question), results_of(question)
-        with if_interrupted(_so_far(json_)), progress("loading the simulator") as tell:
-            loaded()
-            tell("simulating, runs")
-            found = compare_runs(call, question, jobs, results, tell)
-    _show(found, json_)
+    question = question_of(asked, output.fail_if or ())
+    page = new_page("--html", output.html)
+    found = _of_windows(asked, question) if question.what == {"history"} else _of_runs(asked, question, output.json_)
+    _show(found, output.json_)
     if page is not None:
         from fleetsim.compare.page import compare_page
 
         write_page(page, compare_page(found))
     stop_at(question.gate.tripped(found))
+
+
+def _of_windows(asked: Compare, question: Question) -> Comparison:
+    """Two windows of history, read and compared."""
+    from fleetsim.cli.compare_windows import compare_windows
+    from fleetsim.cli.interrupts import working
+    from fleetsim.cli.progress import progress
+
+    working()
+    with progress("reading", aloud=True, simulates=False) as watch:
+        return compare_windows(asked, question, watch)
+
+
+def _of_runs(asked: Compare, question: Question, as_json: bool) -> Comparison:
+    """Two scenarios or results, simulated where need be and compared; after Ctrl-C what is known by then is shown."""
+    from fleetsim.cli.compare_runs import compare_runs, jobs_of, results_of
+    from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.progress import progress
+
+    jobs, results = jobs_of(asked, question), results_of(question)
+    with if_interrupted(_so_far(as_json)), progress("loading the simulator") as watch:
+        watch.loaded()
+        watch("simulating, runs")
+        return compare_runs(asked, question, jobs, results, watch)
 
 
 def _show(found: Comparison, as_json: bool) -> None:

@@ -6,41 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fleetsim.cli.compare_flags import Compare
 from fleetsim.cli.compare_gate import ComparisonGate, comparison_gate
 from fleetsim.cli.compare_spans import Span, spans_of
 from fleetsim.compare.inputs import Given, What, given_of
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.history_fields import AccessFields
 from fleetsim.quantities import METRICS, WINDOW_METRICS
 
 FIRST = "give two: fleetsim compare A B, or one and what to change in it: fleetsim compare A --set-b fleet.instances=8"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Flags by their names; None, or empty, where not given."""
-
-    a: str | None = None
-    b: str | None = None
-    set_both: Sequence[str] = ()
-    set_a: Sequence[str] = ()
-    set_b: Sequence[str] = ()
-    steps: int | None = None
-    seed: int | None = None
-    replications: int | None = None
-    prometheus: str | None = None
-    window_a: str | None = None
-    window_b: str | None = None
-    step: str = "auto"
-    selector: str = ""
-    selector_a: str = ""
-    selector_b: str = ""
-    mapping: Sequence[str] = ()
-    framework: str | None = None
-    access: AccessFields = field(default_factory=AccessFields)
-    metrics: Sequence[str] = ()
-    min_change: float = 0.01
-    fail_if: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,43 +28,23 @@ class Question:
     spans: Mapping[str, Span | None] = field(default_factory=dict)
 
 
-def question_of(call: Call) -> Question:
+def question_of(call: Compare, fail_if: Sequence[str] = ()) -> Question:
     """Raises InputError with all that is wrong with the flags, and with what A and B are."""
-    problems = _numbers(call)
-    given: list[Given] = []
-    mapped = bool(call.framework or call.mapping)
-    for where, text in (("A", call.a), ("B", call.b)):
-        try:
-            given += [] if text is None else [given_of(where, text, mapped)]
-        except InputError as error:
-            problems += error.problems
-    kinds: frozenset[What] = frozenset(g.what for g in given)
-    if call.prometheus is not None:
-        problems += [
-            Problem("--prometheus", call.prometheus, f"{g.where} {g.text} is given as well", "give one") for g in given
-        ]
-        kinds = frozenset(("history",))
-    known = len(given) == (call.a is not None) + (call.b is not None)
-    if known:
-        problems += _one_sided(call, kinds)
-    if "history" in kinds and len(kinds) > 1:
-        rule = "one is a window of history and the other is not"
-        remedy = "hold a window against a scenario with fleetsim replay --from WINDOW --scenario FILE"
-        problems.append(Problem("A, B", " and ".join(g.text for g in given), rule, remedy))
-    elif known and kinds:
-        problems += [*([] if "history" in kinds else _of_history(call)), *_of_scenarios(call, kinds, given)]
-    there = WINDOW_METRICS if kinds == {"history"} else METRICS
-    metrics, wrong = _metrics(call.metrics, there)
+    given, wrong = _given(call)
+    problems = [*_numbers(call), *wrong]
+    kinds: frozenset[What] = frozenset(("history",) if call.prometheus is not None else (g.what for g in given))
+    problems += _misplaced(call, kinds, given)
+    metrics, wrong = _metrics(call.metric or (), WINDOW_METRICS if kinds == {"history"} else METRICS)
     problems += wrong
     spans: dict[str, Span | None] = {}
+    gate = comparison_gate((), metrics)
     if kinds == {"history"}:
         try:
             spans = spans_of(call)
         except InputError as error:
             problems += error.problems
-    gate = comparison_gate((), metrics)
     try:
-        gate = comparison_gate(call.fail_if, metrics, bool(call.metrics))
+        gate = comparison_gate(fail_if, metrics, bool(call.metric))
     except InputError as error:
         problems += error.problems
     if problems:
@@ -101,7 +54,39 @@ def question_of(call: Call) -> Question:
     return Question(kinds, given[0], given[-1], metrics, gate, spans)
 
 
-def _numbers(call: Call) -> list[Problem]:
+def _given(call: Compare) -> tuple[list[Given], list[Problem]]:
+    """What A and B are, those that are told by their content, and what is wrong with them."""
+    given: list[Given] = []
+    problems: list[Problem] = []
+    mapped = bool(call.framework or call.map_)
+    for where, text in (("A", call.a), ("B", call.b)):
+        try:
+            given += [] if text is None else [given_of(where, text, mapped)]
+        except InputError as error:
+            problems += error.problems
+    return given, problems
+
+
+def _misplaced(call: Compare, kinds: frozenset[What], given: Sequence[Given]) -> list[Problem]:
+    """What does not go together: sides with each other, flags with the sides."""
+    problems = []
+    if call.prometheus is not None:
+        problems += [
+            Problem("--prometheus", call.prometheus, f"{g.where} {g.text} is given as well", "give one") for g in given
+        ]
+    known = len(given) == (call.a is not None) + (call.b is not None)
+    if known:
+        problems += _one_sided(call, kinds)
+    if "history" in kinds and len(kinds) > 1:
+        rule = "one is a window of history and the other is not"
+        remedy = "hold a window against a scenario with fleetsim replay --from WINDOW --scenario FILE"
+        problems.append(Problem("A, B", " and ".join(g.text for g in given), rule, remedy))
+    elif known and kinds:
+        problems += [*([] if "history" in kinds else _of_history(call)), *_of_scenarios(call, kinds, given)]
+    return problems
+
+
+def _numbers(call: Compare) -> list[Problem]:
     problems = []
     if not (math.isfinite(call.min_change) and 0.0 <= call.min_change <= 10.0):
         rule, remedy = "must be a fraction of at least 0", "0.01 is 1 %"
@@ -112,7 +97,7 @@ def _numbers(call: Call) -> list[Problem]:
     return problems
 
 
-def _one_sided(call: Call, kinds: frozenset[What]) -> list[Problem]:
+def _one_sided(call: Compare, kinds: frozenset[What]) -> list[Problem]:
     """What is missing to have two sides."""
     if call.prometheus is not None or (call.a is not None and call.b is None and "history" in kinds):
         differ = bool(call.selector_a) != bool(call.selector_b) or call.selector_a != call.selector_b
@@ -127,7 +112,7 @@ def _one_sided(call: Call, kinds: frozenset[What]) -> list[Problem]:
     return []
 
 
-def _of_history(call: Call) -> list[Problem]:
+def _of_history(call: Compare) -> list[Problem]:
     """Flags that mean something for windows only."""
     flags = (
         ("--a", call.window_a),
@@ -135,7 +120,7 @@ def _of_history(call: Call) -> list[Problem]:
         ("--selector", call.selector),
         ("--selector-a", call.selector_a),
         ("--selector-b", call.selector_b),
-        ("--map", ", ".join(call.mapping)),
+        ("--map", ", ".join(call.map_ or ())),
         ("--framework", call.framework),
         ("--step", None if call.step == "auto" else call.step),
     )
@@ -147,13 +132,13 @@ def _of_history(call: Call) -> list[Problem]:
     ]
 
 
-def _of_scenarios(call: Call, kinds: frozenset[What], given: Sequence[Given]) -> list[Problem]:
+def _of_scenarios(call: Compare, kinds: frozenset[What], given: Sequence[Given]) -> list[Problem]:
     """Flags that mean something for what is simulated only, and --set of a result, which is what it is."""
     problems = []
     results = [g for g in given if g.what == "result"]
     sides = {"A": bool(call.set_a), "B": bool(call.set_b)}
     simulated = "scenario" in kinds
-    for flag, sets in (("--set", call.set_both), ("--set-a", call.set_a), ("--set-b", call.set_b)):
+    for flag, sets in (("--set", call.set_ or ()), ("--set-a", call.set_a or ()), ("--set-b", call.set_b or ())):
         if sets and not simulated:
             rule = "changes what is simulated: there is no scenario among A and B"
             problems.append(Problem(flag, sets[0], rule, "drop it, or give a scenario"))
@@ -166,7 +151,7 @@ def _of_scenarios(call: Call, kinds: frozenset[What], given: Sequence[Given]) ->
         if value is not None and kinds != {"scenario"}:
             rule = "a result was run already" if results else "nothing is simulated"
             problems.append(Problem(flag, value, f"{rule}: it means something for two scenarios only", "drop it"))
-    for flag, sets in (("--set", call.set_both), ("--set-a", call.set_a), ("--set-b", call.set_b)):
+    for flag, sets in (("--set", call.set_ or ()), ("--set-a", call.set_a or ()), ("--set-b", call.set_b or ())):
         for text in sets:
             path = text.partition("=")[0].strip()
             if path in _RUN:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.compare_call import Call, Question
+from fleetsim.cli.compare_call import Question
+from fleetsim.cli.compare_flags import Compare
 from fleetsim.compare.inputs import Given
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.job import Job, job_from_flags
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from fleetsim.job.watch import Watch
 
 
-def jobs_of(call: Call, question: Question) -> dict[str, Job]:
+def jobs_of(call: Compare, question: Question) -> dict[str, Job]:
     """The scenarios among A and B, by letter, with their --set. Raises InputError with the problems of both."""
 
     problems: dict[str, list[Problem]] = {}
@@ -27,7 +28,7 @@ def jobs_of(call: Call, question: Question) -> dict[str, Job]:
             continue
         flags = {"steps": call.steps, "seed": call.seed, "replications": call.replications}
         try:
-            jobs[where] = job_from_flags(given.text, [*call.set_both, *own], flags)
+            jobs[where] = job_from_flags(given.text, [*(call.set_ or ()), *(own or ())], flags)
         except InputError as error:
             problems[where] = list(error.problems)
     if problems:
@@ -55,13 +56,13 @@ def results_of(question: Question) -> dict[str, Result]:
     return results
 
 
-def labels_of(call: Call, a: Given, b: Given) -> tuple[str, str]:
+def labels_of(call: Compare, a: Given, b: Given) -> tuple[str, str]:
     """What the two are called: the file, and what was changed in one of them alone."""
-    return ", ".join((a.text, *call.set_a)), ", ".join((b.text, *call.set_b))
+    return ", ".join((a.text, *(call.set_a or ()))), ", ".join((b.text, *(call.set_b or ())))
 
 
 def compare_runs(
-    call: Call, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Watch
+    call: Compare, question: Question, jobs: dict[str, Job], results: dict[str, Result], tell: Watch
 ) -> Comparison:
     """Two scenarios, two results, or one of each. Raises what `simulate` raises."""
     from fleetsim.compare import runs as plan

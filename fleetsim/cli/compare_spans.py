@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.history_options import connect
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.history_fields import mapping_of, step_of
 
 if TYPE_CHECKING:
-    from fleetsim.cli.compare_call import Call
+    from fleetsim.cli.compare_flags import Compare
 
 Span = tuple[str, str]
 FORM = "write START..END, for example -6h..-3h"
 
 
-def spans_of(call: Call) -> dict[str, Span | None]:
+def spans_of(call: Compare) -> dict[str, Span | None]:
     """Start and end of A and of B as they were written, "" for an open end; None where all of a file is meant.
 
     Raises InputError for what is no span, no step and no --map, all problems at once.
     """
+    from fleetsim.history.prometheus import Prometheus
+
     problems: list[Problem] = []
     spans: dict[str, Span | None] = {}
     for where, flag, text in (("A", "--a", call.window_a), ("B", "--b", call.window_b)):
@@ -33,8 +34,8 @@ def spans_of(call: Call) -> dict[str, Span | None]:
         spans["B"] = spans.get("A")  # the same time, other instances
     for check in (
         lambda: step_of(call.step),
-        lambda: mapping_of(call.mapping, None if call.prometheus is not None else "file"),
-        lambda: None if call.prometheus is None else connect(call.prometheus, call.access).close(),
+        lambda: mapping_of(call.map_ or (), None if call.prometheus is not None else "file"),
+        lambda: None if call.prometheus is None else Prometheus(call.prometheus, call.access.access()).close(),
     ):
         try:
             check()

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetsim.cli.compare_call import Call, Question
+from fleetsim.cli.compare_call import Question
+from fleetsim.cli.compare_flags import Compare
 from fleetsim.cli.compare_spans import Span
 from fleetsim.compare.inputs import Given
 from fleetsim.errors import InputError, Problem
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 
-def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
+def compare_windows(call: Compare, question: Question, tell: Tell) -> Comparison:
     """Raises InputError (nothing there), OutsideError (the server did not do its part)."""
     spans = question.spans
     if call.prometheus is not None:
@@ -44,7 +45,7 @@ def compare_windows(call: Call, question: Question, tell: Tell) -> Comparison:
 
 
 def _of_prometheus(
-    call: Call, spans: Mapping[str, Span | None], tell: Tell
+    call: Compare, spans: Mapping[str, Span | None], tell: Tell
 ) -> tuple[tuple[str, History], tuple[str, History]]:
     from fleetsim.history.window import parse_time
 
@@ -60,7 +61,7 @@ def _of_prometheus(
             end=repr(end),
             step_s=step_of(call.step),
             selector=_both(call.selector, own),
-            mapping=mapping_of(call.mapping, None),
+            mapping=mapping_of(call.map_ or (), None),
             access=call.access.access(),
             counts=sys.stderr.isatty(),
         )
@@ -83,7 +84,7 @@ def _named(text: str, own: str) -> str:
 
 
 def _of_files(
-    call: Call, a: Given, b: Given, spans: Mapping[str, Span | None], tell: Tell
+    call: Compare, a: Given, b: Given, spans: Mapping[str, Span | None], tell: Tell
 ) -> tuple[tuple[str, History], tuple[str, History]]:
     """A file's times are its own: "-2h" is two hours before its last value. What is the same on both sides is read
     once."""
@@ -112,8 +113,8 @@ def _of_files(
     return found[0], found[1]
 
 
-def _read(text: str, selector: str, call: Call, tell: Tell) -> History:
+def _read(text: str, selector: str, call: Compare, tell: Tell) -> History:
     from fleetsim.history.files import read_file
 
     tell(f"reading {text}")
-    return read_file(Path(text), call.framework, mapping_of(call.mapping, text), step_of(call.step), selector)
+    return read_file(Path(text), call.framework, mapping_of(call.map_ or (), text), step_of(call.step), selector)

@@ -13,14 +13,6 @@ if TYPE_CHECKING:
     from fleetsim.history.prometheus import Prometheus
     from fleetsim.job.history_fields import AccessFields
 
-PrometheusUrl = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="Prometheus, Thanos, Mimir or VictoriaMetrics.", rich_help_panel=SOURCE),
-]
-Start = Annotated[
-    str | None, typer.Option(metavar="TIME", help="-6h, -1d12h, an ISO time (UTC), unix.", rich_help_panel=SOURCE)
-]
-End = Annotated[str | None, typer.Option(metavar="TIME", help="As --start; or now.", rich_help_panel=SOURCE)]
 Step = Annotated[
     str, typer.Option(metavar="SPAN", help="Grid, as 15s; auto = the scrape interval.", rich_help_panel=SOURCE)
 ]

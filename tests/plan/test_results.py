@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.cli.compare_call import Call
+from fleetsim.cli.compare_flags import Compare
 from fleetsim.cli.compare_spans import spans_of
 from fleetsim.compare.data import compare_document
 from fleetsim.compare.result_pair import compare_results
@@ -108,8 +108,8 @@ def test_an_undamaged_one_is_its_own() -> None:
 )
 def test_a_window_is_understood_or_refused(text: str) -> None:
     for call in (
-        Call("a.om", window_a=text),
-        Call(prometheus="http://127.0.0.1:9090", window_a=text, window_b="-1h.."),
+        Compare(a="a.om", window_a=text),
+        Compare(prometheus="http://127.0.0.1:9090", window_a=text, window_b="-1h.."),
     ):
         try:
             spans = spans_of(call)
