@@ -1,129 +1,163 @@
-"""What a user asks `fleetsim calibrate` for, checked before anything is started."""
+"""`calibrate`: what can be asked about measuring an engine, checked before anything is started."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from fleetsim.calibrate.output_paths import SUFFIX, Places, places_of, slug
 from fleetsim.errors import InputError, Problem
-from fleetsim.json_text import from_json
+from fleetsim.faces import flag
+from fleetsim.job.question import Argument, Option
 
+if TYPE_CHECKING:
+    from fleetsim.calibrate.output_paths import Places
+
+WHAT, ENGINE, SERVER, RUN, OUTPUT = "What is measured", "The engine", "A server", "The measurement", "Output"
 FULL_S, QUICK_S = 600.0, 120.0
-LEAST_S = 10.0
+LEAST_S, MOST_S = 10.0, 86_400.0
+_COUNTS = ("tp", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks", "block_size")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One calibration. source: vllm, server or files. Null limits mean: as the engine says, or its default.
+@dataclass(frozen=True, kw_only=True)
+class Calibrate:
+    """How long does an iteration of this engine take? Null limits mean: as the engine says, or its default."""
 
-    engine_args: further engine arguments by name. budget_s: seconds for everything.
-    """
+    more: Annotated[list[str] | None, Argument("More files, as --from.", "[FILE]...")] = None
+    model: Annotated[str | None, Option("Hugging Face id, or a folder with a config.json.", WHAT)] = None
+    url: Annotated[str | None, Option("Measure a running OpenAI-compatible server instead.", WHAT)] = None
+    from_: Annotated[
+        list[str] | None,
+        Option(
+            "Fit what exists: raw measurements, vllm bench or guidellm JSON, a CSV, aiconfigurator:SYSTEM. Repeatable.",
+            WHAT,
+            metavar="FILE",
+        ),
+    ] = None
+    engine: Annotated[str, Option("Which engine runs in process.", ENGINE)] = "vllm"
+    tp: Annotated[int | None, Option("GPUs per instance.", ENGINE)] = None
+    dtype: Annotated[str | None, Option("Type of the weights.", ENGINE)] = None
+    max_num_seqs: Annotated[int | None, Option("Running requests.", ENGINE)] = None
+    max_num_batched_tokens: Annotated[int | None, Option("Tokens per iteration.", ENGINE)] = None
+    max_model_len: Annotated[int | None, Option("Longest context.", ENGINE)] = None
+    gpu_memory_utilization: Annotated[float | None, Option("Share of the GPU's memory.", ENGINE)] = None
+    quantization: Annotated[str | None, Option("As the engine names it.", ENGINE)] = None
+    load_format: Annotated[str, Option("dummy: random weights, as fast as real ones.", ENGINE)] = "dummy"
+    engine_arg: Annotated[
+        list[str] | None, Option("Any engine argument, value as JSON. Repeatable.", ENGINE, metavar="K=V")
+    ] = None
+    gpu: Annotated[str | None, Option("GPU type, where a file or server does not say.", SERVER)] = None
+    kv_blocks: Annotated[int | None, Option("KV blocks, where it does not say.", SERVER)] = None
+    block_size: Annotated[int | None, Option("Tokens per block, where it does not say.", SERVER)] = None
+    api_key: Annotated[str | None, Option("Bearer token of the server.", SERVER, variable="FLEETSIM_API_KEY")] = None
+    yes: Annotated[bool, Option("Measure although the server may serve others.", SERVER)] = False
+    quick: Annotated[bool, Option("Fewer points, two minutes.", RUN)] = False
+    budget_s: Annotated[float | None, Option("Seconds for everything: 600, 120 with --quick.", RUN)] = None
+    measure_sync: Annotated[bool, Option("Also pause, update weights, resume.", RUN)] = False
+    resume: Annotated[bool, Option("Go on with what an earlier run measured.", RUN)] = False
+    measure_only: Annotated[bool, Option("Keep raw measurements, fit elsewhere.", RUN)] = False
+    seed: Annotated[int, Option("Of prompts, lengths and order.", RUN)] = 0
+    output: Annotated[str | None, Option("The profile: NAME.profile.json.", OUTPUT, metavar="FILE", short="-o")] = None
+    name: Annotated[str | None, Option("The profile's name.", OUTPUT)] = None
+    force: Annotated[bool, Option("Overwrite what is there.", OUTPUT)] = False
 
-    source: str
-    model: str | None
-    url: str | None
-    files: tuple[str, ...]
-    gpu: str | None
-    tp: int | None
-    dtype: str | None
-    max_num_seqs: int | None
-    max_num_batched_tokens: int | None
-    max_model_len: int | None
-    gpu_memory_utilization: float | None
-    quantization: str | None
-    load_format: str
-    engine_args: dict[str, Any]
-    kv_blocks: int | None
-    block_size: int | None
-    api_key: str | None
-    yes: bool
-    quick: bool
-    budget_s: float
-    measure_sync: bool
-    resume: bool
-    measure_only: bool
-    seed: int
-    places: Places
-    name: str | None
-    force: bool
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What is fitted instead of measured."""
+        return (*(self.from_ or ()), *(self.more or ()))
+
+    @property
+    def source(self) -> Literal["vllm", "server", "files"]:
+        """Where the numbers come from."""
+        return "files" if self.files else "server" if self.url else "vllm"
+
+    @property
+    def engine_args(self) -> dict[str, Any]:
+        """Further engine arguments by name."""
+        return _engine_args(self.engine_arg or ())[0]
+
+    @property
+    def seconds(self) -> float:
+        """For everything."""
+        return self.budget_s if self.budget_s is not None else QUICK_S if self.quick else FULL_S
+
+    @property
+    def places(self) -> Places:
+        """Where the files lie. Raises InputError for an output that cannot be one."""
+        from fleetsim.calibrate.output_paths import SUFFIX, places_of
+
+        return places_of(self.output or f"{self._stem()}{SUFFIX}")
+
+    def ready(self) -> Self:
+        """The same question. Raises InputError with all that is wrong with it."""
+        problems = [*self._contradictions(), *_engine_args(self.engine_arg or ())[1], *self._out_of_range()]
+        try:
+            _ = self.places
+        except InputError as error:
+            problems += error.problems
+        if problems:
+            raise InputError(problems)
+        return self
+
+    def _contradictions(self) -> Iterator[Problem]:
+        """Options that exclude or need each other."""
+        if self.url and self.files:
+            yield Problem(flag("url"), self.url, "one of --url and --from", "leave one of them out")
+        if self.source == "vllm" and not self.model:
+            rule = "one of --model (in process), --url (a server) and --from (files) is needed"
+            yield Problem(flag("model"), None, rule, "for example --model Qwen/Qwen2.5-7B")
+        if self.engine != "vllm":
+            remedy = "start a server of that engine and give its --url"
+            yield Problem(flag("engine"), self.engine, "only vllm runs in process", remedy)
+        if self.source == "vllm":
+            for name in ("gpu", "kv_blocks", "block_size"):
+                if getattr(self, name) is not None:
+                    yield Problem(
+                        flag(name), getattr(self, name), "is for --url and --from", "the engine says it itself"
+                    )
+        elif self.engine_arg:
+            yield Problem(flag("engine_arg"), self.engine_arg, "is for an engine in process", "leave it out")
+        if self.files and (self.resume or self.measure_only):
+            name = "resume" if self.resume else "measure_only"
+            yield Problem(flag(name), True, "nothing is measured with --from", "leave it out")
+
+    def _out_of_range(self) -> Iterator[Problem]:
+        """Single values that cannot be."""
+        if not LEAST_S <= self.seconds <= MOST_S:
+            rule = f"{LEAST_S:g} to {MOST_S:.0f} seconds"
+            yield Problem(flag("budget_s"), self.budget_s, rule, "600 is the default")
+        for name in _COUNTS:
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                yield Problem(flag(name), count, "an integer >= 1", "give a positive number")
+        share = self.gpu_memory_utilization
+        if share is not None and not 0 < share <= 1:
+            yield Problem(flag("gpu_memory_utilization"), share, "a share in (0, 1]", "vLLM's default is 0.92")
+        model = self.model
+        if self.source == "vllm" and model and model.startswith(("/", "./", "../")) and not os.path.isdir(model):
+            remedy = "give one with a config.json, or a Hugging Face id"
+            yield Problem(flag("model"), model, "no such folder", remedy)
+
+    def _stem(self) -> str:
+        """The name of the files where the user gives none: the model, else the server, else the first file."""
+        from fleetsim.calibrate.output_paths import slug
+
+        if self.model:
+            stem, tp = slug(self.model), self.tp or 1
+            return stem if tp == 1 else f"{stem}-tp{tp}"
+        if self.url:
+            return slug(self.url.split("//", 1)[-1].split("/", 1)[0])
+        first = slug(self.files[0]) if self.files else "engine"
+        for ending in (".gz", ".jsonl", ".raw", ".json", ".csv"):
+            first = first.removesuffix(ending)
+        return first
 
 
-def request_from(given: Mapping[str, Any]) -> Request:
-    """The request in the parameters of the command. Raises InputError with all problems."""
-    given = {key.rstrip("_"): value for key, value in given.items()}
-    files = (*(given.get("from") or ()), *(given.get("more") or ()))
-    problems = _contradictions(given, files)
-    source = "files" if files else "server" if given.get("url") else "vllm"
-    args, found = _engine_args(given.get("engine_arg") or ())
-    problems += found
-    quick = bool(given.get("quick"))
-    budget_s = given.get("budget_s")
-    if budget_s is None:
-        budget_s = QUICK_S if quick else FULL_S
-    elif not LEAST_S <= budget_s <= 86_400:
-        problems.append(Problem("--budget-s", budget_s, f"{LEAST_S:g} to 86400 seconds", "600 is the default"))
-    problems += [
-        Problem(f"--{name.replace('_', '-')}", given[name], "an integer >= 1", "give a positive number")
-        for name in ("tp", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks", "block_size")
-        if given.get(name) is not None and given[name] < 1
-    ]
-    share = given.get("gpu_memory_utilization")
-    if share is not None and not 0 < share <= 1:
-        problems.append(Problem("--gpu-memory-utilization", share, "a share in (0, 1]", "vLLM's default is 0.92"))
-    model = given.get("model")
-    if source == "vllm" and model and model.startswith(("/", "./", "../")) and not os.path.isdir(model):
-        problems.append(
-            Problem("--model", model, "no such folder", "give one with a config.json, or a Hugging Face id")
-        )
-    places = None
-    try:
-        places = places_of(given.get("output") or f"{_stem(given, files)}{SUFFIX}")
-    except InputError as error:
-        problems += error.problems
-    if problems or places is None:
-        raise InputError(problems)
-    same = Request.__dataclass_fields__.keys() & given.keys()
-    return Request(
-        **{
-            **{key: given[key] for key in same},
-            "source": source,
-            "files": files,
-            "engine_args": args,
-            "budget_s": float(budget_s),
-            "places": places,
-        }
-    )
+def _engine_args(texts: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
+    """The engine's further arguments, values as JSON where they are JSON, and what is wrong with the rest."""
+    from fleetsim.json_text import from_json
 
-
-def _contradictions(given: Mapping[str, Any], files: tuple[str, ...]) -> list[Problem]:
-    problems = []
-    sources = [flag for flag, value in (("--url", given.get("url")), ("--from", files)) if value]
-    if len(sources) > 1:
-        problems.append(Problem("--url", given["url"], "one of --url and --from", "leave one of them out"))
-    if not sources and not given.get("model"):
-        rule = "one of --model (in process), --url (a server) and --from (files) is needed"
-        problems.append(Problem("--model", None, rule, "for example --model Qwen/Qwen2.5-7B"))
-    if given.get("engine", "vllm") != "vllm":
-        rule = "only vllm runs in process"
-        problems.append(Problem("--engine", given["engine"], rule, "start a server of that engine and give its --url"))
-    if not sources:
-        problems += [
-            Problem(f"--{name.replace('_', '-')}", given[name], "is for --url and --from", "the engine says it itself")
-            for name in ("gpu", "kv_blocks", "block_size")
-            if given.get(name) is not None
-        ]
-    elif given.get("engine_arg"):
-        problems.append(Problem("--engine-arg", given["engine_arg"], "is for an engine in process", "leave it out"))
-    if files and (given.get("resume") or given.get("measure_only")):
-        flag = "--resume" if given.get("resume") else "--measure-only"
-        problems.append(Problem(flag, True, "nothing is measured with --from", "leave it out"))
-    return problems
-
-
-def _engine_args(texts: tuple[str, ...] | list[str]) -> tuple[dict[str, Any], list[Problem]]:
     found: dict[str, Any] = {}
     problems = []
     for text in texts:
@@ -131,7 +165,7 @@ def _engine_args(texts: tuple[str, ...] | list[str]) -> tuple[dict[str, Any], li
         key = key.strip().lstrip("-").replace("-", "_")
         if not equals or not key.isidentifier():
             problems.append(
-                Problem("--engine-arg", text, "key=value, the key as the engine names it", "enforce_eager=true")
+                Problem(flag("engine_arg"), text, "key=value, the key as the engine names it", "enforce_eager=true")
             )
             continue
         try:
@@ -139,17 +173,3 @@ def _engine_args(texts: tuple[str, ...] | list[str]) -> tuple[dict[str, Any], li
         except ValueError:
             found[key] = {"True": True, "False": False, "None": None}.get(value, value)
     return found, problems
-
-
-def _stem(given: Mapping[str, Any], files: tuple[str, ...]) -> str:
-    """The name of the files where the user gives none: the model, else the server, else the first file."""
-    if given.get("model"):
-        stem = slug(str(given["model"]))
-        tp = given.get("tp") or 1
-        return stem if tp == 1 else f"{stem}-tp{tp}"
-    if given.get("url"):
-        return slug(str(given["url"]).split("//", 1)[-1].split("/", 1)[0])
-    first = slug(files[0]) if files else "engine"
-    for ending in (".gz", ".jsonl", ".raw", ".json", ".csv"):
-        first = first.removesuffix(ending)
-    return first

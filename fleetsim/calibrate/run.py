@@ -1,4 +1,4 @@
-"""One calibration from request to profile: measure or read, fit, check, write."""
+"""One calibration from question to profile: measure or read, fit, check, write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.calibrate.ask import Request
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
@@ -31,34 +31,45 @@ class Calibrated:
     raw: Path | None
     warnings: tuple[str, ...]
 
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        return {
+            "schema_version": 1,
+            "command": "calibrate",
+            "path": None if self.path is None else str(self.path),
+            "raw": None if self.raw is None else str(self.raw),
+            "profile": None if self.profile is None else self.profile.model_dump(mode="json"),
+            "warnings": list(self.warnings),
+        }
 
-def run(request: Request, tell: Tell) -> Calibrated:
+
+def run(asked: Calibrate, tell: Tell) -> Calibrated:
     """Does what was asked for. tell: told what happens, in words.
 
     Raises InputError for what the user gave, OutsideError for the engine, GPU, server or disk; whatever had been
     measured until then is kept, and the error says where.
     """
-    if request.source == "files":
-        return _from_files(request, tell)
-    with alone(request.places):
-        return _measured(request, tell)
+    if asked.source == "files":
+        return _from_files(asked, tell)
+    with alone(asked.places):
+        return _measured(asked, tell)
 
 
-def _measured(request: Request, tell: Tell) -> Calibrated:
-    places = request.places
-    if request.resume:
-        same_engine(places, _asked(request))
-    done = prepare(places, resume=request.resume, force=request.force)
-    _describe(request, places)
+def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
+    places = asked.places
+    if asked.resume:
+        same_engine(places, _engine_of(asked))
+    done = prepare(places, resume=asked.resume, force=asked.force)
+    _describe(asked, places)
     try:
-        notes = _server(request, done, tell) if request.source == "server" else _vllm(request, tell)
+        notes = _server(asked, done, tell) if asked.source == "server" else _vllm(asked, tell)
     except (KeyboardInterrupt, FleetsimError) as error:
         raise _kept(error, places) from None
-    if request.measure_only:
+    if asked.measure_only:
         return Calibrated(None, None, compress(places.raw), notes)
     tell("fitting the step time, predicting the batches kept out")
     try:
-        profile, found = _fitted(places.raw, request, places.packed.name)
+        profile, found = _fitted(places.raw, asked, places.packed.name)
     except FleetsimError as error:
         raise _kept(error, places) from None
     packed = compress(places.raw)
@@ -66,7 +77,7 @@ def _measured(request: Request, tell: Tell) -> Calibrated:
     return Calibrated(profile, places.profile, packed, (*notes, *found))
 
 
-def _describe(request: Request, places: Places) -> None:
+def _describe(asked: Calibrate, places: Places) -> None:
     """The session's `meta` record. Never the key of a server."""
     import datetime
 
@@ -78,24 +89,24 @@ def _describe(request: Request, places: Places) -> None:
         schema=1,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         fleetsim=__version__,
-        source=request.source,
-        model=(request.model or "").rstrip("/").rsplit("/", 1)[-1] if _is_path(request.model) else request.model,
-        quick=request.quick,
-        budget_s=request.budget_s,
-        resumed=request.resume,
-        asked=_asked(request),
+        source=asked.source,
+        model=(asked.model or "").rstrip("/").rsplit("/", 1)[-1] if _is_path(asked.model) else asked.model,
+        quick=asked.quick,
+        budget_s=asked.seconds,
+        resumed=asked.resume,
+        asked=_engine_of(asked),
         cpu=_cpu(),
         cores=os.cpu_count(),
     )
     writer.close()
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _engine_of(asked: Calibrate) -> dict[str, Any]:
     """What makes the engine what it is, as the user asked for it: a resumed run must ask for the same."""
-    asked = _engine_args(request) if request.source == "vllm" else {"url": request.url, "model": request.model}
-    if _is_path(request.model):
-        asked["model"] = slug(str(request.model))
-    return {key: value for key, value in asked.items() if value is not None}
+    said = _engine_args(asked) if asked.source == "vllm" else {"url": asked.url, "model": asked.model}
+    if _is_path(asked.model):
+        said["model"] = slug(str(asked.model))
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def _is_path(model: str | None) -> bool:
@@ -110,72 +121,72 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def _vllm(request: Request, tell: Tell) -> tuple[str, ...]:
+def _vllm(asked: Calibrate, tell: Tell) -> tuple[str, ...]:
     from fleetsim.calibrate.spawn import Spec, run_child
 
     outcome = run_child(
         Spec(
-            raw=str(request.places.raw),
-            log=str(request.places.log),
-            engine_args=_engine_args(request),
-            budget_s=request.budget_s,
-            quick=request.quick,
-            seed=request.seed,
-            resume=request.resume,
-            measure_sync=request.measure_sync,
+            raw=str(asked.places.raw),
+            log=str(asked.places.log),
+            engine_args=_engine_args(asked),
+            budget_s=asked.seconds,
+            quick=asked.quick,
+            seed=asked.seed,
+            resume=asked.resume,
+            measure_sync=asked.measure_sync,
         ),
         tell=tell,
     )
-    if not outcome.loads and not request.resume:
+    if not outcome.loads and not asked.resume:
         raise OutsideError(
-            f"vLLM started, and then no load fitted into what was left of {request.budget_s:.0f} s; give a larger "
+            f"vLLM started, and then no load fitted into what was left of {asked.seconds:.0f} s; give a larger "
             "--budget-s, 120 for a quick calibration"
         )
     return outcome.notes
 
 
-def _engine_args(request: Request) -> dict[str, Any]:
+def _engine_args(asked: Calibrate) -> dict[str, Any]:
     """vLLM's own names; what the user wrote as --engine-arg wins."""
     named = {
-        "model": request.model,
-        "tensor_parallel_size": request.tp,
-        "dtype": request.dtype,
-        "max_num_seqs": request.max_num_seqs,
-        "max_num_batched_tokens": request.max_num_batched_tokens,
-        "max_model_len": request.max_model_len,
-        "gpu_memory_utilization": request.gpu_memory_utilization,
-        "quantization": request.quantization,
-        "load_format": request.load_format,
+        "model": asked.model,
+        "tensor_parallel_size": asked.tp,
+        "dtype": asked.dtype,
+        "max_num_seqs": asked.max_num_seqs,
+        "max_num_batched_tokens": asked.max_num_batched_tokens,
+        "max_model_len": asked.max_model_len,
+        "gpu_memory_utilization": asked.gpu_memory_utilization,
+        "quantization": asked.quantization,
+        "load_format": asked.load_format,
     }
-    return {**{key: value for key, value in named.items() if value is not None}, **request.engine_args}
+    return {**{key: value for key, value in named.items() if value is not None}, **asked.engine_args}
 
 
-def _server(request: Request, done: frozenset[str], tell: Tell) -> tuple[str, ...]:
+def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ...]:
     from fleetsim.calibrate.server.run import measure_server
 
-    assert request.url is not None  # a rule of the request
-    writer = RawWriter(request.places.raw)
+    assert asked.url is not None  # a rule of the question
+    writer = RawWriter(asked.places.raw)
     try:
         measure_server(
-            request.url,
+            asked.url,
             writer,
-            model=request.model,
-            api_key=request.api_key,
-            yes=request.yes,
-            quick=request.quick,
-            budget_s=request.budget_s,
+            model=asked.model,
+            api_key=asked.api_key,
+            yes=asked.yes,
+            quick=asked.quick,
+            budget_s=asked.seconds,
             done=done,
             tell=tell,
-            max_num_batched_tokens=request.max_num_batched_tokens,
-            max_num_seqs=request.max_num_seqs,
-            kv_blocks=request.kv_blocks,
-            block_size=request.block_size,
-            max_model_len=request.max_model_len,
-            gpu=request.gpu,
-            tp=request.tp,
-            dtype=request.dtype,
-            measure_sync=request.measure_sync,
-            seed=request.seed,
+            max_num_batched_tokens=asked.max_num_batched_tokens,
+            max_num_seqs=asked.max_num_seqs,
+            kv_blocks=asked.kv_blocks,
+            block_size=asked.block_size,
+            max_model_len=asked.max_model_len,
+            gpu=asked.gpu,
+            tp=asked.tp,
+            dtype=asked.dtype,
+            measure_sync=asked.measure_sync,
+            seed=asked.seed,
         )
     finally:
         writer.close()
@@ -199,22 +210,22 @@ def _kept(error: BaseException, places: Places) -> BaseException:
     return OutsideError(f"{error}\n{what}")
 
 
-def _fitted(raw_file: Path, request: Request, raw_name: str) -> tuple[Profile, tuple[str, ...]]:
+def _fitted(raw_file: Path, asked: Calibrate, raw_name: str) -> tuple[Profile, tuple[str, ...]]:
     """The profile of a raw file, and what a user should know of it."""
     from fleetsim.calibrate.build import build_profile, default_name
     from fleetsim.calibrate.facts import facts_of
     from fleetsim.calibrate.raw import read_raw
 
     raw = read_raw(raw_file)
-    profile = build_profile(raw, name=request.name or default_name(facts_of(raw)), raw_file=raw_name)
+    profile = build_profile(raw, name=asked.name or default_name(facts_of(raw)), raw_file=raw_name)
     damage = f"{raw.damaged} lines of {raw_file} are damaged or cut short; the profile rests on the others"
     return profile, ((damage,) if raw.damaged else ()) + warnings_of(profile)
 
 
-def _from_files(request: Request, tell: Tell) -> Calibrated:
+def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
     """A profile of what exists: raw measurements are fitted as if they had just been made, anything else is derived."""
-    places = request.places
-    if places.profile.exists() and not request.force:
+    places = asked.places
+    if places.profile.exists() and not asked.force:
         rule = "exists already"
         raise InputError(
             [Problem("--output", str(places.profile), rule, "choose another name, or overwrite it with --force")]
@@ -222,54 +233,54 @@ def _from_files(request: Request, tell: Tell) -> Calibrated:
     tell("fitting what the files hold")
     from fleetsim.calibrate.tables import is_raw
 
-    raw = [f for f in request.files if is_raw(f)]
+    raw = [f for f in asked.files if is_raw(f)]
     if raw:
-        if len(request.files) > 1:
+        if len(asked.files) > 1:
             rule = "raw measurements are fitted alone"
-            raise InputError([Problem("--from", list(request.files), rule, "give one raw file, or none")])
-        _says_itself(request)
+            raise InputError([Problem("--from", list(asked.files), rule, "give one raw file, or none")])
+        _says_itself(asked)
         beside = os.path.relpath(raw[0], places.profile.parent)
-        profile, found = _fitted(Path(raw[0]), request, beside)
+        profile, found = _fitted(Path(raw[0]), asked, beside)
     else:
-        profile = _derived(request)
+        profile = _derived(asked)
         found = warnings_of(profile)
     _write(places.profile, profile)
     return Calibrated(profile, places.profile, Path(raw[0]) if raw else None, found)
 
 
-def _says_itself(request: Request) -> None:
+def _says_itself(asked: Calibrate) -> None:
     """Raises InputError for flags about an engine that the raw measurements describe."""
     names = ("model", "gpu", "tp", "dtype", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks",
              "block_size", "gpu_memory_utilization", "quantization")  # fmt: skip
     rule = "the raw measurements say it themselves"
     problems = [
-        Problem(f"--{n.replace('_', '-')}", getattr(request, n), rule, "leave it out")
+        Problem(f"--{n.replace('_', '-')}", getattr(asked, n), rule, "leave it out")
         for n in names
-        if getattr(request, n) is not None
+        if getattr(asked, n) is not None
     ]
     if problems:
         raise InputError(problems)
 
 
-def _derived(request: Request) -> Profile:
+def _derived(asked: Calibrate) -> Profile:
     from fleetsim.calibrate.derive import derive_profile
     from fleetsim.calibrate.known_engine import Given
     from fleetsim.calibrate.tables import read_source
 
     given = Given(
-        gpu=request.gpu,
-        model=request.model,
-        tp=request.tp,
-        dtype=request.dtype,
-        max_num_seqs=request.max_num_seqs,
-        max_num_batched_tokens=request.max_num_batched_tokens,
-        max_model_len=request.max_model_len,
-        kv_blocks=request.kv_blocks,
-        block_size=request.block_size,
-        gpu_memory_utilization=request.gpu_memory_utilization,
+        gpu=asked.gpu,
+        model=asked.model,
+        tp=asked.tp,
+        dtype=asked.dtype,
+        max_num_seqs=asked.max_num_seqs,
+        max_num_batched_tokens=asked.max_num_batched_tokens,
+        max_model_len=asked.max_model_len,
+        kv_blocks=asked.kv_blocks,
+        block_size=asked.block_size,
+        gpu_memory_utilization=asked.gpu_memory_utilization,
     )
-    name = request.name or request.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")
-    return derive_profile([read_source(f, given) for f in request.files], given, name=name, seed=request.seed)
+    name = asked.name or asked.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")
+    return derive_profile([read_source(f, given) for f in asked.files], given, name=name, seed=asked.seed)
 
 
 def _write(place: Path, profile: Profile) -> None:

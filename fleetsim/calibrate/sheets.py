@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from fleetsim import units
 from fleetsim.calibrate.points import Row, by_context, rows_of
-from fleetsim.calibrate.words import device_words
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import Profile
 from fleetsim.tell.document import Table
@@ -200,7 +199,7 @@ def _provenance(profile: Profile) -> Table:
     p = profile.provenance
     count = f"{p.gpu_count} in the host" if p.gpu_count else ""
     rows = (
-        ("GPU", ", ".join(t for t in (device_words(p), f"TP{p.tp}" if p.tp else "", count) if t)),
+        ("GPU", ", ".join(t for t in (p.device, f"TP{p.tp}" if p.tp else "", count) if t)),
         ("model", " ".join(t for t in (p.model, p.dtype) if t)),
         ("engine", " ".join(t for t in (p.engine, p.engine_version) if t)),
         ("flags", ", ".join(p.flags)),

@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.calibrate.points import rows_of
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import BatchCheck, Profile, Provenance
+    from fleetsim.config.profile import BatchCheck, Profile
 
 
 def opening(profile: Profile) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def opening(profile: Profile) -> tuple[str, ...]:
 def what_it_is(profile: Profile) -> str:
     """The engine that was measured, on what, when, how."""
     p = profile.provenance
-    gpu = f"{device_words(p)}{f' x {p.tp}' if p.tp else ''}"
+    gpu = f"{p.device}{f' x {p.tp}' if p.tp else ''}"
     engine = f"{p.engine} {p.engine_version}".strip() or "an engine of no name"
     model = " ".join(text for text in (p.model or "a model of no name", p.dtype) if text)
     if is_estimate(profile):
@@ -28,11 +28,6 @@ def what_it_is(profile: Profile) -> str:
         date = f", {p.date}" if p.date else ""
         return f"Derived from {p.source or 'an unnamed source'}{date}: {model} on {gpu}, {engine}."
     return f"Measured{f' on {p.date}' if p.date else ''}: {model} on {gpu}, {engine}."
-
-
-def device_words(p: Provenance) -> str:
-    """The GPU by its name; a CPU where PyTorch was built for one."""
-    return p.gpu or ("CPU" if p.torch.endswith("+cpu") else "a GPU of no name")
 
 
 def is_estimate(profile: Profile) -> bool:

@@ -91,7 +91,9 @@ def _parameter(name: str, kind: Any, mark: Option | Argument, field: Field[Any])
     else:
         flag = mark.flag or f"--{name.rstrip('_').replace('_', '-')}"
         flags = (flag,) if mark.short is None else (flag, mark.short)
-        told = typer.Option(*flags, metavar=mark.metavar, help=mark.help, rich_help_panel=mark.panel)
+        told = typer.Option(
+            *flags, metavar=mark.metavar, help=mark.help, rich_help_panel=mark.panel, envvar=mark.variable
+        )
     default = inspect.Parameter.empty if field.default is MISSING else field.default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, told])
 

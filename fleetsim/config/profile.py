@@ -140,6 +140,11 @@ class Provenance(Section):
     assumed: tuple[Text, ...] = Field(default=(), strict=False, description="what nothing measured says")
     fleetsim_version: Text = Field(default="", description="version that measured and fitted")
 
+    @property
+    def device(self) -> str:
+        """The GPU by its name; a CPU where PyTorch was built for one."""
+        return self.gpu or ("CPU" if self.torch.endswith("+cpu") else "a GPU of no name")
+
 
 class Profile(Section):
     """A measured engine, or one derived from somebody else's measurements."""

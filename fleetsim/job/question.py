@@ -14,8 +14,9 @@ from typing import Protocol, Self
 @dataclass(frozen=True, slots=True)
 class Option:
     """help: one line. panel: where `--help` lists it, None = among those without a name. flag: where it is not made of
-    the field's name. short: a second flag, of one letter. metavar: what stands for its value. after: the field that it
-    follows in `--help`, where its class has it elsewhere."""
+    the field's name. short: a second flag, of one letter. variable: the environment variable that stands in for it.
+    metavar: what stands for its value. after: the field that it follows in `--help`, where its class has it
+    elsewhere."""
 
     help: str
     panel: str | None
@@ -23,6 +24,7 @@ class Option:
     metavar: str | None = None
     after: str | None = None
     short: str | None = None
+    variable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim import units
-from fleetsim.calibrate.words import device_words
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.binding import binding_words
@@ -67,7 +66,7 @@ def instance_words(scenario: Scenario) -> str:
         return f"{e.instance_tok_s or 0.0:,.0f} tok/s each"
     profile = profile_of(scenario)
     if profile is not None:
-        return f"{device_words(profile.provenance)} x {e.tp}, profile {profile.name}"
+        return f"{profile.provenance.device} x {e.tp}, profile {profile.name}"
     return f"{e.gpu} x {e.tp}"
 
 

@@ -8,29 +8,21 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.ask import Request, request_from
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.output_paths import places_of, prepare, slug
 from fleetsim.calibrate.raw import compress
 from fleetsim.errors import InputError
 
-GIVEN: dict[str, Any] = {
-    "model": "Qwen/Qwen2.5-7B", "url": None, "from_": None, "engine": "vllm", "tp": None, "dtype": None,
-    "max_num_seqs": None, "max_num_batched_tokens": None, "max_model_len": None, "gpu_memory_utilization": None,
-    "quantization": None, "load_format": "dummy", "engine_arg": None, "gpu": None, "kv_blocks": None,
-    "block_size": None, "api_key": None, "yes": False, "quick": False, "budget_s": None, "measure_sync": False,
-    "resume": False, "measure_only": False, "seed": 0, "output": None, "name": None, "force": False, "json_": False,
-}  # fmt: skip
 
-
-def ask(**given: Any) -> Request:
-    return request_from({**GIVEN, **given})
+def ask(**given: Any) -> Calibrate:
+    return Calibrate(**{"model": "Qwen/Qwen2.5-7B", **given}).ready()
 
 
 def test_the_defaults() -> None:
     r = ask()
-    assert (r.source, r.budget_s, r.places.profile.name) == ("vllm", 600.0, "qwen2.5-7b.profile.json")
+    assert (r.source, r.seconds, r.places.profile.name) == ("vllm", 600.0, "qwen2.5-7b.profile.json")
     assert r.places.raw.name == "qwen2.5-7b.raw.jsonl"
-    assert ask(quick=True).budget_s == 120.0
+    assert ask(quick=True).seconds == 120.0
     assert ask(tp=2).places.profile.name == "qwen2.5-7b-tp2.profile.json"
     assert ask(model=None, url="http://h:8000/v1").places.profile.name == "h-8000.profile.json"
     assert ask(model=None, from_=["x/bench-1.json"]).places.profile.name == "bench-1.profile.json"
