@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.calibrate.known_profiles import Listed
 from fleetsim.calibrate.sheets import sheets_of
 from fleetsim.calibrate.words import batch_words, opening
 from fleetsim.config.profile import BatchCheck, Profile
@@ -19,14 +19,6 @@ from fleetsim.tell.terminal import drawn, grid, section
 
 MEASURED, PREDICTED = "█", "▒"
 _BAR_WIDTH = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A profile as `profile ls` lists it. give: what --profile takes for it."""
-
-    give: str
-    profile: Profile
 
 
 def profile_report(profile: Profile, give: str) -> Group:

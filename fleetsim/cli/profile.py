@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +10,7 @@ from fleetsim import units
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fleetsim.config.profile import BatchCheck, Profile
+    from fleetsim.config.profile import Profile
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
 
@@ -33,29 +30,18 @@ def ls(json_: JSON = False) -> None:
 
     [bold]fleetsim profile ls --json[/bold]
     """
-    from pathlib import Path
-
-    from fleetsim.calibrate.told import Listed, list_lines
+    from fleetsim.calibrate.known_profiles import known_profiles
+    from fleetsim.calibrate.told import list_lines
     from fleetsim.cli.output import show_json
-    from fleetsim.config.profile_files import load_profile, shipped_profiles
-    from fleetsim.errors import InputError
 
-    here = {str(path): path for path in sorted(Path().glob("*.profile.json"))}
-    listed, wrong = [], []
-    for give, path in {**shipped_profiles(), **here}.items():
-        try:
-            listed.append(Listed(give, load_profile(path)))
-        except InputError as error:
-            wrong += [(give, str(problem)) for problem in error.problems]
+    known = known_profiles()
     if json_:
-        profiles = [{"profile": one.give, **_summary(one.profile)} for one in listed]
-        unreadable = [{"profile": give, "problem": problem} for give, problem in wrong]
-        show_json({"schema_version": 1, "command": "profile ls", "profiles": profiles, "unreadable": unreadable})
-    elif listed:
-        say("\n".join(list_lines(listed)))
+        show_json(known.document())
+    elif known.listed:
+        say("\n".join(list_lines(known.listed)))
     else:
         say("no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help")
-    for give, problem in wrong:
+    for give, problem in known.wrong:
         say(f"warning: {give} cannot be used: {problem}", err=True)
 
 
@@ -107,6 +93,7 @@ def check(
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
     from fleetsim.calibrate.profile_check import check_document, check_report, compared
+    from fleetsim.calibrate.recheck import predicted_anew, raw_file
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
@@ -117,9 +104,9 @@ def check(
         remedy = meant if 1 < limit <= 100 else "0.05 allows errors of 5 %"
         raise InputError([Problem("--limit", limit, "a share above 0, at most 1", remedy)])
     profile = load_profile(name)
-    place = _raw_file(profile, find_profile(name), raw)
+    place = raw_file(profile, find_profile(name), raw)
     with progress("predicting the batches that were kept out of the fit"):
-        checks, notes = _predicted_anew(profile, place)
+        checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
     if json_:
         show_json(check_document(profile, checked, limit))
@@ -188,71 +175,3 @@ def _show(profile: Profile, give: str, command: str, as_json: bool) -> None:
         from fleetsim.calibrate.told import profile_report
 
         show(profile_report(profile, give))
-
-
-def _summary(profile: Profile) -> dict[str, Any]:
-    p = profile.provenance
-    return {
-        "name": profile.name,
-        "kind": profile.kind,
-        "gpu": p.gpu,
-        "model": p.model,
-        "tp": p.tp,
-        "engine": p.engine,
-        "engine_version": p.engine_version,
-        "date": p.date,
-        "error": profile.error.model_dump(mode="json"),
-    }
-
-
-def _raw_file(profile: Profile, place: Path, given: str | None) -> Path:
-    """The raw measurements of a profile. Raises InputError where there are none."""
-    from pathlib import Path
-
-    from fleetsim.errors import InputError, Problem
-
-    if given is not None:
-        if not os.path.isfile(given):
-            raise InputError([Problem("--raw", given, "no such file", "give the .raw.jsonl.gz of the calibration")])
-        return Path(given)
-    if profile.raw is None:
-        what = "was derived, nothing was measured for it" if profile.kind == "derived" else "names no raw measurements"
-        raise InputError([Problem("profile", profile.name, what, "give the measurements to check it on: --raw FILE")])
-    # Shipped profiles keep theirs in a folder of their own.
-    for folder in (place.parent, place.parent.parent / "raw"):
-        if os.path.isfile(folder / profile.raw):
-            return folder / profile.raw
-    remedy = "say where it is: --raw FILE (of shipped profiles: calibration/raw/ in fleetsim's repository)"
-    raise InputError([Problem("profile.raw", profile.raw, f"is not beside {place}", remedy)])
-
-
-def _predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, ...], tuple[str, ...]]:
-    """The kept-out batches of the raw measurements as the profile predicts them today, and what is odd about them.
-
-    Raises InputError for measurements that cannot be read or hold no such batch.
-    """
-    from fleetsim.calibrate.check import check_batches
-    from fleetsim.calibrate.facts import facts_of
-    from fleetsim.calibrate.raw import read_raw
-    from fleetsim.errors import InputError, Problem
-    from fleetsim.sim.engines import step_time_of
-
-    raw = read_raw(raw_file)
-    facts = facts_of(raw)
-    overhead_s = profile.fit.overhead_s if profile.fit is not None else 0.0
-    checks = check_batches(raw, facts, step_time_of(profile), overhead_s=overhead_s)
-    if not checks:
-        remedy = "measure with fleetsim calibrate: its RL-like batches stay out of the fit"
-        raise InputError([Problem("--raw", str(raw_file), "holds no batch that was kept out of the fit", remedy)])
-    p = profile.provenance
-    notes = [
-        f"{what} of the measurements is {there or 'not known'}, of the profile {mine}"
-        for what, there, mine in (
-            ("the GPU", facts.gpu, p.gpu),
-            ("the model", facts.model, p.model),
-            ("the engine", f"{facts.engine} {facts.version}".strip(), f"{p.engine} {p.engine_version}".strip()),
-            ("the tensor-parallel size", str(facts.tp), str(p.tp or "")),
-        )
-        if mine and there != mine
-    ]
-    return checks, tuple(notes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +9,9 @@ import typer
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
-    from fleetsim.frameworks.settings import Settings
+    from pathlib import Path
+
+    from fleetsim.frameworks.convert import Imported
 
 # How a model without a built-in shape is given.
 _MODEL_FILE = "engine.model=PATH/config.json"
@@ -47,20 +47,27 @@ def from_(
 
     [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
     """
-    import json
-
     from fleetsim.engine.training import trainer_s_per_token
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import framework_name, scenario_from
-    from fleetsim.frameworks.told import report_document, report_lines
+    from fleetsim.frameworks.given import settings_from
 
     name = framework_name(framework)
     place = None if output is None else new_file("--output", output, force)
-    shown, settings = _settings(list(config or ()))
+    shown, settings = settings_from(config or ())
     result = scenario_from(name, settings, shown, set_ or (), trainer_s_per_token)
     if place is not None:
         write_text(place, result.text)
-    if json_:
+    _show(result, place, json_, verbose)
+
+
+def _show(result: Imported, place: Path | None, as_json: bool, verbose: bool) -> None:
+    """The scenario, unless it is in a file by now, and what there is to say about it."""
+    import json
+
+    from fleetsim.frameworks.told import report_document, report_lines
+
+    if as_json:
         say(json.dumps(report_document(result), indent=2, sort_keys=True))
         return
     if place is None:
@@ -73,35 +80,6 @@ def from_(
     if place is not None:
         needs = f" --set {_MODEL_FILE}" if unknown else ""
         say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
-
-
-def _settings(words: list[str]) -> tuple[str, Settings]:
-    """The settings of the words after the framework: a file or `-`, then the framework's own words.
-
-    Click takes the `--` away; a first word that is a flag or `key=value` says that there is no file.
-    """
-    from fleetsim.errors import InputError, Problem
-    from fleetsim.frameworks.source import MAX_BYTES, parsed_source, read_source, settings_of_words
-    from fleetsim.frameworks.trl import CLASSES
-
-    if not words:
-        raise InputError(
-            [Problem("CONFIG", None, "nothing to read", "give the framework's file, or its flags after --")]
-        )
-    first, *rest = words
-    if first == "-":
-        try:
-            text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                [Problem("CONFIG", "-", f"is not UTF-8 text (byte {error.start})", "give the right file")]
-            ) from None
-        return "stdin", parsed_source(text, "stdin", rest, CLASSES)
-    if "\0" not in first and os.path.lexists(first):
-        return os.path.basename(first), read_source(first, rest, CLASSES)
-    if first.startswith("-") or "=" in first:
-        return "flags", settings_of_words(words)
-    return first, read_source(first, rest, CLASSES)
 
 
 def _unknown_model(model: str) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from fleetsim.cli.say import say
+from fleetsim.job.gate import EXIT_CODE
 
 if TYPE_CHECKING:
     from fleetsim.validate.verdict import CaseResult
@@ -39,10 +40,9 @@ def validate(
     from fleetsim.cli.interrupts import loaded
     from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.validation_files import checked_folder, drifted, write_docs
+    from fleetsim.validate.docs_files import checked_folder, drifted, write_docs
 
-    folder = checked_folder(case or (), write, check)
-    page = new_page("--html", html)
+    folder, page = checked_folder(case or (), write, check), new_page("--html", html)
     with if_interrupted(_so_far(json_)), progress("loading the simulator") as tell:
         from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
@@ -63,11 +63,15 @@ def validate(
     if write is not None and folder is not None:
         write_docs(folder, results)
     if check is not None and folder is not None and drifted(folder, results):
-        say(f"the page in {check} has drifted: run fleetsim validate --write {check}", err=True)
-        raise typer.Exit(10)
+        _failed(f"the page in {check} has drifted: run fleetsim validate --write {check}")
     if strict and not summary(results).holds:
-        say("error: --strict: a gate does not hold", err=True)
-        raise typer.Exit(10)
+        _failed("error: --strict: a gate does not hold")
+
+
+def _failed(why: str) -> NoReturn:
+    """Ends with the exit code of a check that failed."""
+    say(why, err=True)
+    raise typer.Exit(EXIT_CODE)
 
 
 def _show(results: Sequence[CaseResult], as_json: bool, **more: Any) -> None:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fleetsim import units
+from fleetsim.calibrate.known_profiles import Listed
 from fleetsim.calibrate.profile_check import check_report, compared, drift_of, drift_words
 from fleetsim.calibrate.sheets import sheets_of
-from fleetsim.calibrate.told import Listed, list_lines, profile_report
+from fleetsim.calibrate.told import list_lines, profile_report
 from fleetsim.calibrate.words import how_good, what_it_is
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import BatchCheck, Profile

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
-from fleetsim.cli.validation_files import docs_files
 from fleetsim.tell.same_page import same
 from fleetsim.validate.case import Case, load_cases
+from fleetsim.validate.docs_files import docs_files
 from fleetsim.validate.fit import fit
 from fleetsim.validate.run import run_case
 from fleetsim.validate.verdict import ABSOLUTE, RATIO_MEDIAN, RATIO_WORST, CaseResult, summary

@@ -1,0 +1,64 @@
+"""The profiles that a user can name: those that come with fleetsim, and those in the folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetsim.config.profile import Profile
+from fleetsim.config.profile_files import load_profile, shipped_profiles
+from fleetsim.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A profile as `profile ls` lists it. give: what --profile takes for it."""
+
+    give: str
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """wrong: name and problem of each that cannot be used."""
+
+    listed: tuple[Listed, ...]
+    wrong: tuple[tuple[str, str], ...]
+
+    def document(self) -> dict[str, Any]:
+        """What `fleetsim profile ls --json` prints."""
+        return {
+            "schema_version": 1,
+            "command": "profile ls",
+            "profiles": [{"profile": one.give, **_summary(one.profile)} for one in self.listed],
+            "unreadable": [{"profile": give, "problem": problem} for give, problem in self.wrong],
+        }
+
+
+def known_profiles() -> Known:
+    """The shipped ones, then those of this folder (*.profile.json)."""
+    here = {str(path): path for path in sorted(Path().glob("*.profile.json"))}
+    listed: list[Listed] = []
+    wrong: list[tuple[str, str]] = []
+    for give, path in {**shipped_profiles(), **here}.items():
+        try:
+            listed.append(Listed(give, load_profile(path)))
+        except InputError as error:
+            wrong += [(give, str(problem)) for problem in error.problems]
+    return Known(tuple(listed), tuple(wrong))
+
+
+def _summary(profile: Profile) -> dict[str, Any]:
+    p = profile.provenance
+    return {
+        "name": profile.name,
+        "kind": profile.kind,
+        "gpu": p.gpu,
+        "model": p.model,
+        "tp": p.tp,
+        "engine": p.engine,
+        "engine_version": p.engine_version,
+        "date": p.date,
+        "error": profile.error.model_dump(mode="json"),
+    }
