@@ -60,13 +60,7 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
 
 def predicted_s(step_time: StepTime, overhead_s: float, o: Observations) -> Array:
     """Seconds of each observation by the model, shape (observations,)."""
-    x, y = np.asarray(step_time.knots_tokens), np.asarray(step_time.knots_s)
-    n = o.decodes + o.prefill_tokens
-    f = np.interp(n, x, y)
-    if len(x) > 1:
-        f = np.where(n > x[-1], y[-1] + (y[-1] - y[-2]) / (x[-1] - x[-2]) * (n - x[-1]), f)
-    held = np.column_stack([o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs])
-    each = f + held @ step_time.coefficients()
+    each = step_time.each_s(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs)
     return np.asarray(np.bincount(o.of, each, minlength=len(o)) + overhead_s * o.overheads)
 
 

@@ -5,13 +5,13 @@ Plain Python: a profile is shown in less time than numpy takes to import.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.config.coefficients import Coefficients
+from fleetsim.config.iteration import iteration_s
 
 if TYPE_CHECKING:
     from fleetsim.config.profile import Point, Profile
@@ -31,26 +31,12 @@ class Row:
     tok_s: float
 
 
-def iteration_s(
-    c: Coefficients, decodes: float, kv_tokens: float = 0.0, prefill_tokens: float = 0.0, attn_pairs: float = 0.0
+def seconds_of(
+    c: Coefficients, decodes: float, prefill_tokens: float = 0.0, kv_tokens: float = 0.0, attn_pairs: float = 0.0
 ) -> float:
-    """Seconds of an iteration as `fleetsim.engine.step_time.StepTime` has them: the same formula, without arrays."""
-    return (
-        curve_s(c, decodes + prefill_tokens)
-        + c.per_seq_s.value * decodes
-        + c.per_prefill_token_s.value * prefill_tokens
-        + c.per_kv_token_s.value * kv_tokens
-        + c.per_attn_pair_s.value * attn_pairs
-    )
-
-
-def curve_s(c: Coefficients, tokens: float) -> float:
-    """f: linear between the knots, flat before the first, the last slope beyond the last."""
-    x, y = c.knots_tokens, c.knot_seconds
-    if tokens <= x[0] or len(x) == 1:
-        return y[0]
-    i = min(bisect_right(x, tokens), len(x) - 1)
-    return y[i - 1] + (tokens - x[i - 1]) * (y[i] - y[i - 1]) / (x[i] - x[i - 1])
+    """Seconds of an iteration of so much work, as `StepTime.seconds` has them."""
+    per = (c.per_seq_s.value, c.per_prefill_token_s.value, c.per_kv_token_s.value, c.per_attn_pair_s.value)
+    return iteration_s((c.knots_tokens, c.knot_seconds), per, (decodes, prefill_tokens, kv_tokens, attn_pairs))
 
 
 def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
@@ -59,7 +45,7 @@ def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
     for p in profile.points:
         if p.kind != kind or p.seconds <= 0:
             continue
-        predicted = iteration_s(profile.coefficients, p.decodes, p.kv_tokens, p.prefill_tokens, p.attn_pairs)
+        predicted = seconds_of(profile.coefficients, p.decodes, p.prefill_tokens, p.kv_tokens, p.attn_pairs)
         context = p.kv_tokens / p.decodes if p.decodes > 0 else 0.0
         made = p.decodes or p.prefill_tokens
         found.append(Row(p, context, predicted, predicted / p.seconds - 1.0, made / p.seconds))
@@ -84,7 +70,7 @@ def decode_line(c: Coefficients, context: float, fewest: float, most: float) -> 
     while step < most:
         inner.append(step)
         step *= 2 ** (1 / 8)
-    return [(b, iteration_s(c, b, b * context)) for b in sorted({*inner, most})]
+    return [(b, seconds_of(c, b, kv_tokens=b * context)) for b in sorted({*inner, most})]
 
 
 def document(profile: Profile, command: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def inputs_of(implied: Implied) -> dict[str, float]:
         t, limits = implied.engine
         found |= {"max_num_seqs": float(limits.max_num_seqs), "kv_tokens": float(limits.kv_tokens)}
         for b in _LOADS:
-            found[f"iteration_s_at_{b}"] = float(t.table(b)[b]) + t.per_seq_s * b + t.per_kv_token_s * b * context
+            found[f"iteration_s_at_{b}"] = t.seconds(b, kv_tokens=b * context)
     return found
 
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.points import by_context, decode_line, document, iteration_s, rows_of
+from fleetsim.calibrate.points import by_context, decode_line, document, rows_of, seconds_of
 from fleetsim.sim.engines import step_time_of
 from tests import profiles
 
@@ -16,13 +17,16 @@ tokens = st.floats(0, 1e5)
 @given(b=st.integers(0, 3000), p=st.integers(0, 40_000), kv=tokens, pairs=tokens)
 def test_predictions_are_those_of_the_step_time(b: int, p: int, kv: float, pairs: float) -> None:
     profile = profiles.profile()
-    expected = step_time_of(profile).seconds(b, p, kv, pairs)
-    assert iteration_s(profile.coefficients, b, kv, p, pairs) == pytest.approx(expected, rel=1e-12)
+    step_time = step_time_of(profile)
+    expected = step_time.seconds(b, p, kv, pairs)
+    assert seconds_of(profile.coefficients, b, p, kv, pairs) == expected
+    many = step_time.each_s(np.array([b, 1.0]), np.array([p, 0.0]), np.array([kv, 0.0]), np.array([pairs, 0.0]))
+    assert many[0] == expected, "an array of iterations differs from one alone"
 
 
 def test_a_curve_of_one_knot_is_flat() -> None:
     flat = profiles.profile(coefficients={"knots_tokens": [7], "knots_s": [0.01]})
-    assert [iteration_s(flat.coefficients, b) for b in (1, 7, 900)] == [0.01] * 3
+    assert [seconds_of(flat.coefficients, b) for b in (1, 7, 900)] == [0.01] * 3
 
 
 def test_rows_have_the_errors_that_the_points_were_made_with() -> None:

@@ -240,7 +240,4 @@ def _prefill_s(step_time: StepTime) -> float:
 
 def _iteration(step_time: StepTime, running: Floats, kv_tokens: Floats) -> Floats:
     """Seconds of iterations that decode only."""
-    low = np.floor(running).astype(np.int64)
-    table = step_time.table(int(low.max(initial=0)) + 1)
-    base = table[low] + (running - low) * (table[low + 1] - table[low])
-    return np.asarray(base + step_time.per_seq_s * running + step_time.per_kv_token_s * np.nan_to_num(kv_tokens))
+    return step_time.each_s(running, kv_tokens=np.nan_to_num(kv_tokens))
