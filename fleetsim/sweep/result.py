@@ -12,10 +12,10 @@ from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
 
     from fleetsim.job.job_face import Job
     from fleetsim.sweep.run import Sweep
+    from fleetsim.tell.terminal import View
 
 
 @unchanging
@@ -68,17 +68,19 @@ class SweepResult(Result):
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return frame(rows).set_index("cell")
 
-    def view(self) -> Group:
+    def view(self) -> View:
         """What the command prints."""
-        from fleetsim.sweep.told import sweep_report
+        from fleetsim.sweep.told import document
+        from fleetsim.tell.terminal import draw
 
-        return sweep_report(self.swept, self.call)
+        return draw(document(self.swept, self.call))
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.sweep.page import sweep_page
+        from fleetsim.sweep.told import document
+        from fleetsim.tell.page import document_page
 
-        return sweep_page(self.swept, self.call, self.warnings)
+        return document_page(document(self.swept, self.call, self.warnings))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

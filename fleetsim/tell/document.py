@@ -105,10 +105,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Terms and what there is to say of each: commands, assumptions. code: the terms are to be typed as they stand."""
+    """Terms and what there is to say of each: commands, assumptions. code: the terms are to be typed as they stand.
+    pasted: they are long: a terminal shows them alone, broken where a shell allows it."""
 
     items: tuple[tuple[str, Cell], ...]
     code: bool = False
+    pasted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

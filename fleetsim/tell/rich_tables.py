@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
 
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetsim.tell.document import Table
-
-
-@runtime_checkable
-class Fitted(Protocol):
-    """What a terminal shows in one of several ways, by its width."""
-
-    def as_table(self) -> Grid:
-        """The one that leaves nothing out."""
-        ...
 
 
 def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Table:
@@ -28,8 +18,6 @@ def as_sheet(title: str, *parts: RenderableType, note: str = "") -> Table:
     rows: list[tuple[str, ...]] = []
     left, notes = 1, []
     for part in _flat(parts):
-        if isinstance(part, Fitted):
-            part = part.as_table()
         if isinstance(part, Grid):
             if not rows:
                 headings = tuple(" ".join(_words(c.header).split()) for c in part.columns) if part.show_header else ()

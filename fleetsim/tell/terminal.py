@@ -6,7 +6,6 @@ It fits 80 columns, reads well without colour, and uses colour for weight only: 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from rich.text import Text
 from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Words, blocks_on, estimated
+from fleetsim.tell.next_lines import NextLines
 
 if TYPE_CHECKING:
     from fleetsim.estimates import Estimate
@@ -59,7 +59,9 @@ def drawn(block: Block) -> RenderableType:
 
 
 def _listed(listed: Listed) -> RenderableType:
-    """Commands with what they are for below them; other terms beside what there is to say of each."""
+    """Commands with what they are for below them, long ones alone; other terms beside what there is to say of each."""
+    if listed.pasted:
+        return Group(*(NextLines("", term) for term, _ in listed.items))
     if listed.code:
         lines = ((Text(term, style="bold"), Padding(text_of(words), (0, 0, 0, 2))) for term, words in listed.items)
         return Group(*(line for pair in lines for line in pair))
@@ -138,27 +140,3 @@ def with_interval(estimate: Estimate, unit: units.Unit = "share") -> Text:
 def warning_lines(warnings: Iterable[str]) -> Group:
     """Warnings, as stderr shows them."""
     return Group(*(Text.assemble(("warning: ", "yellow"), w) for w in warnings))
-
-
-class Fitting:
-    """The first of some tables that fits as it is; else one of them with a word of a heading a line; else the last."""
-
-    def __init__(self, *tables: Grid) -> None:
-        self._tables = tables
-
-    def as_table(self) -> Grid:
-        """The first, whatever its width: a page has room."""
-        return self._tables[0]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for table in (*self._tables, *map(_stacked, self._tables)):
-            if Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum <= options.max_width:
-                break
-        yield table
-
-
-def _stacked(table: Grid) -> Grid:
-    """The table with a word of its headings a line."""
-    stacked = copy(table)
-    stacked.columns = [replace(column, header=str(column.header).replace(" ", "\n")) for column in table.columns]
-    return stacked

@@ -14,8 +14,9 @@ import fleetsim as fs
 from fleetsim import units
 from fleetsim.cli.main import app
 from fleetsim.sweep.design import text_of
-from fleetsim.sweep.page import front_chart, sweep_story
+from fleetsim.sweep.pictures import front_chart
 from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.told import document
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
 from fleetsim.tell.rich_tables import as_sheet
@@ -58,7 +59,7 @@ def test_larger_symbols_have_more_of_the_third_objective(swept: Sweep) -> None:
 
 def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) -> None:
     """The same cells as the terminal's table; by hand from the rows of the sweep."""
-    sheets = [b for s in sweep_story(swept, [SCENARIO]).sections for b in s.blocks if isinstance(b, Table)]
+    sheets = [b for _, blocks in document(swept, [SCENARIO]).shown("page") for b in blocks if isinstance(b, Table)]
     assert len(sheets) == 3  # the cells, and what each of the two keys does
     ran = [row for row in swept.rows if row.status == "ok"]
     means = {row.cell: row.estimates()["cost_per_step"].mean for row in ran}
@@ -76,7 +77,7 @@ def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) ->
 
 
 def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
-    page = document_page(sweep_story(swept, [SCENARIO]))
+    page = document_page(document(swept, [SCENARIO]))
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
     best = swept.row(swept.pareto.best[0].cell)
     values = [*map(text_of, swept.design.grid.values(best.cell).values())]
@@ -92,9 +93,9 @@ def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: Sweep) -> No
     alone = replace(swept, pareto=replace(swept.pareto, objectives=swept.pareto.objectives[:1]))
     assert front_chart(alone) is None
     nothing = replace(swept, rows=swept.rows[:1], pareto=replace(swept.pareto, marks={}, best=()))
-    story = sweep_story(nothing, [SCENARIO])
+    story = document(nothing, [SCENARIO])
     assert story.title == "No cell could be simulated."
-    assert [section.title for section in story.sections] == ["Cells that could not be simulated"]
+    assert [title for title, _ in story.shown("page")] == ["Cells that could not be simulated"]
 
 
 def test_the_command_writes_the_page_of_the_interface(tmp_path: Path) -> None:

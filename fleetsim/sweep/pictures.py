@@ -1,25 +1,20 @@
-"""A sweep as a page: the cells by two objectives, what each key does, all cells that are worth a look, what next."""
+"""A sweep in a picture: every cell by the first two objectives, larger where it has more of the third."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sweep.cell import Row
-from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Mark
 from fleetsim.sweep.run import Sweep
-from fleetsim.sweep.told import best_words, cell_words, cells, commands, effect, failures, has_effect
+from fleetsim.sweep.words import cell_words
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
 from fleetsim.tell.charts.parts import Look, wrapped
-from fleetsim.tell.document import Bullets, Document, Listed, Section, Tile, present
-from fleetsim.tell.page import document_page
-from fleetsim.tell.rich_tables import as_sheet
 
 # The dominated cells are drawn first, the front on top of them.
 _LOOKS: tuple[tuple[Mark, str, Look], ...] = (
@@ -30,54 +25,6 @@ _LOOKS: tuple[tuple[Mark, str, Look], ...] = (
 _SMALL_PX, _LARGE_PX = 7.0, 22.0
 # So many dominated cells are drawn: a page of more is slow, and they hide each other.
 _MOST_DOMINATED = 3000
-
-
-def sweep_page(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> str:
-    """The page. call: the words of a command line that name the scenario. Raises OutsideError where jinja2 or plotly is
-    missing."""
-    return document_page(sweep_story(result, call, warnings))
-
-
-def sweep_story(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
-    """What the page tells, in order."""
-    pareto, axes = result.pareto, result.design.grid.axes
-    shape = " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in axes)
-    runs = units.plural(result.design.replications, "replication")
-    ran = bool(pareto.best)
-    failed = [row for row in result.rows if row.status != "ok"]
-    counted = f"{len(result.rows):,} of {units.plural(len(result.design.grid), 'cell')}"
-    title = best_words(result, pareto.best[0]) if ran else "No cell could be simulated"
-    sections: list[Section] = []
-    if ran:
-        sections.append(Section("The cells", present(front_chart(result), as_sheet(_legend(result), *cells(result)))))
-        effects = [
-            as_sheet(f"by {axis.path}", effect(result, axis), note="Means over the values of the other keys.")
-            for axis in axes
-            if has_effect(axis)
-        ]
-        if effects:
-            sections.append(Section("What each key does", tuple(effects)))
-    if failed:
-        sections.append(Section("Cells that could not be simulated", (Bullets(tuple(failures(result, failed))),)))
-    if sources := engine_sources(result):
-        rests = tuple(units.sentence(source.accuracy) for source in sources)
-        sections.append(Section("What this rests on", rests))
-    if ran:
-        simulate, size = commands(result, call)
-        told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
-        sections.append(Section("Next", (Listed(told, code=True),)))
-    return Document(
-        kind=kind_of("sweep", result.scenario),
-        title=f"{title}.",
-        lede=(
-            f"{counted if not result.complete else units.plural(len(result.rows), 'cell')}: {shape}.",
-            f"{runs} each, the same draws in every cell: two of them are compared run by run.",
-            *(f"{best_words(result, best)}." for best in pareto.best[1:]),
-        ),
-        tiles=tuple(_tiles(result)),
-        warnings=tuple(warnings),
-        sections=tuple(sections),
-    )
 
 
 def front_chart(result: Sweep) -> Chart | None:
@@ -145,22 +92,6 @@ def front_chart(result: Sweep) -> Chart | None:
         words += f" {units.plural(left_out, 'beaten cell')} not drawn."
     title = f"{_title(up)} against {_title(right)}"
     return Chart("front", units.capital(title), words, tuple(data), layout, 460)
-
-
-def _tiles(result: Sweep) -> Iterator[Tile]:
-    if result.pareto.best:
-        row = result.row(result.pareto.best[0].cell)
-        found = row.estimates()
-        for objective in result.pareto.objectives[:4]:
-            e, how = found[objective.metric], quantity(objective.metric).unit
-            yield Tile(f"{_title(objective)}, best cell", units.written(e.mean, how), units.interval(e, how))
-        yield Tile(
-            "on the Pareto front", f"{len(result.pareto.front):,}", f"of {units.plural(len(result.rows), 'cell')}"
-        )
-
-
-def _legend(result: Sweep) -> str:
-    return f"cells, by {_title(result.pareto.objectives[0])} (* Pareto front, ~ beaten by luck at most)"
 
 
 def _hover(result: Sweep, row: Row, found: dict[str, Estimate]) -> Iterator[str]:
