@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.cli.replay_files import verify_words
 from fleetsim.errors import InputError
@@ -243,6 +244,13 @@ def test_a_call_s_words_hold_no_credentials_but_the_files_of_them(tmp_path: Path
     )  # fmt: skip
     assert "hidden" not in " ".join(source.words())
     assert "secret" not in " ".join(verify_words(source, "plan.json") or ())
+
+
+def test_python_s_next_commands_say_how_the_window_was_read(folder: Path) -> None:
+    found = fs.replay(folder / "job.om", start="-10m", step_s=10.0, backtest=False)
+    following = [f.next for f in found.verdict.findings if f.next]
+    assert following
+    assert all(f"--from {folder / 'job.om'} --start -10m --step 10s" in text for text in following)
 
 
 def test_one_sweep_at_a_time(folder: Path) -> None:

@@ -24,7 +24,7 @@ PATIENCE_S = 10.0
 # Variables of the program itself; those of a scenario's fields have a double underscore.
 KNOWN = frozenset(name for name in VARIABLES if name.startswith("FLEETSIM_") and "<" not in name)
 # Of the tests and the tools in the repository.
-_OF_TESTS = ("FLEETSIM_REQUIRE_", "FLEETSIM_SCREENSHOTS", "_FLEETSIM_COMPLETE")
+_OF_TESTS = ("FLEETSIM_REQUIRE_", "FLEETSIM_TESTS_ONCE", "FLEETSIM_SCREENSHOTS", "_FLEETSIM_COMPLETE")
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|KEY", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
