@@ -16,11 +16,11 @@ from typer.testing import CliRunner, Result
 from fleetsim.alerts import rehearsal
 from fleetsim.alerts.planned import planned_of
 from fleetsim.cli.main import app
-from fleetsim.cli.watch import decided
 from fleetsim.errors import InputError
 from fleetsim.job.job import Job, job_from_flags
 from fleetsim.replay.change.plan_fields import load_plan
 from fleetsim.replay.change.plan_file import implied_of
+from fleetsim.watch.ask import decided
 from fleetsim.watch.evaluation import Looker
 from fleetsim.watch.watch import Look
 from tests.once import rehearse_once

@@ -1,0 +1,179 @@
+"""`watch`: how many instances should this fleet have, asked once or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag
+from fleetsim.job.fields import JOB
+from fleetsim.job.history_fields import ACCESS, SOURCE, AccessFields, step_of
+from fleetsim.job.question import Lends, Option
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.job import Job
+    from fleetsim.replay.change.plan_fields import Plan
+    from fleetsim.watch.evaluation import Looker, LookOptions
+    from fleetsim.watch.watch import Look, Watch, WatchOptions
+
+RULE = "When it recommends"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatcherAccess(AccessFields):
+    """How a watcher gets in; it waits for a shorter time, as it asks again anyhow."""
+
+    timeout: Annotated[float, Option("Seconds for one answer.", ACCESS)] = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetWatch:
+    """How many instances should the fleet behind this Prometheus have?"""
+
+    prometheus: Annotated[str, Option("Prometheus, Thanos, Mimir or VictoriaMetrics.", SOURCE, metavar="URL")]
+    scenario: Annotated[
+        str | None, Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO")
+    ] = None
+    set_: Annotated[list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE")] = None
+    plan: Annotated[
+        str | None, Option("Begin with this plan's count, targets and prices.", None, metavar="PLAN.json")
+    ] = None
+    every: Annotated[str, Option("Time between two evaluations.", RULE)] = "60s"
+    window: Annotated[str, Option("How far back each one reads.", SOURCE)] = "1h"
+    step: Annotated[str, Option("Grid, as 15s; auto = the scrape interval.", SOURCE, metavar="SPAN")] = "auto"
+    selector: Annotated[str, Option("""Which engines: 'job="rollout"'.""", SOURCE, metavar="LABELS")] = ""
+    map_: Annotated[list[str] | None, Option("A metric of yours. Repeatable.", SOURCE, metavar="SIGNAL=METRIC")] = None
+    access: Annotated[AccessFields, Lends(WatcherAccess)] = field(default_factory=WatcherAccess)
+    stale_after: Annotated[str, Option("Age of the newest sample from which nothing is recommended.", RULE)] = "5m"
+    up_after: Annotated[int, Option("Evaluations in a row for a way up.", RULE)] = 3
+    down_after: Annotated[int, Option("And for a way down.", RULE)] = 15
+    down_share: Annotated[float, Option("Share of the instances that a way down is worth.", RULE)] = 0.05
+    cool_down: Annotated[str, Option("No change for so long after one.", RULE)] = "10m"
+    resize_on: Annotated[float, Option("Size anew when an input moved by this share.", RULE)] = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """All that a watch needs, checked; nothing is read yet. tell: hears what changes."""
+
+    look: Looker
+    options: WatchOptions
+    tell: Callable[[str], None]
+
+    def once(self) -> WatchResult:
+        """One evaluation, now. Raises InputError, OutsideError."""
+        import time
+
+        now_s = time.time()
+        return WatchResult(self.look(now_s), now_s)
+
+    def watch(self, clock: Any) -> Watch:
+        """The loop: its `run` evaluates until the clock says to stop."""
+        from fleetsim.watch.watch import Watch
+
+        return Watch(self.look, clock, self.options, self.tell)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchResult:
+    """What one evaluation found. now_s: unix seconds of it."""
+
+    look: Look
+    now_s: float
+
+    def lines(self) -> Iterator[str]:
+        """What the command prints under --once."""
+        from fleetsim.watch.told import look_lines
+
+        return look_lines(self.look, self.now_s)
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --once --json."""
+        from fleetsim.watch.told import look_document
+
+        return look_document(self.look, self.now_s)
+
+
+def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
+    """Checks a question. tell: hears what changes, and what is not used. Raises InputError, OutsideError."""
+    from fleetsim.history.prometheus import Prometheus
+    from fleetsim.replay.change.plan_fields import load_plan
+    from fleetsim.watch.evaluation import Looker
+    from fleetsim.watch.hysteresis import Damping
+    from fleetsim.watch.watch import WatchOptions
+
+    held = None if asked.plan is None else load_plan(asked.plan)
+    every_s = span(flag("every"), asked.every)
+    options = WatchOptions(
+        every_s=every_s,
+        stale_s=span(flag("stale_after"), asked.stale_after),
+        damping=Damping(asked.up_after, asked.down_after, asked.down_share, span(flag("cool_down"), asked.cool_down)),
+        start=None if held is None else held.planned,
+    )
+    base, given, facts = _known(asked, held, tell)
+    prometheus = Prometheus(asked.prometheus, asked.access.access())
+    return Watcher(Looker(prometheus, _look_options(asked, base, given, facts), tell), options, tell)
+
+
+def _known(
+    asked: FleetWatch, held: Plan | None, tell: Callable[[str], None]
+) -> tuple[Scenario | None, frozenset[str], frozenset[str]]:
+    """The user's scenario, None where there is none, what was given of it, and what of that one by one."""
+    from fleetsim.job.job import job_from_flags
+    from fleetsim.replay.known import facts_of
+
+    job = job_from_flags(asked.scenario, asked.set_ or (), {})
+    base = job.scenario if asked.scenario is not None or asked.set_ else None
+    if held is not None and asked.scenario is None:
+        base = decided(held, job)
+    facts = facts_of(asked.set_ or ())
+    if "fleet.instances" in facts:
+        tell("fleet.instances as set is not used: a watcher counts them, they are what a resize changes")
+    return base, job.given, facts
+
+
+def _look_options(
+    asked: FleetWatch, base: Scenario | None, given: frozenset[str], facts: frozenset[str]
+) -> LookOptions:
+    from fleetsim.history.mapped import parse_map
+    from fleetsim.watch.evaluation import LookOptions
+
+    return LookOptions(
+        window_s=span(flag("window"), asked.window),
+        selector=asked.selector,
+        mapping=parse_map(asked.map_ or ()),
+        step_s=step_of(asked.step),
+        base=base,
+        given=given,
+        facts=facts,
+        from_file=asked.scenario is not None,
+        resize_on=asked.resize_on,
+    )
+
+
+def decided(plan: Plan, job: Job) -> Scenario:
+    """What was asked, with the plan's targets and prices where it says none: no window shows them."""
+    from fleetsim.config.load import with_changes
+
+    found = {
+        f"{section}.{name}": value
+        for section in ("targets", "cost")
+        for name, value in getattr(plan.scenario, section).model_dump().items()
+    }
+    return with_changes(job.scenario, {path: value for path, value in found.items() if path not in job.given})
+
+
+def span(name: str, written: str) -> float:
+    """Seconds of "60s", "1h" or "90". name: of the option. Raises InputError."""
+    from fleetsim.history.window import parse_span
+
+    try:
+        seconds = parse_span(written.strip()) if not written.strip().isdigit() else float(written)
+    except ValueError:
+        seconds = None
+    if seconds is None:
+        raise InputError([Problem(name, written, "is no span of time", "write 60s, 5m or 1h")])
+    return seconds
