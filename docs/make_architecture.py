@@ -14,7 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from house import Source, arrows, layers, sources
+
+from fleetsim.units import plural
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "img" / "house.svg"
@@ -54,10 +57,11 @@ def picture(
             x, y = left + k * (width + GAP), MARGIN + level * FLOOR
             at[room] = (x + width / 2, y)
             files, lines = sizes.get(room, (0, 0))
+            size = f"{plural(files, 'file')}, {lines:,} lines"
             boxes.append(
                 f'<rect x="{x:.0f}" y="{y}" width="{width:.0f}" height="{ROOM_HEIGHT}"/>'
                 f'<text x="{x + width / 2:.0f}" y="{y + 18}">{room}</text>'
-                f'<text class="small" x="{x + width / 2:.0f}" y="{y + 34}">{files} files, {lines:,} lines</text>'
+                f'<text class="small" x="{x + width / 2:.0f}" y="{y + 34}">{size}</text>'
             )
     lines_ = []
     for (room, other), count in sorted(drawn.items()):
@@ -80,7 +84,7 @@ def table(floors: Sequence[Sequence[str]], found: Mapping[str, Source], sizes: M
         for room in floor:
             files, lines = sizes.get(room, (0, 0))
             told = (ast.get_docstring(found[room].tree) or "") if room in found else ""
-            first = re.split(r"(?<=[.:])\s", told.replace("\n", " "), maxsplit=1)[0].rstrip(".:")
+            first = re.split(r"(?<=[.?])\s", told.replace("\n", " "), maxsplit=1)[0].rstrip(".")
             rows.append(f"| `{room}` | {first} | {files} | {lines:,} |")
     return "\n".join(rows)
 
