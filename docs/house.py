@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from statistics import median
 
@@ -32,8 +33,11 @@ class Source:
 
 
 def sources(root: Path) -> dict[str, Source]:
-    """Every Python file of the package at `root`/fleetsim, by its dotted name; the package itself is ""."""
-    package = root / "fleetsim"
+    """Every Python file of the package at `root`/fleetsim, by its dotted name; the package itself is "".
+
+    Imports that the contract of the layers excepts by name are left out here, too: a job's methods are the one way up.
+    """
+    package, allowed = root / "fleetsim", _allowed(root)
     paths = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
@@ -42,8 +46,27 @@ def sources(root: Path) -> dict[str, Source]:
     for name, path in paths.items():
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-        found[name] = Source(name, path, tree, text.count("\n"), frozenset(_imported(tree, paths) - {name}))
+        imports = {
+            other
+            for other in _imported(tree, paths) - {name}
+            if not any(fnmatch(name, here) and fnmatch(other, there) for here, there in allowed)
+        }
+        found[name] = Source(name, path, tree, text.count("\n"), frozenset(imports))
     return found
+
+
+def _allowed(root: Path) -> list[tuple[str, str]]:
+    """(file, what it may import) of every exception to the layers, as patterns below the package."""
+    exceptions = [line.split(" -> ") for line in _layers_contract(root).get("ignore_imports", [])]
+    return [(here.removeprefix("fleetsim."), there.removeprefix("fleetsim.")) for here, there in exceptions]
+
+
+def _layers_contract(root: Path) -> dict[str, list[str]]:
+    """The contract of pyproject.toml that says the order of the floors; empty where there is none."""
+    project = root / "pyproject.toml"
+    tools = tomllib.loads(project.read_text(encoding="utf-8"))["tool"] if project.exists() else {}
+    contracts = tools.get("importlinter", {}).get("contracts", [])
+    return next((contract for contract in contracts if contract["type"] == "layers"), {})
 
 
 def _imported(tree: ast.Module, known: Mapping[str, object]) -> set[str]:
@@ -94,8 +117,7 @@ def circles(found: Mapping[str, Source]) -> list[tuple[str, ...]]:
 
 def layers(root: Path) -> list[list[str]]:
     """The floors from the top down, as the import contract of pyproject.toml has them; each with its rooms."""
-    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    floors = next(c["layers"] for c in contracts if c["type"] == "layers")
+    floors = _layers_contract(root)["layers"]
     return [[room.strip().removeprefix("fleetsim.") for room in floor.split("|")] for floor in floors]
 
 
