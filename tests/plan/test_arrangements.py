@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
+from fleetsim.job.trainer_scaling import STATE_BYTES, least_trainer_gpus
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.split.arrangements import (
-    STATE_BYTES,
     Rules,
     colocated_async,
     colocated_sync,
-    least_trainer_gpus,
     split,
     split_counts,
     steps_per_version,

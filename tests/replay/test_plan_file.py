@@ -80,7 +80,7 @@ def test_its_own_window_verifies_but_for_what_it_changes(made: tuple[Observed, A
     assert states["instances"] == ("ok" if advice.instances == 4 else "failed")
     # 67 %, as the plan predicts of any fleet under this law; that its target is 5 % is said of the plan.
     assert states["trainer_idle"] == "ok"
-    assert any(text.startswith("trainer idle at most 5.0%") for text in found.missed)
+    assert any(text.startswith("trainer idle at most 5.0 %") for text in found.missed)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "x"}', '{"kind": "fleetsim-plan", "date": NaN}', "\0"])

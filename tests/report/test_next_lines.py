@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import fleetsim.replay.diagnose.checks
+from fleetsim.replay.diagnose.addressed import addressed
 from fleetsim.replay.diagnose.finding import Finding, Verdict
-from fleetsim.tell.next_lines import CALL, NextLines, addressed, broken, is_command, resolved
+from fleetsim.tell.next_lines import CALL, NextLines, broken, is_command, resolved
 
 WORDS = st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=30), max_size=8)
 
