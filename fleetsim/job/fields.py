@@ -6,34 +6,18 @@ A command that words an option otherwise annotates the field again in a class of
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fleetsim.job.question import Option
-
-if TYPE_CHECKING:
-    from fleetsim.job.job_face import Job
 
 JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
 SIMULATED = "What is simulated"
 
 
 class AnyJob:
-    """What a question is about: a `Job`, or `JobFields` that one is made of. `ready` gives the job of either."""
+    """What a question is about: a `Job`, or `JobFields` that one is made of. `job.ready` gives the job of either."""
 
     __slots__ = ()
-
-
-def ready(job: AnyJob, **more: Any) -> Job:
-    """The job itself. more: flags of the question that change the job as well; a Job has heard of them before.
-
-    Raises InputError with all that is wrong with the fields.
-    """
-    from fleetsim.job.job_face import Job, made
-
-    if isinstance(job, Job):
-        return job
-    assert isinstance(job, JobFields)
-    return made(job.start(), job.set_ or (), job.flags() | more)
 
 
 def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "SCENARIO") -> str | None:

@@ -14,8 +14,9 @@ from fleetsim import units
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.files import replace_file, unwritten
-from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields, ready
+from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields
 from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.job.ready import ready
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import Interrupted
-from fleetsim.job.fields import AnyJob, PlannedJob, ready
+from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.ready import ready
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob, ready
+from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.ready import ready
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch

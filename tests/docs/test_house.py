@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -39,3 +40,10 @@ def test_a_circle_and_an_arrow_upward_are_found(tmp_path: Path) -> None:
     assert house.circles(found) == [("a.x", "b.y")]
     assert house.upward(found, [["a"], ["b"]]) == [("b.y", "a.x")]
     assert house.upward(found, [["a", "b"]]) == [("a.x", "b.y"), ("b.y", "a.x")]
+
+
+def test_every_file_that_the_map_names_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {n for n in re.findall(r"`([\w/]+/\w+\.py)`", page) if "NAME" not in n and "FEATURE" not in n}
+    assert len(named) > 40
+    assert [n for n in sorted(named) if not any((below / n).exists() for below in (ROOT / "fleetsim", ROOT))] == []

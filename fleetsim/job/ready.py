@@ -1,0 +1,23 @@
+"""The job that a question is about, whichever face asked it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.job.fields import AnyJob, JobFields
+
+if TYPE_CHECKING:
+    from fleetsim.job.job_face import Job
+
+
+def ready(job: AnyJob, **more: Any) -> Job:
+    """The job itself. more: flags of the question that change the job as well; a Job has heard of them before.
+
+    Raises InputError with all that is wrong with the fields.
+    """
+    from fleetsim.job.job_face import Job, made
+
+    if isinstance(job, Job):
+        return job
+    assert isinstance(job, JobFields)
+    return made(job.start(), job.set_ or (), job.flags() | more)
