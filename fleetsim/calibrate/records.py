@@ -63,6 +63,10 @@ def _text(value: Any) -> bool:
     return isinstance(value, str) and len(value) < 10_000
 
 
+def _name(value: Any) -> bool:
+    return _text(value) or (isinstance(value, int) and not isinstance(value, bool))
+
+
 def _of_even_length(form: Form) -> Form:
     """Columns of a table: as many rows in each."""
     return lambda value: form(value) and len({len(v) for v in value.values() if isinstance(v, list)}) <= 1
@@ -107,9 +111,10 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "assumed": _each(_text),
         **dict.fromkeys(("engine", "vllm", "version", "cuda", "torch", "kind"), _text),
     },
-    "it": {"ph": _text, "lab": _LABEL, "c": _of_even_length(_ITERATIONS)},
+    "it": {"ph": _text, "seg": _name, "lab": _LABEL, "c": _of_even_length(_ITERATIONS)},
     "seg": {
         "ph": _text,
+        "seg": _name,
         "lab": _LABEL,
         "wall": _SECONDS,
         "submit": _SECONDS,
@@ -119,6 +124,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     },
     "obs": {
         "ph": _text,
+        "seg": _name,
         "lab": _LABEL,
         "dt": _column(-MOST_ITERATION_US, MOST_ITERATION_US, real=True),
         "ovh": _column(0, MOST_TOKENS, real=True),

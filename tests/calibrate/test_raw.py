@@ -121,6 +121,15 @@ def test_ill_formed_records_are_damage_and_nothing_else(keys: list[str], data: s
     assert len(raw.segment) == len(raw_of(records()).segment)
 
 
+@pytest.mark.parametrize("kind", ["it", "seg", "obs"])
+@pytest.mark.parametrize("segment", [[], {}, True, 1.5])
+def test_a_segment_that_is_no_name_is_damage(kind: str, segment: object, tmp_path: Path) -> None:
+    file = tmp_path / "x.raw.jsonl"
+    lines = [*records(), {"t": kind, "ph": "decode", "seg": segment}]
+    file.write_text("".join(json.dumps(r) + "\n" for r in lines))
+    assert records_of(file) == (records(), 1)
+
+
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_that_is_no_list_is_damage(name: str) -> None:
     good = next(r for r in records() if r["t"] == "it")
