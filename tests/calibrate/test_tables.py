@@ -251,5 +251,6 @@ def test_raw_measurements_are_recognised(tmp_path: Path) -> None:
     assert is_raw(str(path))
     assert not is_raw(write(tmp_path / "b.json", {"benchmarks": []}))
     assert not is_raw(str(tmp_path / "none"))
+    assert not any(is_raw(write(tmp_path / "c.json", {"t": kind})) for kind in ([], {}, None, 3))
     with pytest.raises(InputError, match="raw measurements"):
         read_source(str(path))

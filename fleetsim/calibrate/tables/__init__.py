@@ -27,7 +27,7 @@ def is_raw(path: str) -> bool:
             record = from_json(stream.readline(1 << 20))
     except (OSError, EOFError, ValueError, zlib.error):
         return False
-    return isinstance(record, dict) and record.get("t") in RECORDS
+    return isinstance(record, dict) and str(record.get("t")) in RECORDS
 
 
 def read_source(path: str, given: Given | None = None) -> Source:
