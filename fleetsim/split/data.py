@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
+from fleetsim.size.data import alternatives
 from fleetsim.tell.data import estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.split.split import Outcome, SplitResult
-from fleetsim.size.data import alternatives
 
 
 def split_document(result: SplitResult) -> dict[str, Any]:
