@@ -5,9 +5,11 @@ Ctrl-C reaches only the main thread. Runs on other threads look here after each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from threading import Event
+from threading import Event, current_thread, main_thread
 
 # Told after each step how many steps are done and the simulated seconds; the run ends there when it says True.
 Watch = Callable[[int, float], bool]
@@ -34,3 +36,22 @@ def watch_of(on_step: Callable[[int, float], None] | None) -> Watch | None:
         return stop is not None and stop.is_set()
 
     return watch
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """A Ctrl-C that arrives inside is raised at the end, so that what belongs together happens together or not at all.
+
+    Only where Ctrl-C would be a KeyboardInterrupt: in the main thread, with nobody else's handler in place.
+    """
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came = Event()
+    signal.signal(signal.SIGINT, lambda number, frame: came.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came.is_set():
+        raise KeyboardInterrupt

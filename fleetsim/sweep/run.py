@@ -13,6 +13,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of, in_engine
+from fleetsim.sim.stop import uninterrupted
 from fleetsim.sweep import local
 from fleetsim.sweep.cell import Chunk, Row
 from fleetsim.sweep.design import Design, design_of
@@ -79,9 +80,11 @@ def sweep(
     chunks = _chunks(design, missing, workers, ray)
     try:
         for chunk in chunks:
-            rows |= {row.cell: row for row in chunk.rows}
-            if kept is not None:
-                kept.add(chunk.rows)
+            # What is told as finished is what the journal holds.
+            with uninterrupted():
+                if kept is not None:
+                    kept.add(chunk.rows)
+                rows |= {row.cell: row for row in chunk.rows}
             if progress is not None:
                 progress(len(rows), len(grid), chunk.rows)
     except KeyboardInterrupt:

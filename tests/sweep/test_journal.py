@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -159,3 +162,24 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
     assert result.rows == sweep(job(), SMALL).rows
     opened[1].discard()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_is_told_as_finished_is_what_the_journal_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """Ctrl-C arrives while a cell is written down: then, too, neither has a cell that the other lacks."""
+    add = Journal.add
+
+    def broken(self: Journal, rows: Iterable[Row]) -> None:
+        if before:
+            os.kill(os.getpid(), signal.SIGINT)
+        add(self, rows)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Journal, "add", broken)
+    with pytest.raises(Interrupted) as cut:
+        sweep(job(), SMALL, workers=1, journal=lambda design: open_journal(tmp_path / "t.csv", "digest", 6))
+    written = (tmp_path / "t.csv.journal.jsonl").read_text().splitlines()[1:]
+    assert [json.loads(line)[0] for line in written] == [row.cell for row in cut.value.known.rows] == [0]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
