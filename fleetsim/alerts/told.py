@@ -1,51 +1,58 @@
-"""The terminal view of `fleetsim alerts`: what stands watch, how often it will be wrong, how soon it will be right."""
+"""What `fleetsim alerts -o` says: what stands watch, how often it will be wrong, how soon it will be right."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from dataclasses import replace
 
-from fleetsim.alerts.alert_rule import AlertRule, Standing
+from fleetsim import units
+from fleetsim.alerts.alert_rule import Standing
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.signal_text import FEWEST, per_month, short
 from fleetsim.alerts.signals import BY_STANDING_NAME, duration
-from fleetsim.tell.terminal import grid, section
+from fleetsim.tell.document import Document, Section, Table, Words
 
 
-def alerts_report(standing: Standing, rule_file: str, test_file: str | None) -> Group:
-    """Everything that `fleetsim alerts -o` prints on stdout."""
+def document(standing: Standing, rule_file: str, test_file: str | None) -> Document:
+    """The rules that were written. test_file: None where none was asked for."""
     made = standing.rehearsal
-    total = sum(rule.false_per_month for rule in standing.rules)
-    head = f"{rule_file}: {len(standing.rules)} alerts for {made.scenario.name}, {made.expected.instances} instances"
-    behind = (
-        f"from {made.hours:,.0f} simulated healthy hours and {sum(map(len, made.onsets.values()))} runs with a fault; "
-        f"{per_month(total)} false alarms a month predicted (budget {standing.budget_per_month:g})"
+    alerts, instances = units.plural(len(standing.rules), "alert"), units.plural(made.expected.instances, "instance")
+    commands = [f"promtool check rules {rule_file}"] + ([f"promtool test rules {test_file}"] if test_file else [])
+    return Document(
+        kind="fleetsim alerts",
+        title=f"{rule_file}: {alerts} for {made.scenario.name}, {instances}",
+        lede=(_behind(standing),),
+        tiles=(),
+        warnings=(),
+        sections=(
+            Section("alerts", (_thresholds(standing),)),
+            Section("their faults", (_delays(standing),)),
+            Section(
+                "not seen in this plan",
+                tuple(f"{r.signal.alert}: {r.why_not}" for r in standing.rules if r.why_not is not None),
+            ),
+            Section(
+                "left out", tuple(f"{BY_STANDING_NAME[name].alert}: {why}" for name, why in standing.left_out.items())
+            ),
+            Section("next", tuple(Words(command, strong=True) for command in commands)),
+        ),
     )
-    blocks: list[RenderableType] = [
-        Text(head, style="bold"),
-        Text(behind),
-        section("alerts", thresholds(standing)),
-        section("their faults", delays(standing)),
-    ]
-    unseen = [Text(f"{r.signal.alert}: {r.why_not}") for r in standing.rules if r.why_not is not None]
-    if unseen:
-        blocks.append(section("not seen in this plan", *unseen))
-    if standing.left_out:
-        left = [Text(f"{BY_STANDING_NAME[name].alert}: {why}") for name, why in standing.left_out.items()]
-        blocks.append(section("left out", *left))
-    commands = [Text(f"promtool check rules {rule_file}", style="bold")]
-    if test_file is not None:
-        commands.append(Text(f"promtool test rules {test_file}", style="bold"))
-    blocks.append(section("next", *commands))
-    return Group(*blocks)
 
 
-def thresholds(standing: Standing) -> Table:
+def _behind(standing: Standing) -> str:
+    made = standing.rehearsal
+    hours = units.plural(round(made.hours), "simulated healthy hour")
+    runs = units.plural(sum(map(len, made.onsets.values())), "run")
+    total = per_month(sum(rule.false_per_month for rule in standing.rules))
+    return (
+        f"from {hours} and {runs} with a fault; {total} false alarms a month predicted "
+        f"(budget {standing.budget_per_month:g})"
+    )
+
+
+def _thresholds(standing: Standing) -> Table:
     """Threshold, window, `for:` and false alarms."""
-    table = grid("", "healthy", "alerts", "over", "for", "false/month", "at most", align=("left", *["right"] * 6))
-    for rule in standing.rules:
-        table.add_row(
+    rows = tuple(
+        (
             rule.signal.alert.removeprefix("Rollout"),
             short(rule.signal, rule.healthy),
             f"{'>' if rule.signal.alerts_when == 'above' else '<'} {short(rule.signal, rule.threshold)}",
@@ -54,21 +61,27 @@ def thresholds(standing: Standing) -> Table:
             _few(rule.false_per_month),
             _few(rule.false_upper),
         )
-    return table
+        for rule in standing.rules
+    )
+    table = Table("", ("", "healthy", "alerts", "over", "for", "false a month", "at most"), rows)
+    return replace(
+        table, narrower=(table.without("at most", note="The 95 % bounds of false alarms are in the rule file."),)
+    )
 
 
-def delays(standing: Standing) -> Table:
+def _delays(standing: Standing) -> Table:
     """How soon each alert finds its fault, and what else that fault fires."""
-    table = grid("", "fault", "median", "95 %", "also fires", align=("left", "left", "right", "right", "left"))
-    for rule in standing.rules:
-        table.add_row(
+    rows = tuple(
+        (
             rule.signal.alert.removeprefix("Rollout"),
             BY_FAULT[rule.signal.fault].title,
-            _delay(rule, rule.delay_s),
-            _delay(rule, rule.delay_p95_s),
-            ", ".join(a.removeprefix("Rollout") for a in rule.also) or "-",
+            _delay(rule.delay_s),
+            _delay(rule.delay_p95_s),
+            ", ".join(alert.removeprefix("Rollout") for alert in rule.also) or "-",
         )
-    return table
+        for rule in standing.rules
+    )
+    return Table("", ("", "fault", "median", "95 %", "also fires"), rows, left=2, words_last=1)
 
 
 def _few(count: float) -> str:
@@ -77,5 +90,5 @@ def _few(count: float) -> str:
     return f"{count:.1g}" if count < 9.5 else f"{count:,.0f}"
 
 
-def _delay(rule: AlertRule, seconds: float | None) -> str:
+def _delay(seconds: float | None) -> str:
     return "not seen" if seconds is None else duration(seconds)

@@ -1,4 +1,4 @@
-"""A profile as a page: words first, then what was measured against what is predicted, then the tables."""
+"""Pictures of a profile: what was measured against what is predicted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.calibrate.points import Row, by_context, decode_line, rows_of
-from fleetsim.calibrate.sheets import sheets_of
-from fleetsim.calibrate.words import batch_words, opening
+from fleetsim.calibrate.words import batch_words
 from fleetsim.config.profile import Profile
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
-from fleetsim.tell.document import Table
-from fleetsim.tell.page import render
 
 # Told apart without colour as well: each series has a symbol of its own.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
@@ -21,24 +18,10 @@ _GOOD = 0.05  # the band that the pictures draw: what `profile check` allows
 _MS = 1e3
 
 
-def profile_page(profile: Profile) -> str:
-    """The page. Raises OutsideError where jinja2 or plotly is missing."""
+def charts(profile: Profile) -> tuple[Chart, ...]:
+    """All that have something to show, in reading order."""
     made = (_batches(profile), _decodes(profile), _prompts(profile), _errors(profile))
-    charts = tuple(chart for chart in made if chart is not None)
-    sheets = sheets_of(profile)
-    if profile.checks:
-        sheets = (sheets[0], _checks(profile), *sheets[1:])
-    return render("profile.html.j2", charts, title=profile.name, lede=opening(profile), sheets=sheets)
-
-
-def _checks(profile: Profile) -> Table:
-    rows = tuple(
-        (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", units.change(c.makespan_error),
-         units.share(c.finish_error_median), units.share(c.finish_error_p90))
-        for c in profile.checks
-    )  # fmt: skip
-    headings = ("batch", "samples", "measured s", "predicted s", "error", "finish, median", "finish, p90")
-    return Table("batches kept out of the fit", headings, rows)
+    return tuple(chart for chart in made if chart is not None)
 
 
 def _markers(name: str, x: list[float], y: list[Any], colour: str, symbol: str, **more: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fleetsim
 from fleetsim.config.coefficients import Coefficients
 from fleetsim.config.iteration import iteration_s
+from fleetsim.tell.data import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from fleetsim.config.profile import Point, Profile
@@ -73,11 +74,11 @@ def decode_line(c: Coefficients, context: float, fewest: float, most: float) -> 
     return [(b, seconds_of(c, b, kv_tokens=b * context)) for b in sorted({*inner, most})]
 
 
-def document(profile: Profile, command: str) -> dict[str, Any]:
-    """The document of `fleetsim profile show --json`: the profile, and what it predicts for each of its points."""
+def data(profile: Profile, command: str) -> dict[str, Any]:
+    """What `fleetsim profile show --json` writes: the profile, and what it predicts for each of its points."""
     rows = [row for kind in ("decode", "prefill", "mixed") for row in rows_of(profile, kind)]
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "command": command,
         "fleetsim_version": fleetsim.__version__,
         "profile": profile.model_dump(mode="json"),

@@ -1,12 +1,66 @@
-"""The batches that were kept out of a profile's fit, predicted once more, and where their measurements lie."""
+"""The batches that were kept out of a profile's fit, predicted once more and compared with what the profile stores."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import fleetsim
 from fleetsim.config.profile import BatchCheck, Profile
 from fleetsim.errors import InputError, Problem
+from fleetsim.tell.data import SCHEMA_VERSION
+
+# Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
+_SAME = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """A kept-out batch, predicted anew. stored: what the profile says of it, None where it does not know it."""
+
+    now: BatchCheck
+    stored: BatchCheck | None
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far today's errors are from the stored ones, at most: of makespans, of finish times' medians."""
+
+    makespan: float
+    finish: float
+
+    @property
+    def changed(self) -> bool:
+        """Whether the simulator predicts something else than when the profile was written."""
+        return max(self.makespan, self.finish) > _SAME
+
+
+def compared(now: Sequence[BatchCheck], stored: Sequence[BatchCheck], limit: float) -> tuple[Rechecked, ...]:
+    """Each batch beside what is stored of it (by name and size); it passes if both of its errors are within `limit`."""
+    known = {(c.name, c.samples): c for c in stored}
+    return tuple(
+        Rechecked(
+            check,
+            known.get((check.name, check.samples)),
+            abs(check.makespan_error) <= limit and check.finish_error_median <= limit,
+        )
+        for check in now
+    )
+
+
+def drift_of(checked: Sequence[Rechecked]) -> Drift | None:
+    """How far apart stored and new errors are; None where there is nothing to compare."""
+    known = [(one.now, one.stored) for one in checked if one.stored is not None]
+    if not known:
+        return None
+    return Drift(
+        max(abs(now.makespan_error - stored.makespan_error) for now, stored in known),
+        max(abs(now.finish_error_median - stored.finish_error_median) for now, stored in known),
+    )
 
 
 def raw_file(profile: Profile, place: Path, given: str | None) -> Path:
@@ -55,3 +109,25 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
         if mine and there != mine
     ]
     return checks, tuple(notes)
+
+
+def data(profile: Profile, checked: Sequence[Rechecked], limit: float) -> dict[str, Any]:
+    """The document of `fleetsim profile check --json`."""
+    drift = drift_of(checked)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": "profile check",
+        "fleetsim_version": fleetsim.__version__,
+        "profile": profile.name,
+        "limit": limit,
+        "passed": all(one.passed for one in checked),
+        "batches": [
+            {
+                "passed": one.passed,
+                "now": one.now.model_dump(mode="json"),
+                "stored": None if one.stored is None else one.stored.model_dump(mode="json"),
+            }
+            for one in checked
+        ],
+        "drift": None if drift is None else {**asdict(drift), "changed": drift.changed},
+    }

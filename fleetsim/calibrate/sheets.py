@@ -34,6 +34,17 @@ def sheets_of(profile: Profile) -> tuple[Table, ...]:
     return tuple(sheet for sheet in made if sheet.rows)
 
 
+def checks(profile: Profile) -> Table:
+    """The batches that were kept out of the fit: a terminal draws them as bars instead."""
+    rows = tuple(
+        (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", units.change(c.makespan_error),
+         units.share(c.finish_error_median), units.share(c.finish_error_p90))
+        for c in profile.checks
+    )  # fmt: skip
+    headings = ("batch", "samples", "measured s", "predicted s", "error", "finish, median", "finish, p90")
+    return Table("batches kept out of the fit", headings, rows)
+
+
 def _coefficient(e: EstimateFields) -> tuple[str, str]:
     return units.coefficient(e.value, e.ci_low, e.ci_high)
 

@@ -60,9 +60,10 @@ def alerts(asked: Alerts, files: Files) -> None:
     elif places.rules is None:
         say(result.rule_file(), nl=False)
     else:
-        from fleetsim.alerts.told import alerts_report
+        from fleetsim.alerts.told import document
+        from fleetsim.tell.terminal import draw
 
-        show(alerts_report(result.standing, str(places.rules), None if places.tests is None else str(places.tests)))
+        show(draw(document(result.standing, str(places.rules), None if places.tests is None else str(places.tests))))
     warn(result.warnings)
 
 

@@ -44,9 +44,10 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
     if output.json_:
         show_json(result.document())
     elif result.profile is not None:
-        from fleetsim.calibrate.told import profile_report
+        from fleetsim.calibrate.told import document
+        from fleetsim.tell.terminal import draw
 
-        show(profile_report(result.profile, str(result.path)))
+        show(draw(document(result.profile, str(result.path))))
     if result.profile is None:
         say(f"measured; next, where fleetsim is installed: fleetsim calibrate --from {result.raw}", err=True)
     else:

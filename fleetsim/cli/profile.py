@@ -65,9 +65,10 @@ def show_(
     place = None if html is None else new_file("--html", html)
     profile = load_profile(name)
     if place is not None:
-        from fleetsim.calibrate.pictures import profile_page
+        from fleetsim.calibrate.told import document
+        from fleetsim.tell.page import document_page
 
-        write_text(place, profile_page(profile))
+        write_text(place, document_page(document(profile, name)))
     _show(profile, name, "profile show", json_)
     if place is not None:
         say(f"wrote {place}; it opens in any browser, offline", err=True)
@@ -92,12 +93,13 @@ def check(
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
-    from fleetsim.calibrate.profile_check import check_document, check_report, compared
-    from fleetsim.calibrate.recheck import predicted_anew, raw_file
+    from fleetsim.calibrate.recheck import compared, data, predicted_anew, raw_file
+    from fleetsim.calibrate.told import checked_document
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
+    from fleetsim.tell.terminal import draw
 
     if not 0 < limit <= 1:
         meant = f"for {units.limit(limit / 100)} give --limit {limit / 100:g}"
@@ -109,9 +111,9 @@ def check(
         checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
     if json_:
-        show_json(check_document(profile, checked, limit))
+        show_json(data(profile, checked, limit))
     else:
-        show(check_report(profile, checked, limit))
+        show(draw(checked_document(profile, checked, limit)))
     warn(notes)
     failed = [one for one in checked if not one.passed]
     if failed:
@@ -168,10 +170,11 @@ def _show(profile: Profile, give: str, command: str, as_json: bool) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.calibrate.points import document
+        from fleetsim.calibrate.points import data
 
-        show_json(document(profile, command))
+        show_json(data(profile, command))
     else:
-        from fleetsim.calibrate.told import profile_report
+        from fleetsim.calibrate.told import document
+        from fleetsim.tell.terminal import draw
 
-        show(profile_report(profile, give))
+        show(draw(document(profile, give)))

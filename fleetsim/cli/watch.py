@@ -45,7 +45,7 @@ def watch(asked: FleetWatch, export: Export) -> None:
     Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
-    from fleetsim.cli.output import show_json
+    from fleetsim.cli.output import show, show_json
 
     found = watcher(asked, logged)
     if not export.once:
@@ -53,7 +53,7 @@ def watch(asked: FleetWatch, export: Export) -> None:
     elif export.json_:
         show_json(found.once().document())
     else:
-        say("\n".join(found.once().lines()))
+        show(found.once().view())
 
 
 def logged(text: str) -> None:

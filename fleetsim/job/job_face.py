@@ -17,6 +17,7 @@ from fleetsim.job.job import Start as File
 from fleetsim.job.keywords import keywords
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import Options, change_texts, checked
+from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import told
 
@@ -73,15 +74,15 @@ class Job(AnyJob):
         return hash((self.scenario, self.given))
 
     def __repr__(self) -> str:
-        s = self.scenario
-        return f"<Job {s.name!r}: {s.fleet.instances} instances, {s.trainer.gpus} trainer GPUs>"
+        return f"<Job {self.scenario.name!r}: {pool_words(self.scenario)}>"
 
     def _repr_html_(self) -> str:
         from fleetsim.job.in_python import words
-        from fleetsim.job.told import job_report
+        from fleetsim.job.told import document
         from fleetsim.tell.console import as_html
+        from fleetsim.tell.terminal import draw
 
-        return as_html(job_report(self.scenario, self.given, self.notes, words))
+        return as_html(draw(document(self.scenario, self.given, self.notes, words)))
 
     def __str__(self) -> str:
         return dump_scenario(self.scenario)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fleetsim import units
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
@@ -34,3 +35,9 @@ def age_words(scenario: Scenario) -> str:
 def kind_words(scenario: Scenario) -> str:
     """All of it on one line: "split; 2 versions ahead; age unbounded"."""
     return "; ".join((place_words(scenario), law_words(scenario), age_words(scenario)))
+
+
+def pool_words(scenario: Scenario) -> str:
+    """What runs: "4 instances, 8 trainer GPUs"."""
+    instances, gpus = scenario.fleet.instances, scenario.trainer.gpus
+    return f"{units.plural(instances, 'instance')}, {units.plural(gpus, 'trainer GPU')}"

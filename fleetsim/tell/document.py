@@ -121,6 +121,14 @@ class Bullets:
 
 
 @dataclass(frozen=True, slots=True)
+class Under:
+    """A line, and blocks that are set in below it; of a terminal alone."""
+
+    line: Cell
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Only:
     """Blocks that not every face shows."""
 
@@ -128,7 +136,7 @@ class Only:
     blocks: tuple[Block, ...]
 
 
-Block = Chart | Pair | Table | Listed | Bullets | Words | str | Only
+Block = Chart | Pair | Table | Listed | Bullets | Words | str | Under | Only
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +176,13 @@ class Document:
 
 
 def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """What a face shows of some blocks: those of other faces are left out, and pictures wherever there is no page."""
+    """What a face shows of some blocks: those of other faces are left out, and pictures in a terminal."""
 
     def found(block: Block) -> Iterator[Block]:
         if isinstance(block, Only):
             if face in block.faces:
                 yield from blocks_on(face, block.blocks)
-        elif face != "terminal" or not isinstance(block, (Chart, Pair)):
+        elif not isinstance(block, (Chart, Pair) if face == "terminal" else Under):
             yield block
 
     return tuple(one for block in blocks for one in found(block))

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Words, blocks_on, estimated
+from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Under, Words, blocks_on, estimated
 from fleetsim.tell.next_lines import NextLines
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def drawn(block: Block) -> RenderableType:
         return Group(*(Text("- ") + text_of(item) for item in block.items))
     if isinstance(block, str | Words):
         return text_of(block)
+    if isinstance(block, Under):
+        return _under(block.line, *map(drawn, block.blocks))
     raise TypeError(f"a terminal cannot draw {type(block).__name__}")
 
 
@@ -63,12 +65,15 @@ def _listed(listed: Listed) -> RenderableType:
     if listed.pasted:
         return Group(*(NextLines("", term) for term, _ in listed.items))
     if listed.code:
-        lines = ((Text(term, style="bold"), Padding(text_of(words), (0, 0, 0, 2))) for term, words in listed.items)
-        return Group(*(line for pair in lines for line in pair))
+        return Group(*(_under(Words(term, strong=True), text_of(words)) for term, words in listed.items))
     table = grid("", "", align=("left", "left"))
     for term, words in listed.items:
         table.add_row(Text(term, style="dim"), text_of(words))
     return table
+
+
+def _under(line: Cell, *body: RenderableType) -> Group:
+    return Group(text_of(line), Padding(Group(*body), (0, 0, 0, 2)))
 
 
 def _table(table: Table) -> RenderableType:

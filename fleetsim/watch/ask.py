@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.job import Job
     from fleetsim.replay.change.plan_fields import Plan
+    from fleetsim.tell.terminal import View
     from fleetsim.watch.evaluation import Looker, LookOptions
     from fleetsim.watch.watch import Look, Watch, WatchOptions
 
@@ -84,17 +85,18 @@ class WatchResult:
     look: Look
     now_s: float
 
-    def lines(self) -> Iterator[str]:
+    def view(self) -> View:
         """What the command prints under --once."""
-        from fleetsim.watch.told import look_lines
+        from fleetsim.tell.terminal import draw
+        from fleetsim.watch.told import document
 
-        return look_lines(self.look, self.now_s)
+        return draw(document(self.look, self.now_s))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --once --json."""
-        from fleetsim.watch.told import look_document
+        from fleetsim.watch.told import data
 
-        return look_document(self.look, self.now_s)
+        return data(self.look, self.now_s)
 
 
 def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:

@@ -1,16 +1,17 @@
-"""One evaluation of `fleetsim watch --once`, as lines and as a document."""
+"""What one evaluation of `fleetsim watch --once` says, for people and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from fleetsim import units
+from fleetsim.quantities import quantity
 from fleetsim.tell.data import SCHEMA_VERSION
+from fleetsim.tell.document import Document, Listed
 from fleetsim.watch.watch import Look
 
 
-def look_document(look: Look, now_s: float) -> dict[str, Any]:
+def data(look: Look, now_s: float) -> dict[str, Any]:
     """The evaluation, in the exporter's words where it exports the same."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -31,23 +32,23 @@ def look_document(look: Look, now_s: float) -> dict[str, Any]:
     }
 
 
-def look_lines(look: Look, now_s: float) -> Iterator[str]:
+def document(look: Look, now_s: float) -> Document:
     """The same for people."""
 
     def share(value: float | None) -> str:
         return "unknown" if value is None else units.share(value)
 
-    if look.headline:
-        yield look.headline
-    yield f"instances         {look.current} now, " + (
-        f"{look.wanted} wanted" if look.wanted is not None else f"nothing recommended ({look.withheld}): {look.why}"
-    )
+    idle = quantity("trainer_idle_fraction").title
+    kept = f"nothing recommended ({look.withheld}): {look.why}"
+    rows = [("instances", f"{look.current} now, " + (kept if look.wanted is None else f"{look.wanted} wanted"))]
     if look.then is not None:
-        yield f"then              {look.then} instances, simulated as if that were mended; look again after the change"
-    yield f"trainer idle      {share(look.observed_idle)} observed, {share(look.predicted_idle)} predicted"
-    yield f"model error       {share(look.model_error)}"
-    yield f"newest sample     {units.seconds(now_s - look.data_s)} ago"
-    faults = [check for check, fault in look.faults.items() if fault]
-    yield f"faults            {', '.join(faults) or 'none'}"
-    for note in look.notes:
-        yield f"note              {note}"
+        then = units.plural(look.then, "instance")
+        rows.append(("then", f"{then}, simulated as if that were mended; look again after the change"))
+    rows += [
+        (idle, f"{share(look.observed_idle)} observed, {share(look.predicted_idle)} predicted"),
+        ("model error", share(look.model_error)),
+        ("newest sample", f"{units.seconds(now_s - look.data_s)} ago"),
+        ("faults", ", ".join(check for check, fault in look.faults.items() if fault) or "none"),
+        *(("note", note) for note in look.notes),
+    ]
+    return Document("fleetsim watch", look.headline, (Listed(tuple(rows)),), (), (), ())

@@ -19,7 +19,8 @@ from fleetsim.tell.charts.parts import look as style
 from fleetsim.tell.charts.stacked import Layer, stacked_bars
 from fleetsim.tell.charts.steps import Series, step_chart
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
-from fleetsim.tell.page import render
+from fleetsim.tell.document import Document, Section
+from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look as Eye
 
 BAD = "<b>x</b><script>alert(1)</script>"
@@ -81,7 +82,8 @@ def charts() -> list[Chart]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("kinds") / "kinds.html"
-    place.write_text(render("profile.html.j2", charts(), title=f"kinds {BAD}", lede=[], sheets=[]), encoding="utf-8")
+    made = Document("", f"kinds {BAD}", (), (), (), (Section("Charts", tuple(charts())),))
+    place.write_text(document_page(made), encoding="utf-8")
     return place
 
 

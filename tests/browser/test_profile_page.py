@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.calibrate.pictures import profile_page
+from fleetsim.calibrate.told import document
+from fleetsim.tell.page import document_page
 from tests import profiles
 from tests.browser.conftest import Look
 from tests.browser.seen import Browser, Seen
@@ -20,7 +21,7 @@ FRAME = "<!doctype html><html data-drawn='yes'>" + PHONE + "<body>{}</body></htm
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
     place = tmp_path_factory.mktemp("profile") / "profile.html"
-    place.write_text(profile_page(profiles.profile()), encoding="utf-8")
+    place.write_text(document_page(document(profiles.profile(), "mine.profile.json")), encoding="utf-8")
     return place
 
 

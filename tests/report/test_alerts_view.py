@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from fleetsim.alerts.signal_text import per_month, short
 from fleetsim.alerts.signals import BY_STANDING_NAME
-from fleetsim.alerts.told import alerts_report
+from fleetsim.alerts.told import document
+from fleetsim.tell.console import as_text
+from fleetsim.tell.terminal import draw
 from tests.standing.plans import chosen
 
 
@@ -19,9 +19,7 @@ def test_the_table_is_readable() -> None:
     rules = tuple(
         replace(rule, false_upper=77.0 if k else 9.7, false_per_month=0.1 * k) for k, rule in enumerate(chosen().rules)
     )
-    file = io.StringIO()
-    Console(file=file, width=80).print(alerts_report(replace(chosen(), rules=rules), "rules.yaml", None))
-    text = file.getvalue()
+    text = as_text(draw(document(replace(chosen(), rules=rules), "rules.yaml", None)), 80)
     assert not re.search(r"\de[-+]\d", text)
     assert re.search(r"TrainerIdle .* % +> [\d.]+ % ", text)
     assert re.search(r"InstanceLost +4 +< 4 ", text)

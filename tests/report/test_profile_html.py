@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.pictures import profile_page
+from fleetsim.calibrate.told import document
 from fleetsim.config.profile import Profile
 from fleetsim.errors import OutsideError
 from fleetsim.tell.charts.chart import SHADES, log_axis, shade
+from fleetsim.tell.page import document_page
 from tests import profiles
 
 pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
@@ -50,8 +51,12 @@ class Page(HTMLParser):
             self.words.append(data)
 
 
+def written(profile: Profile) -> str:
+    return document_page(document(profile, "mine.profile.json"))
+
+
 def page(profile: Profile) -> Page:
-    return Page(profile_page(profile))
+    return Page(written(profile))
 
 
 def without_plotly(text: str) -> str:
@@ -59,7 +64,7 @@ def without_plotly(text: str) -> str:
 
 
 def test_it_is_one_file_that_asks_nobody() -> None:
-    text = profile_page(profiles.profile())
+    text = written(profiles.profile())
     made = Page(text)
     assert made.wrong == []
     assert made.open == []
@@ -83,7 +88,7 @@ def test_words_come_first_and_say_how_good_it_is() -> None:
 
 
 def test_the_same_profile_gives_the_same_bytes() -> None:
-    assert profile_page(profiles.profile()) == profile_page(profiles.profile())
+    assert written(profiles.profile()) == written(profiles.profile())
 
 
 def test_figures_are_what_plotly_understands() -> None:
@@ -120,7 +125,7 @@ def test_nothing_is_told_by_colour_alone() -> None:
 
 
 def test_every_colour_has_a_name_in_both_lights() -> None:
-    text = without_plotly(profile_page(profiles.profile()))
+    text = without_plotly(written(profiles.profile()))
     figures = Page(text).data
     used = {t["meta"]["colour"] for figure in figures.values() for t in figure["data"]}
     used |= set(re.findall(r'colour\("([a-z]+)"\)', text))
@@ -177,7 +182,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch:
 
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(OutsideError, match=r"needs plotly; install it: pip install 'fleetsim\[report\]'"):
-        profile_page(profiles.profile())
+        written(profiles.profile())
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (1.0, 1024.0), (5.5, 33.0), (1e-3, 1e5), (128.0, 16384.0)])

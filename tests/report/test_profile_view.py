@@ -1,32 +1,31 @@
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console, RenderableType
 
 from fleetsim import units
 from fleetsim.calibrate.known_profiles import Listed
-from fleetsim.calibrate.profile_check import check_report, compared, drift_of, drift_words
+from fleetsim.calibrate.recheck import compared, drift_of
 from fleetsim.calibrate.sheets import sheets_of
-from fleetsim.calibrate.told import list_lines, profile_report
+from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines
 from fleetsim.calibrate.words import how_good, what_it_is
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.profile import BatchCheck, Profile
+from fleetsim.tell.console import as_text
+from fleetsim.tell.document import Document
+from fleetsim.tell.terminal import draw
 from tests import profiles
 
 
-def rendered(what: RenderableType, width: int = 80) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(what)
-    return stream.getvalue()
+def rendered(what: Document, width: int = 80) -> str:
+    return as_text(draw(what), width)
 
 
 def shown(profile: Profile, width: int = 80) -> str:
-    return rendered(profile_report(profile, "mine.profile.json"), width)
+    return rendered(document(profile, "mine.profile.json"), width)
 
 
 def test_the_answer_comes_first() -> None:
@@ -165,9 +164,9 @@ def test_what_the_simulator_changed_is_told_in_points() -> None:
 
 def test_the_check_says_the_verdict_first() -> None:
     profile = profiles.profile()
-    good = rendered(check_report(profile, compared(profile.checks, profile.checks, 0.05), 0.05), 120)
+    good = rendered(checked_document(profile, compared(profile.checks, profile.checks, 0.05), 0.05), 120)
     assert good.splitlines()[0].rstrip() == f"{profile.name}: all of 3 kept-out batches predicted within 5.0 %"
-    bad = rendered(check_report(profile, compared(profile.checks, profile.checks, 0.02), 0.02))
+    bad = rendered(checked_document(profile, compared(profile.checks, profile.checks, 0.02), 0.02))
     assert "1 of 3 kept-out batches predicted within 2.0 %" in " ".join(bad.split())
     assert bad.count("above") == 2
 
