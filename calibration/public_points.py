@@ -28,9 +28,9 @@ import yaml
 from fleetsim.engine import roofline, run_requests
 from fleetsim.engine.checked import CHECKED, Domain, PublicError, domain_of
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.hf_config import shape_from_config
-from fleetsim.engine.models import model_shape
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.hf_config import shape_from_config
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError
 
 HERE = Path(__file__).resolve().parent

@@ -90,7 +90,7 @@ def estimate_profile(
     roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. Raises InputError as
     `roofline` does."""
     from fleetsim.engine.gpus import gpu_spec
-    from fleetsim.engine.models import model_shape
+    from fleetsim.engine.model.names import model_shape
 
     model = config_of(model) or model
     step_time, limits = roofline(
@@ -143,7 +143,7 @@ def coefficients_of(step_time: StepTime) -> Coefficients:
 def _agreed(sources: Sequence[Source], given: Given) -> tuple[dict[str, str | int | float], Given]:
     """What the sources say of the engine, and the same with what the user says beside."""
     from fleetsim.engine.gpus import gpu_spec
-    from fleetsim.engine.models import model_shape
+    from fleetsim.engine.model.names import model_shape
 
     def alike(name: str, value: object) -> object:
         """Two spellings of one GPU or model are one."""

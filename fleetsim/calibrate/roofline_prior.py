@@ -10,7 +10,7 @@ from fleetsim.calibrate.tables.source import Measured, iteration, observations_f
 from fleetsim.engine.checked import domain_of, known_error
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.models import model_shape
+from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.roofline_step import roofline
 
 if TYPE_CHECKING:

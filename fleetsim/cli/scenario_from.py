@@ -84,7 +84,7 @@ def _show(result: Imported, place: Path | None, as_json: bool, verbose: bool) ->
 
 def _unknown_model(model: str) -> str | None:
     """What is wrong with a model that the simulator has no shape for."""
-    from fleetsim.engine.models import model_shape
+    from fleetsim.engine.model.names import model_shape
     from fleetsim.errors import InputError
 
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fleetsim import units
 from fleetsim.engine.gpus import GpuSpec
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 
 _WORDS = {
@@ -98,7 +98,7 @@ class KnownError:
 
 def domain_of(gpu: GpuSpec, shape: ModelShape, tp: int, dp: int, engine: str) -> Domain:
     """The domain that one engine is in."""
-    model = "dense" if not shape.experts else "latent mixture" if shape.mla else "mixture"
+    model = "dense" if shape.mixture is None else "latent mixture" if shape.latent else "mixture"
     return Domain(gpu.name, model, "1 or 2" if tp * dp <= 2 else "more", engine)
 
 

@@ -20,9 +20,9 @@ class GpuSpec:
     """One GPU.
 
     memory_bytes: visible to a process. memory_bytes_s: HBM or GDDR bandwidth. bf16_flop_s: dense bf16 and fp16.
-    fp8_flop_s: dense fp8, None where the tensor cores have none. link_bytes_s: to its peers, per GPU, one direction: of
-    NVLink and Infinity Fabric the data sheet's, of PCIe what collectives reach (PCIE_BYTES_S). node_gpus: GPUs that
-    such links join in the usual server. source: where the peaks are printed.
+    fp8_flop_s, fp4_flop_s: dense fp8 and fp4, None where the tensor cores have none. link_bytes_s: to its peers, per
+    GPU, one direction: of NVLink and Infinity Fabric the data sheet's, of PCIe what collectives reach (PCIE_BYTES_S).
+    node_gpus: GPUs that such links join in the usual server. source: where the peaks are printed.
     """
 
     name: str
@@ -34,12 +34,12 @@ class GpuSpec:
     source: str
     node_gpus: int = 8
     aliases: tuple[str, ...] = ()
+    fp4_flop_s: float | None = None
 
-    def flop_s(self, dtype: str) -> float:
-        """Dense peak for weights of `dtype`: fp8 where the GPU has it, else what bf16 reaches (weight-only fp8)."""
-        if dtype == "fp8" and self.fp8_flop_s is not None:
-            return self.fp8_flop_s
-        return self.bf16_flop_s
+    def flop_s(self, computes: str) -> float:
+        """Dense peak of fp8 or fp4 where the GPU has it, else that of bf16: the weights are unpacked on the way."""
+        peak = {"fp8": self.fp8_flop_s, "fp4": self.fp4_flop_s}.get(computes)
+        return self.bf16_flop_s if peak is None else peak
 
 
 # Between GPUs that only PCIe joins, collectives reach a fraction of the slot's 32 (4.0) or 64 GB/s (5.0), because they
@@ -90,12 +90,12 @@ _GPUS = (
     ),
     GpuSpec(
         "B200-SXM", 178.35 * _GIB, 8.0e12, 2250e12, 4500e12, 900e9, "NVIDIA HGX B200 data sheet (dense, per GPU)",
-        aliases=("B200", "B200-180GB"),
+        aliases=("B200", "B200-180GB"), fp4_flop_s=9000e12,
     ),
     # One NVLink domain of 72 GPUs; 189,471 MiB are visible.
     GpuSpec(
         "GB200", 185.03 * _GIB, 8.0e12, 2500e12, 5000e12, 900e9, "NVIDIA GB200 NVL72 data sheet (dense, per GPU)",
-        node_gpus=72, aliases=("GB200-NVL72", "GB200-NVL4"),
+        node_gpus=72, aliases=("GB200-NVL72", "GB200-NVL4"), fp4_flop_s=10000e12,
     ),
     GpuSpec(
         "L40S", 44.39 * _GIB, 0.864e12, 362.05e12, 733e12, PCIE_BYTES_S, "NVIDIA L40S data sheet (no NVLink)",

@@ -11,7 +11,7 @@ give it as `kv_blocks`.
 from __future__ import annotations
 
 from fleetsim.engine.gpus import GpuSpec
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 
 # Peak of the sampler in the profile run, bytes per logit: the 16-bit logits, their float32 copy, and the sort behind
@@ -31,9 +31,7 @@ def activation_peak_bytes(shape: ModelShape, tp: int, max_num_seqs: int, max_num
     every routed copy of a token in chunks, which is bounded by the same order. Both parts are summed because the
     allocator keeps the blocks of the first for the second only in part.
     """
-    width = shape.intermediate
-    if shape.experts:
-        width = max(width, shape.experts_per_token * shape.moe_intermediate + shape.shared_intermediate)
+    width = max((b.mlp.peak_width for b in shape.blocks if b.mlp is not None), default=0)
     mlp = max_num_batched_tokens * (3 * shape.hidden + 3 * width / tp) * 2
     return mlp + max_num_seqs * shape.vocab * _BYTES_PER_LOGIT
 

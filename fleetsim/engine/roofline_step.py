@@ -31,8 +31,9 @@ from fleetsim.engine.factors import RooflineFactors, shipped_factors
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
-from fleetsim.engine.models import model_shape
-from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.precision import PRECISIONS
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
@@ -48,13 +49,11 @@ _ALLREDUCE_PER_DOUBLING = 0.3
 _KNOTS_PER_OCTAVE = 4
 
 
-def _check(
-    shape: ModelShape, gpu: GpuSpec, tp: int, dp: int, dtype: str, gpu_memory_utilization: float | None
-) -> list[Problem]:
+def _check(shape: ModelShape, gpu: GpuSpec, tp: int, dp: int, gpu_memory_utilization: float | None) -> list[Problem]:
     problems = []
     if isinstance(dp, bool) or not isinstance(dp, int) or dp < 1:
         problems.append(Problem("dp", dp, "an integer >= 1", "give the number of ranks that share the experts"))
-    elif isinstance(tp, int) and shape.experts and dp > 1 and tp * dp > gpu.node_gpus:
+    elif isinstance(tp, int) and shape.mixture and dp > 1 and tp * dp > gpu.node_gpus:
         rule = f"tp x dp at most the {gpu.node_gpus} GPUs that share fast links; experts across nodes are"
         problems.append(Problem("dp", dp, f"{rule} not supported yet", "lower dp"))
     if isinstance(tp, bool) or not isinstance(tp, int) or tp < 1:
@@ -65,8 +64,6 @@ def _check(
     elif tp > gpu.node_gpus:
         rule = f"at most the {gpu.node_gpus} GPUs that share fast links; tensor parallelism across nodes is"
         problems.append(Problem("tp", tp, f"{rule} not supported yet", "use more instances"))
-    if dtype not in DTYPE_BYTES:
-        problems.append(Problem("dtype", dtype, f"one of auto, {', '.join(DTYPE_BYTES)}", "float32 is not served"))
     good = isinstance(gpu_memory_utilization, int | float) and not isinstance(gpu_memory_utilization, bool)
     if gpu_memory_utilization is not None and not (good and 0 < gpu_memory_utilization <= 1):
         problems.append(
@@ -93,23 +90,24 @@ def roofline_step_time(
 
     dp: ranks that share the experts; each is taken to hold as many tokens as this one.
     """
-    size = DTYPE_BYTES[dtype]
     bytes_s = gpu.memory_bytes_s * factors.memory_efficiency
-    grouped = shape.kv_heads < shape.heads or shape.mla is not None
-    cache_bytes_s = gpu.memory_bytes_s * factors.grouped_cache_efficiency if grouped else bytes_s
-    flop_s = gpu.flop_s(dtype) * factors.compute_efficiency
+    cache_bytes_s = gpu.memory_bytes_s * factors.grouped_cache_efficiency if shape.grouped_cache else bytes_s
     attention_flop_s = gpu.bf16_flop_s * factors.compute_efficiency
-    latent_s = shape.decode_pair_flop / tp / attention_flop_s if shape.mla else 0.0
+    latent_s = shape.decode_pair_flop / tp / attention_flop_s if shape.latent else 0.0
     head_params = shape.vocab * shape.hidden
-    fixed_bytes = (shape.trunk_params * size + head_params * 2) / tp
-    expert_bytes = shape.moe_layers * shape.expert_params * size / (tp * dp)
-    token_flop = 2 * shape.active_trunk_params / tp
+    fixed_bytes = (shape.trunk_bytes(dtype) + head_params * PRECISIONS[shape.stored(dtype).head].weight_bytes) / tp
+    expert_bytes = shape.moe_layers * shape.expert_params * PRECISIONS[shape.stored(dtype).expert].weight_bytes
+    expert_bytes /= tp * dp
+    gemms = [
+        (2 * params / tp, gpu.flop_s(PRECISIONS[name].computes) * factors.compute_efficiency)
+        for name, params in shape.active_by_precision(dtype).items()
+    ]
     overhead_s = factors.iteration_s + shape.layers * factors.layer_s
     reduces = 2 * shape.layers if tp > 1 else 0  # after attention and after the MLP
 
     def seconds(n: float) -> float:
         weights_s = (fixed_bytes + expert_bytes * shape.experts_touched(n * dp)) / bytes_s
-        gemm_s = token_flop * n / flop_s
+        gemm_s = sum(token_flop * n / flop_s for token_flop, flop_s in gemms)
         knee_s = float((weights_s**_KNEE + gemm_s**_KNEE) ** (1 / _KNEE))
         tp_s = reduces * allreduce_seconds(gpu, tp, n * shape.hidden * 2, factors)
         dp_s = shape.moe_layers * allreduce_seconds(gpu, dp, n * dp * shape.hidden * 2, factors)
@@ -158,8 +156,11 @@ def roofline(
     Raises InputError: unknown names, a tp that does not divide the heads, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
-    dtype = shape.weights_type(dtype)
-    problems = _check(shape, spec, tp, dp, dtype, gpu_memory_utilization)
+    problems = _check(shape, spec, tp, dp, gpu_memory_utilization)
+    try:
+        dtype = shape.weights_type(dtype)
+    except InputError as error:
+        problems += error.problems
     if engine not in SCHEDULERS:
         problems.append(Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine"))
     given = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.models import model_shape
+from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 
 # FLOPs per active parameter and token. An update: forward, forward again for recomputed activations, backward twice

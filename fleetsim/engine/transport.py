@@ -9,8 +9,9 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
-from fleetsim.engine.models import model_shape
-from fleetsim.engine.shapes import DTYPE_BYTES, ModelShape
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.precision import precision_of
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
 from fleetsim.errors import InputError, Problem
 
@@ -94,13 +95,12 @@ def transfer_of(scenario: Scenario) -> Transfer:
                 for p in error.problems
             ]
     # Beside given sizes nobody has to know the model; then its weights are taken to travel in 16 bits.
-    dtype = shape.weights_type(s.engine.dtype) if shape else s.engine.dtype
-    element = 2 if dtype == "auto" else DTYPE_BYTES.get(dtype, 0)
-    if not element:
-        known = ", ".join(DTYPE_BYTES)
-        problems.append(
-            Problem("engine.dtype", s.engine.dtype, "a type whose size is known", f"auto, or one of {known}")
-        )
+    dtype, element = s.engine.dtype, 2.0
+    try:
+        dtype = shape.weights_type(dtype) if shape else dtype
+        element = 2.0 if dtype == "auto" else precision_of(dtype).weight_bytes
+    except InputError as error:
+        problems += [Problem("engine.dtype", p.value, p.rule, p.remedy) for p in error.problems]
     if problems:
         raise InputError(problems)
     model_bytes, tensors = link.model_bytes, link.tensors
@@ -129,12 +129,8 @@ def checkpoint_tensors(shape: ModelShape) -> int:
 
     Source: the tensor names of the published checkpoints. Qwen3-30B-A3B: 18,867.
     """
-    attention = 4 + (3 if shape.qkv_bias else 0) + (2 if shape.qk_norm else 0)
-    mlp = 3 if shape.gated_mlp else 2
-    shared = mlp if shape.shared_intermediate else 0
-    dense = (shape.layers - shape.moe_layers) * mlp
-    mixture = shape.moe_layers * (shape.experts * mlp + 1 + shared)
-    return shape.layers * (attention + 2) + dense + mixture + (2 if shape.tied_embeddings else 3)
+    layers = sum(b.count * (1 + part.tensors) for b in shape.blocks for part in (b.mixer, b.mlp) if part is not None)
+    return layers + (2 if shape.tied_embeddings else 3)
 
 
 def _gpu(name: str) -> GpuSpec:

@@ -10,7 +10,7 @@ from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.models import model_shape
+from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 

@@ -10,7 +10,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.checked import PublicError, domain_of, known_error
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.models import model_shape
+from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.measured_range import outside_as_planned, outside_as_run
 from fleetsim.sim.engines import profile_of

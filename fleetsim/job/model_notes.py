@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 
 from fleetsim.config.lengths import LengthSpec, longest_length
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.models import model_shape
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_given
 from fleetsim.workload.lengths import quantile_length

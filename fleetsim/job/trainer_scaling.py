@@ -29,7 +29,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.models import model_shape
+from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.sim.engines import profile_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.models import model_shape
+from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of

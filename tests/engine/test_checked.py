@@ -26,7 +26,7 @@ from fleetsim.engine.checked import (
 )  # fmt: skip
 from fleetsim.engine.gpus import GPUS, gpu_spec
 from fleetsim.engine.limits import SCHEDULERS
-from fleetsim.engine.models import MODELS, model_shape
+from fleetsim.engine.model.names import MODELS, model_shape
 from fleetsim.errors import InputError
 
 CALIBRATION = Path(__file__).resolve().parents[2] / "calibration"

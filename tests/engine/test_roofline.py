@@ -21,7 +21,7 @@ from fleetsim.engine.defaults import sglang_static_share
 from fleetsim.engine.factors import RooflineFactors, read_factors, shipped_factors
 from fleetsim.engine.gpus import GPUS, GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import activation_peak_bytes
-from fleetsim.engine.models import MODELS, model_shape
+from fleetsim.engine.model.names import MODELS, model_shape
 from fleetsim.engine.roofline_step import allreduce_seconds
 from fleetsim.errors import InputError
 
@@ -328,7 +328,7 @@ def test_data_sheets_are_dense_peaks_with_a_source() -> None:
         ({"tp": 1.5}, ["tp"]),
         ({"dp": 0}, ["dp"]),
         ({"engine": "orca"}, ["engine"]),
-        ({"dtype": "int4"}, ["dtype"]),
+        ({"dtype": "int3"}, ["dtype"]),
         ({"gpu_memory_utilization": 92}, ["gpu_memory_utilization"]),
         ({"gpu_memory_utilization": float("nan")}, ["gpu_memory_utilization"]),
         ({"max_num_seqs": 0, "kv_blocks": -1, "block_size": 1.5}, ["max_num_seqs", "kv_blocks", "block_size"]),

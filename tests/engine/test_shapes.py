@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.engine.hf_config import shape_from_config
-from fleetsim.engine.models import MODELS, model_shape
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.hf_config import shape_from_config
+from fleetsim.engine.model.mixers import Attention
+from fleetsim.engine.model.mlps import Dense
+from fleetsim.engine.model.names import MODELS, model_shape
+from fleetsim.engine.model.shape import Block, ModelShape
 from fleetsim.errors import InputError
 
 # Parameters in the published safetensors index of each repository (tied embeddings once).
@@ -169,12 +171,12 @@ def test_latent_attention_caches_one_vector_for_all_heads() -> None:
 
 def test_hybrid_models_cache_in_their_full_attention_layers_only() -> None:
     shape = MODELS["Qwen/Qwen3.5-35B-A3B"]
-    assert shape.full_layers == 10
+    assert sum(count for count, _ in shape.attentions) == 10
     assert shape.kv_bytes_per_token() == 10 * 2 * 2 * 256 * 2 == 20_480
     # per linear layer: 32 matrices of 128 x 128 in 32 bits, and 3 inputs of 8,192 channels in 16
     assert shape.state_bytes() == 30 * (32 * 128 * 128 * 4 + 3 * 8192 * 2) == 64_389_120
     assert shape.state_bytes(4) == 64_389_120 / 4
-    assert shape.mixer_params == 1_011_553_920 + 272_634_880 + 80 * 2048, "linear + full attention + norms"
+    assert shape.mixer_params == 1_011_553_920 + 272_634_880 + 40 * 2048, "linear + full attention + norms"
     assert MODELS["Qwen/Qwen3-8B"].state_bytes() == 0
 
 
@@ -245,7 +247,7 @@ def test_config_gives_the_built_in_shapes() -> None:
     assert moe == MODELS["Qwen/Qwen3-30B-A3B"]
     assert shape_from_config(QWEN35_MOE, name="Qwen/Qwen3.5-35B-A3B") == MODELS["Qwen/Qwen3.5-35B-A3B"]
     latent = shape_from_config(DEEPSEEK_V3, name="deepseek-ai/DeepSeek-V3")
-    assert (latent.mla, latent.params) == (MODELS[latent.name].mla, PUBLISHED_PARAMS[latent.name])
+    assert (latent.blocks, latent.params) == (MODELS[latent.name].blocks, PUBLISHED_PARAMS[latent.name])
     assert latent.dtype == "fp8"
 
 
@@ -254,9 +256,10 @@ def test_config_defaults_are_those_of_transformers() -> None:
         k: v for k, v in LLAMA_2_7B.items() if k not in ("num_key_value_heads", "tie_word_embeddings", "torch_dtype")
     }
     shape = shape_from_config(bare)
-    assert (shape.kv_heads, shape.head_dim, shape.tied_embeddings, shape.dtype) == (32, 128, False, "bfloat16")
+    assert shape.blocks == (Block(32, Attention(32, 32, 128), Dense(11008)),)
+    assert (shape.tied_embeddings, shape.dtype) == (False, "bfloat16")
     assert shape_from_config({**bare, "model_type": "gemma2"}).tied_embeddings
-    assert shape_from_config({**bare, "model_type": "qwen2"}).qkv_bias
+    assert shape_from_config({**bare, "model_type": "qwen2"}).blocks[0].mixer == Attention(32, 32, 128, bias=True)
 
 
 def test_text_config_is_followed() -> None:
@@ -266,7 +269,7 @@ def test_text_config_is_followed() -> None:
 
 def test_dense_layers_of_a_mixture_are_counted() -> None:
     sparse = shape_from_config({**QWEN3_MOE, "mlp_only_layers": [0, 1]})
-    assert (sparse.dense_layers, sparse.moe_layers) == (2, 46)
+    assert (sparse.layers, sparse.moe_layers) == (48, 46)
     assert shape_from_config({**QWEN3_MOE, "decoder_sparse_step": 2}).moe_layers == 24
 
 

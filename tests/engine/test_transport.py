@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, dump_scenario, scenario_from_mapping
 from fleetsim.config.yaml_text import from_yaml
-from fleetsim.engine.models import MODELS
+from fleetsim.engine.model.names import MODELS
 from fleetsim.engine.transfer import TRANSPORTS
 from fleetsim.engine.transport import SyncTimes, checkpoint_tensors, sync_times, sync_words
 from fleetsim.errors import InputError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import roofline
-from fleetsim.engine.hf_config import shape_from_config
+from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of

@@ -24,8 +24,10 @@ from typing import Any
 from fleetsim.calibrate.known_engine import Given
 from fleetsim.calibrate.tables.source import Measured, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
-from fleetsim.engine.models import model_shape
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.mixers import Attention
+from fleetsim.engine.model.mlps import Mixture
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, OutsideError, Problem
 
 PACKAGE = "aiconfigurator_core"
@@ -79,7 +81,7 @@ def _read(
             known = "this system has no tables of vLLM"
             raise InputError([Problem("--from", path, known, "take another system, or measure")])
         tables = core.sdk.perf_database.resolve_query_version(system, "vllm", asked or "current")
-        parallel = {"tp_size": tp, **({"moe_tp_size": tp, "moe_ep_size": 1} if shape.experts else {})}
+        parallel = {"tp_size": tp, **({"moe_tp_size": tp, "moe_ep_size": 1} if shape.mixture else {})}
         engine = core.sdk.engine.EngineHandle.compile(
             model, system, "vllm", backend_version=tables, **parallel, **quantized
         )
@@ -204,31 +206,34 @@ def _config_of(shape: ModelShape) -> dict[str, Any]:
 
     Raises InputError for attention that only the model's own config.json describes to aiconfigurator.
     """
-    if shape.mla or shape.linear:
+    block = shape.blocks[0]
+    attention, mlp = block.mixer, block.mlp
+    if len(shape.blocks) > 1 or not isinstance(attention, Attention) or attention.gate or attention.indexer:
         rule = "aiconfigurator knows its attention by the model's own config.json only"
         raise InputError([Problem("--model", shape.name, rule, "download that file and give its path")])
-    family = "Qwen3" if shape.qk_norm else "Qwen2" if shape.qkv_bias else "Llama"
-    mixtral = shape.experts and not shape.qk_norm and not shape.shared_intermediate
-    family = "Mixtral" if mixtral else f"{family}Moe" if shape.experts else family
+    mixture = mlp if isinstance(mlp, Mixture) else None
+    family = "Qwen3" if attention.qk_norm else "Qwen2" if attention.bias else "Llama"
+    mixtral = mixture and not attention.qk_norm and not mixture.shared_width
+    family = "Mixtral" if mixtral else f"{family}Moe" if mixture else family
     config: dict[str, Any] = {
         "architectures": [f"{family}ForCausalLM"],
         "model_type": {"Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe"}.get(family, family.lower()),
         "hidden_size": shape.hidden,
-        "intermediate_size": shape.intermediate,
+        "intermediate_size": mlp.peak_width if mlp else 0,
         "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
+        "num_attention_heads": attention.heads,
+        "num_key_value_heads": attention.kv_heads,
+        "head_dim": attention.head_dim,
         "vocab_size": shape.vocab,
         "tie_word_embeddings": shape.tied_embeddings,
         "max_position_embeddings": shape.max_position or CONTEXTS[-1],
         "torch_dtype": "float16" if shape.dtype == "float16" else "bfloat16",
     }
-    if shape.experts:
+    if mixture:
         config |= {
-            ("num_local_experts" if mixtral else "num_experts"): shape.experts,
-            "num_experts_per_tok": shape.experts_per_token,
-            "moe_intermediate_size": shape.moe_intermediate,
+            ("num_local_experts" if mixtral else "num_experts"): mixture.experts,
+            "num_experts_per_tok": mixture.per_token,
+            "moe_intermediate_size": mixture.width,
         }
     return config
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleetsim.engine.attention import LatentAttention, LinearAttention
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.mixers import Attention, LatentAttention
+from fleetsim.engine.model.mlps import Dense, Mixture
+from fleetsim.engine.model.precision import Parts, usual_parts
+from fleetsim.engine.model.shape import Mixer, ModelShape, blocks_of
+from fleetsim.engine.model.states import GatedDelta
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
 
@@ -162,27 +166,27 @@ def _max_position(fields: _Fields, family: str) -> int | None:
     return int(factor * most) if kind in ("linear", "dynamic") else most
 
 
-def _window(fields: _Fields, layers: int, family: str) -> tuple[int, int]:
-    """Tokens that some layers look back, and how many layers: 0, 0 where all see everything."""
+def _window(fields: _Fields, layers: int, family: str) -> tuple[int, list[bool]]:
+    """Tokens that some layers look back, and which layers: all False where all see everything."""
     config = fields.config
     chunk = config.get("attention_chunk_size") is not None
     window = fields.count("attention_chunk_size" if chunk else "sliding_window", default=0, least=0)
     if not window or not fields.flag("use_sliding_window", default=not family.startswith("qwen")):
-        return 0, 0
+        return 0, [False] * layers
     kinds = config.get("layer_types")
     if isinstance(kinds, list):
-        count = sum(1 for kind in kinds if isinstance(kind, str) and ("sliding" in kind or "chunk" in kind))
-    elif config.get("sliding_window_pattern") is not None or family in _GLOBAL_EVERY:
+        looks = [isinstance(kind, str) and ("sliding" in kind or "chunk" in kind) for kind in kinds[:layers]]
+        return window, looks + [False] * (layers - len(looks))
+    if config.get("sliding_window_pattern") is not None or family in _GLOBAL_EVERY:
         every = fields.count("sliding_window_pattern", default=_GLOBAL_EVERY.get(family, layers))
-        count = layers - layers // every
-    elif family.startswith("qwen"):  # the layers below this one see everything
-        count = max(0, layers - fields.count("max_window_layers", default=0, least=0))
-    else:
-        count = layers
-    return (window, count) if count else (0, 0)
+        return window, [(i + 1) % every != 0 for i in range(layers)]
+    if family.startswith("qwen"):  # the layers below this one see everything
+        first = fields.count("max_window_layers", default=0, least=0)
+        return window, [i >= first for i in range(layers)]
+    return window, [True] * layers
 
 
-def _dense_layers(fields: _Fields, layers: int) -> int:
+def _dense_layers(fields: _Fields, layers: int) -> list[bool]:
     """Layers of a mixture that keep a dense MLP (Qwen's mlp_only_layers and sparse step, DeepSeek's first k)."""
     only = fields.config.get("mlp_only_layers") or []
     if not isinstance(only, list) or not all(isinstance(i, int) for i in only):
@@ -190,15 +194,15 @@ def _dense_layers(fields: _Fields, layers: int) -> int:
         only = []
     step = fields.count("decoder_sparse_step", default=1)
     first = fields.count("first_k_dense_replace", default=0, least=0)
-    dense = set(only)
-    return sum(1 for i in range(layers) if i < first or i in dense or (i + 1) % step)
+    return [i < first or i in only or (i + 1) % step != 0 for i in range(layers)]
 
 
-def _latent(fields: _Fields) -> LatentAttention | None:
+def _latent(fields: _Fields, heads: int) -> LatentAttention | None:
     """DeepSeek's latent attention, where the config has its ranks."""
     if fields.config.get("kv_lora_rank") is None:
         return None
     return LatentAttention(
+        heads,
         q_lora_rank=fields.count("q_lora_rank", default=0, least=0),
         kv_lora_rank=fields.count("kv_lora_rank"),
         qk_nope_head_dim=fields.count("qk_nope_head_dim"),
@@ -207,34 +211,40 @@ def _latent(fields: _Fields) -> LatentAttention | None:
     )
 
 
-def _linear_layers(fields: _Fields, layers: int) -> int:
+def _linear_layers(fields: _Fields, layers: int) -> list[bool]:
     """Linear-attention layers: listed, or all but every full_attention_interval-th."""
     kinds = fields.config.get("layer_types")
     if kinds is None:
         every = fields.count("full_attention_interval", default=1)
-        return layers - layers // every
+        return [(i + 1) % every != 0 for i in range(layers)]
     if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) for k in kinds):
         rule = f"a list of {layers} texts, one per layer"
         fields.wrong("layer_types", kinds if isinstance(kinds, str) else type(kinds).__name__, rule, "copy it whole")
-        return 0
-    return sum(1 for k in kinds if "linear" in k)
+        return [False] * layers
+    return ["linear" in k for k in kinds]
 
 
-def _linear(fields: _Fields, layers: int) -> LinearAttention | None:
-    """Gated delta-rule layers, where the config has some."""
-    linear = _linear_layers(fields, layers)
-    if not linear:
-        return None
-    if linear == layers:
-        fields.wrong("layer_types", "linear_attention", "at least one layer of full attention", "check the file")
-    return LinearAttention(
-        layers=linear,
+def _linear(fields: _Fields) -> GatedDelta:
+    """Gated delta-rule layers."""
+    return GatedDelta(
         key_heads=fields.count("linear_num_key_heads"),
         value_heads=fields.count("linear_num_value_heads"),
         key_head_dim=fields.count("linear_key_head_dim"),
         value_head_dim=fields.count("linear_value_head_dim"),
         conv_kernel=fields.count("linear_conv_kernel_dim", default=4),
     )
+
+
+def _mixture(fields: _Fields, experts: int, intermediate: int, family: str) -> Mixture:
+    """The mixture of experts."""
+    width = fields.count("moe_intermediate_size", default=intermediate or None)
+    shared_count = fields.count("n_shared_experts", default=0, least=0)
+    shared = fields.count("shared_expert_intermediate_size", default=shared_count * width, least=0)
+    per_token = fields.count("num_experts_per_tok")
+    if not fields.problems and per_token > experts:
+        fields.wrong("num_experts_per_tok", per_token, f"at most the number of experts ({experts})", "check both")
+    shared_gate = shared > 0 and family.startswith(("qwen2_moe", *_GATED))
+    return Mixture(experts, per_token, width, shared, shared_gate, gated=family not in _NO_GATE)
 
 
 def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: str | None = None) -> ModelShape:
@@ -267,6 +277,8 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
     fields = _Fields(root, where)
     _refuse_unsupported(fields)
 
+    model_type = root.get("model_type")
+    family = model_type if isinstance(model_type, str) else ""
     layers = fields.count("num_hidden_layers")
     hidden = fields.count("hidden_size")
     heads = fields.count("num_attention_heads")
@@ -275,51 +287,38 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
     vocab = fields.count("vocab_size")
     experts = fields.count("num_experts", "num_local_experts", "n_routed_experts", default=0, least=0)
     intermediate = fields.count("intermediate_size", default=0 if experts else None)
-    per_token = moe_width = shared = dense = 0
-    if experts:
-        per_token = fields.count("num_experts_per_tok")
-        moe_width = fields.count("moe_intermediate_size", default=intermediate or None)
-        shared_count = fields.count("n_shared_experts", default=0, least=0)
-        shared = fields.count("shared_expert_intermediate_size", default=shared_count * moe_width, least=0)
-        dense = _dense_layers(fields, layers)
-    mla, linear = _latent(fields), _linear(fields, layers)
     if not fields.problems:
         if head_dim == 0 and hidden % heads:
             fields.wrong("hidden_size", hidden, f"a multiple of num_attention_heads ({heads})", "give head_dim")
         if heads % kv_heads:
             fields.wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads ({heads})", "check both")
-        if per_token > experts:
-            fields.wrong("num_experts_per_tok", per_token, f"at most the number of experts ({experts})", "check both")
-    model_type = root.get("model_type")
-    family = model_type if isinstance(model_type, str) else ""
+    mixture = _mixture(fields, experts, intermediate, family) if experts else None
+    only = _dense_layers(fields, layers) if experts else [True] * layers
+    linear_layers = _linear_layers(fields, layers)
+    if all(linear_layers):
+        fields.wrong("layer_types", "linear_attention", "at least one layer of full attention", "check the file")
+    linear = _linear(fields) if any(linear_layers) else None
+    window, looks_back = _window(fields, layers, family)
+    full: Mixer = _latent(fields, heads) or Attention(
+        heads,
+        kv_heads,
+        head_dim or max(1, hidden // heads),
+        bias=fields.flag("attention_bias", default=family.startswith("qwen2")),
+        qk_norm=family.startswith(("qwen3", "gemma3")),
+        gate=fields.flag("attn_output_gate", default=family.startswith(_GATED)),
+    )
+    near = replace(full, window=window) if isinstance(full, Attention | LatentAttention) else full
+    dense = Dense(intermediate, gated=family not in _NO_GATE)
+    mixers = [linear if linear and linear_layers[i] else near if looks_back[i] else full for i in range(layers)]
     in_fp8, notes = _quantized(fields, name or "")
-    window, window_layers = _window(fields, layers, family)
     shape = ModelShape(
         name=name or str(root.get("_name_or_path") or "config"),
-        layers=layers,
         hidden=hidden,
-        intermediate=intermediate,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim or max(1, hidden // heads),
         vocab=vocab,
+        blocks=blocks_of((m, dense if mixture is None or d else mixture) for m, d in zip(mixers, only, strict=True)),
         tied_embeddings=fields.flag("tie_word_embeddings", default=family.startswith("gemma")),
-        experts=experts,
-        experts_per_token=per_token,
-        moe_intermediate=moe_width,
-        shared_intermediate=shared,
-        dense_layers=dense,
-        qkv_bias=fields.flag("attention_bias", default=family.startswith("qwen2")),
-        qk_norm=family.startswith(("qwen3", "gemma3")),
-        gated_mlp=family not in _NO_GATE,
-        dtype=_dtype(fields, in_fp8),
+        parts=usual_parts(_dtype(fields, in_fp8), Parts(), experts=experts > 0, latent=False),
         max_position=_max_position(fields, family),
-        output_gate=fields.flag("attn_output_gate", default=family.startswith(_GATED)),
-        shared_gate=shared > 0 and family.startswith(("qwen2_moe", *_GATED)),
-        mla=mla,
-        linear=linear,
-        window=window,
-        window_layers=window_layers,
         notes=notes,
     )
     if fields.problems:

@@ -7,36 +7,49 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from fleetsim.engine.attention import LatentAttention, LinearAttention
-from fleetsim.engine.shapes import ModelShape
+from fleetsim.engine.model.mixers import Attention, LatentAttention
+from fleetsim.engine.model.mlps import Dense, Mixture
+from fleetsim.engine.model.precision import Parts, usual_parts
+from fleetsim.engine.model.shape import Block, ModelShape
+from fleetsim.engine.model.states import GatedDelta
 from fleetsim.errors import InputError, Problem
 
 
+def _parts(dtype: str, latent: bool = False) -> Parts:
+    """A checkpoint of one precision, its embeddings in 16 bits."""
+    return usual_parts(dtype, Parts(), experts=latent, latent=latent)
+
+
+def _dense(name: str, layers: int, hidden: int, width: int, vocab: int, attention: Attention, tied: bool = False,
+           dtype: str = "bfloat16", ctx: int | None = None) -> ModelShape:  # fmt: skip
+    block = Block(layers, attention, Dense(width))
+    return ModelShape(name, hidden, vocab, (block,), tied, _parts(dtype), max_position=ctx)
+
+
 def _qwen25(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, vocab: int, tied: bool) -> ModelShape:
-    return ModelShape(
-        name, layers, hidden, inter, heads, kv, 128 if hidden != 896 else 64, vocab, tied, qkv_bias=True,
-        max_position=32768,
-    )  # fmt: skip
+    attention = Attention(heads, kv, 128 if hidden != 896 else 64, bias=True)
+    return _dense(name, layers, hidden, inter, vocab, attention, tied, ctx=32768)
 
 
 def _qwen3(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, tied: bool) -> ModelShape:
-    return ModelShape(
-        name, layers, hidden, inter, heads, kv, 128, 151936, tied, qk_norm=True, max_position=40960
-    )  # fmt: skip
+    return _dense(name, layers, hidden, inter, 151936, Attention(heads, kv, 128, qk_norm=True), tied, ctx=40960)
 
 
 def _llama(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, vocab: int, dtype: str, ctx: int
            ) -> ModelShape:  # fmt: skip
-    return ModelShape(name, layers, hidden, inter, heads, kv, 128, vocab, dtype=dtype, max_position=ctx)
+    return _dense(name, layers, hidden, inter, vocab, Attention(heads, kv, 128), dtype=dtype, ctx=ctx)
 
 
-def _deepseek(name: str, layers: int, hidden: int, inter: int, heads: int, vocab: int, experts: int, top: int,
-              moe: int, shared: int, dense: int, q_lora: int, dtype: str, ctx: int) -> ModelShape:  # fmt: skip
-    return ModelShape(
-        name, layers, hidden, inter, heads, heads, 128, vocab, experts=experts, experts_per_token=top,
-        moe_intermediate=moe, shared_intermediate=shared, dense_layers=dense, dtype=dtype, max_position=ctx,
-        mla=LatentAttention(q_lora, 512, 128, 64, 128),
-    )  # fmt: skip
+def _mixture(name: str, layers: int, hidden: int, vocab: int, attention: Attention, mixture: Mixture, ctx: int
+             ) -> ModelShape:  # fmt: skip
+    return ModelShape(name, hidden, vocab, (Block(layers, attention, mixture),), max_position=ctx)
+
+
+def _deepseek(name: str, layers: int, hidden: int, inter: int, heads: int, vocab: int, mixture: Mixture,
+              dense: int, q_lora: int, dtype: str, ctx: int) -> ModelShape:  # fmt: skip
+    mla = LatentAttention(heads, q_lora, 512, 128, 64, 128)
+    blocks = Block(dense, mla, Dense(inter)), Block(layers - dense, mla, mixture)
+    return ModelShape(name, hidden, vocab, blocks, parts=_parts(dtype, latent=True), max_position=ctx)
 
 
 # Source of every row: that repository's config.json on the Hugging Face hub.
@@ -54,25 +67,30 @@ _SHAPES = (
     _qwen3("Qwen/Qwen3-8B", 36, 4096, 12288, 32, 8, False),
     _qwen3("Qwen/Qwen3-14B", 40, 5120, 17408, 40, 8, False),
     _qwen3("Qwen/Qwen3-32B", 64, 5120, 25600, 64, 8, False),
-    ModelShape(
-        "Qwen/Qwen3-30B-A3B", 48, 2048, 6144, 32, 4, 128, 151936, experts=128, experts_per_token=8,
-        moe_intermediate=768, qk_norm=True, max_position=40960,
+    _mixture("Qwen/Qwen3-30B-A3B", 48, 2048, 151936, Attention(32, 4, 128, qk_norm=True), Mixture(128, 8, 768), 40960),
+    _mixture(
+        "Qwen/Qwen3-235B-A22B", 94, 4096, 151936, Attention(64, 4, 128, qk_norm=True), Mixture(128, 8, 1536), 40960
     ),
     ModelShape(
-        "Qwen/Qwen3-235B-A22B", 94, 4096, 12288, 64, 4, 128, 151936, experts=128, experts_per_token=8,
-        moe_intermediate=1536, qk_norm=True, max_position=40960,
+        "Qwen/Qwen3.5-35B-A3B", 2048, 248320,
+        (
+            Block(30, GatedDelta(16, 32, 128, 128, 4), Mixture(256, 8, 512, 512, shared_gate=True)),
+            Block(10, Attention(16, 2, 256, qk_norm=True, gate=True), Mixture(256, 8, 512, 512, shared_gate=True)),
+        ),
+        max_position=262144,
     ),
-    ModelShape(
-        "Qwen/Qwen3.5-35B-A3B", 40, 2048, 0, 16, 2, 256, 248320, experts=256, experts_per_token=8,
-        moe_intermediate=512, shared_intermediate=512, qk_norm=True, max_position=262144, output_gate=True,
-        shared_gate=True, linear=LinearAttention(30, 16, 32, 128, 128, 4),
+    _deepseek(
+        "deepseek-ai/DeepSeek-V3", 61, 7168, 18432, 128, 129280, Mixture(256, 8, 2048, 2048), 3, 1536, "fp8", 163840
     ),
-    _deepseek("deepseek-ai/DeepSeek-V3", 61, 7168, 18432, 128, 129280, 256, 8, 2048, 2048, 3, 1536, "fp8", 163840),
-    _deepseek("moonshotai/Kimi-K2-Base", 61, 7168, 18432, 64, 163840, 384, 8, 2048, 2048, 1, 1536, "fp8", 131072),
-    _deepseek("moonshotai/Moonlight-16B-A3B", 27, 2048, 11264, 16, 163840, 64, 6, 1408, 2816, 1, 0, "bfloat16", 8192),
-    ModelShape(
-        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", 28, 1536, 8960, 12, 2, 128, 151936, qkv_bias=True,
-        max_position=131072,
+    _deepseek(
+        "moonshotai/Kimi-K2-Base", 61, 7168, 18432, 64, 163840, Mixture(384, 8, 2048, 2048), 1, 1536, "fp8", 131072
+    ),
+    _deepseek(
+        "moonshotai/Moonlight-16B-A3B", 27, 2048, 11264, 16, 163840, Mixture(64, 6, 1408, 2816), 1, 0, "bfloat16", 8192
+    ),
+    _dense(
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", 28, 1536, 8960, 151936, Attention(12, 2, 128, bias=True),
+        ctx=131072,
     ),
     _llama("meta-llama/Llama-2-7b-hf", 32, 4096, 11008, 32, 32, 32000, "float16", 4096),
     _llama("meta-llama/Llama-2-13b-hf", 40, 5120, 13824, 40, 40, 32000, "float16", 4096),
@@ -81,10 +99,7 @@ _SHAPES = (
     _llama("meta-llama/Llama-3.1-70B", 80, 8192, 28672, 64, 8, 128256, "bfloat16", 131072),
     _llama("meta-llama/Llama-3.1-405B", 126, 16384, 53248, 128, 8, 128256, "bfloat16", 131072),
     _llama("codellama/CodeLlama-34b-hf", 48, 8192, 22016, 64, 8, 32000, "bfloat16", 16384),
-    ModelShape(
-        "mistralai/Mixtral-8x7B-v0.1", 32, 4096, 14336, 32, 8, 128, 32000, experts=8, experts_per_token=2,
-        moe_intermediate=14336, max_position=32768,
-    ),
+    _mixture("mistralai/Mixtral-8x7B-v0.1", 32, 4096, 32000, Attention(32, 8, 128), Mixture(8, 2, 14336), 32768),
 )  # fmt: skip
 
 MODELS: dict[str, ModelShape] = {shape.name: shape for shape in _SHAPES}
@@ -167,9 +182,9 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
             for key in _keys(text.strip()[: len(text.strip()) - len(ending)]):
                 if key in _BY_KEY:
                     found = _BY_KEY[key]
-                    return found if dtype is None else replace(found, name=text.strip(), dtype=dtype)
+                    return found if dtype is None else replace(found, name=text.strip(), parts=found.stored(dtype))
     if not is_name or _exists(text):
-        from fleetsim.engine.hf_config import shape_from_config
+        from fleetsim.engine.model.hf_config import shape_from_config
 
         return shape_from_config(Path(text))
     near = difflib.get_close_matches(_keys(text)[0], _BY_KEY, n=1)

@@ -1,0 +1,1 @@
+"""Models: of which layers they are made, in which precision their weights are, and what that reads and computes."""

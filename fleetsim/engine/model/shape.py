@@ -1,0 +1,258 @@
+"""Model shapes: how many weights a transformer has, how many it reads per token, how large its KV cache is.
+
+Only what sets speed and memory is kept. `names.model_shape` gives a built-in one by its Hugging Face id, or reads any
+`config.json` (`hf_config`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fleetsim.engine.model.gemm import Gemm
+from fleetsim.engine.model.mixers import Attention, LatentAttention
+from fleetsim.engine.model.mlps import Mixture, Mlp
+from fleetsim.engine.model.precision import PRECISIONS, WIDE, Parts, precision_of, usual_parts
+from fleetsim.engine.model.states import StateMixer
+
+Mixer = Attention | LatentAttention | StateMixer
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`count` like layers. A layer may have no mixer, or no MLP: some models have layers of one only."""
+
+    count: int
+    mixer: Mixer | None
+    mlp: Mlp | None
+
+    def gemms(self, hidden: int) -> tuple[Gemm, ...]:
+        """The weight matrices of one layer; of a mixture those of one expert."""
+        return tuple(g for part in (self.mixer, self.mlp) if part is not None for g in part.gemms(hidden))
+
+
+def blocks_of(layers: Iterable[tuple[Mixer | None, Mlp | None]]) -> tuple[Block, ...]:
+    """Blocks of a model's layers: like ones are counted together, wherever they stand."""
+    return tuple(Block(count, mixer, mlp) for (mixer, mlp), count in Counter(layers).items())
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A decoder-only language model: its layers from first to last, its embedding and its LM head.
+
+    blocks: runs of like layers; the order of unlike ones does not matter. tied_embeddings: the LM head is the
+    embedding. parts: in which precision the checkpoint stores its weights. kv_dtype: of the KV cache, as the checkpoint
+    asks for it. max_position: tokens that it was made to read, None where it does not say. notes: what of the
+    checkpoint is counted otherwise, in words.
+    """
+
+    name: str
+    hidden: int
+    vocab: int
+    blocks: tuple[Block, ...]
+    tied_embeddings: bool = False
+    parts: Parts = WIDE
+    kv_dtype: str = "bfloat16"
+    max_position: int | None = None
+    notes: tuple[str, ...] = ()
+
+    # ------------------------------------------------------------------------------------------------ precisions
+
+    @property
+    def dtype(self) -> str:
+        """The precision that names the checkpoint: the smallest of its layers."""
+        return self.parts.smallest
+
+    def weights_type(self, dtype: str) -> str:
+        """The precision that `dtype`, a name, an alias or auto, asks for: auto is the checkpoint's own."""
+        return self.dtype if dtype == "auto" else precision_of(dtype).name
+
+    def stored(self, dtype: str = "auto") -> Parts:
+        """The precision of each part for a wished one: auto and the checkpoint's own are as it is stored."""
+        wished = self.weights_type(dtype)
+        if wished == self.dtype:
+            return self.parts
+        return usual_parts(wished, self.parts, experts=self.mixture is not None, latent=self.latent)
+
+    # ---------------------------------------------------------------------------------------------------- layers
+
+    @property
+    def layers(self) -> int:
+        """All layers."""
+        return sum(b.count for b in self.blocks)
+
+    @property
+    def mixers(self) -> Iterator[tuple[int, Mixer]]:
+        """How many layers have which mixer."""
+        return ((b.count, b.mixer) for b in self.blocks if b.mixer is not None)
+
+    @property
+    def mixtures(self) -> Iterator[tuple[int, Mixture]]:
+        """How many layers have which mixture of experts."""
+        return ((b.count, b.mlp) for b in self.blocks if isinstance(b.mlp, Mixture))
+
+    @property
+    def attentions(self) -> Iterator[tuple[int, Attention | LatentAttention]]:
+        """How many layers have which attention."""
+        return ((n, m) for n, m in self.mixers if not isinstance(m, StateMixer))
+
+    @property
+    def states(self) -> Iterator[tuple[int, StateMixer]]:
+        """How many layers have which state."""
+        return ((n, m) for n, m in self.mixers if isinstance(m, StateMixer))
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """The model's mixture of experts: its first, where layers differ; None for a dense model."""
+        return next((m for _, m in self.mixtures), None)
+
+    @property
+    def latent(self) -> bool:
+        """Whether it has latent attention."""
+        return any(isinstance(m, LatentAttention) for _, m in self.attentions)
+
+    @property
+    def moe_layers(self) -> int:
+        """Layers whose MLP is a mixture of experts."""
+        return sum(n for n, _ in self.mixtures)
+
+    @property
+    def heads(self) -> int:
+        """What tensor parallelism must divide: the attention heads, or their common divisor where layers differ."""
+        return math.gcd(*(m.heads for _, m in self.attentions))
+
+    @property
+    def grouped_cache(self) -> bool:
+        """Whether several heads read one part of the cache: grouped queries, or a latent."""
+        return any(isinstance(m, LatentAttention) or m.kv_heads < m.heads for _, m in self.attentions)
+
+    @property
+    def window(self) -> int:
+        """Tokens that some layers look back, the fewest; 0 where all see everything."""
+        return min((m.window for _, m in self.attentions if m.window), default=0)
+
+    @property
+    def window_layers(self) -> int:
+        """Layers that look back a number of tokens only."""
+        return sum(n for n, m in self.attentions if m.window)
+
+    # --------------------------------------------------------------------------------------------------- weights
+
+    @property
+    def mixer_params(self) -> int:
+        """Mixers of all layers with the norms before them."""
+        return sum(n * (m.params(self.hidden) + self.hidden) for n, m in self.mixers)
+
+    @property
+    def mlp_params(self) -> int:
+        """MLPs of all layers without routed experts, with the norms before them."""
+        total = 0
+        for b in self.blocks:
+            if b.mlp is not None:
+                own = b.mlp.trunk_params if isinstance(b.mlp, Mixture) else b.mlp.params
+                total += b.count * (own(self.hidden) + self.hidden)
+        return total
+
+    @property
+    def expert_params(self) -> int:
+        """Weights of one routed expert in one layer, 0 for a dense model."""
+        return self.mixture.expert_params(self.hidden) if self.mixture else 0
+
+    @property
+    def routed_params(self) -> int:
+        """Weights of all routed experts."""
+        return sum(n * m.experts * m.expert_params(self.hidden) for n, m in self.mixtures)
+
+    @property
+    def active_routed_params(self) -> int:
+        """Weights of the routed experts that one token visits."""
+        return sum(n * m.per_token * m.expert_params(self.hidden) for n, m in self.mixtures)
+
+    @property
+    def embedding_params(self) -> int:
+        """Input embedding: looked up, not multiplied, so it is stored but not read in full."""
+        return self.vocab * self.hidden
+
+    @property
+    def embeddings_params(self) -> int:
+        """Embedding and LM head, once where they are tied."""
+        return self.embedding_params * (1 if self.tied_embeddings else 2)
+
+    @property
+    def trunk_params(self) -> int:
+        """Weights that every iteration reads whatever it holds: all layers without their routed experts."""
+        return self.mixer_params + self.mlp_params + self.hidden
+
+    @property
+    def params(self) -> int:
+        """Parameters, as published counts have them (tied embeddings once)."""
+        return self.trunk_params + self.routed_params + self.embeddings_params
+
+    @property
+    def active_trunk_params(self) -> int:
+        """Weights that one token is multiplied with before the LM head."""
+        return self.trunk_params + self.active_routed_params
+
+    @property
+    def active_params(self) -> int:
+        """Parameters that one token uses, embeddings included, as in "30B-A3B"."""
+        return self.active_trunk_params + self.embeddings_params
+
+    def experts_touched(self, tokens: float) -> float:
+        """Expected routed experts read per layer by `tokens` tokens; 0 for a dense model."""
+        return self.mixture.touched(tokens) if self.mixture else 0.0
+
+    # ----------------------------------------------------------------------------------------------------- bytes
+
+    def trunk_bytes(self, dtype: str = "auto") -> float:
+        """Bytes of `trunk_params`."""
+        parts = self.stored(dtype)
+        mixers = (self.mixer_params + self.hidden) * PRECISIONS[parts.attention].weight_bytes
+        return mixers + self.mlp_params * PRECISIONS[parts.mlp].weight_bytes
+
+    def routed_bytes(self, dtype: str = "auto") -> float:
+        """Bytes of `routed_params`."""
+        return self.routed_params * PRECISIONS[self.stored(dtype).expert].weight_bytes
+
+    def active_by_precision(self, dtype: str = "auto") -> dict[str, int]:
+        """`active_trunk_params` by the precision that they are stored in."""
+        parts, found = self.stored(dtype), dict[str, int]()
+        for name, count in (
+            (parts.attention, self.mixer_params + self.hidden),
+            (parts.mlp, self.mlp_params),
+            (parts.expert, self.active_routed_params),
+        ):
+            found[name] = found.get(name, 0) + count
+        return {name: count for name, count in found.items() if count}
+
+    def weight_bytes(self, dtype: str = "auto") -> int:
+        """Bytes of all weights."""
+        head = self.embeddings_params * PRECISIONS[self.stored(dtype).head].weight_bytes
+        return round(self.trunk_bytes(dtype) + self.routed_bytes(dtype) + head)
+
+    def weight_bytes_per_gpu(self, tp: int = 1, dp: int = 1, dtype: str = "auto") -> float:
+        """Bytes of weights on each GPU: 1 / tp of all, but of the routed experts 1 / (tp x dp)."""
+        routed = self.routed_bytes(dtype)
+        return (self.weight_bytes(dtype) - routed) / tp + routed / (tp * dp)
+
+    def kv_bytes_per_token(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """KV cache bytes of one token on one of `tp` GPUs, in all layers that have a cache."""
+        return sum(n * m.cached(tp, element_bytes) for n, m in self.attentions)
+
+    def state_bytes(self, tp: int = 1) -> float:
+        """Bytes that one sequence holds on each GPU whatever its length."""
+        return sum(n * m.state_bytes for n, m in self.states) / tp
+
+    # ------------------------------------------------------------------------------------------------ operations
+
+    @property
+    def prefill_pair_flop(self) -> int:
+        """Attention operations per query-key pair of a prompt, all layers."""
+        return sum(n * m.prefill_flop for n, m in self.attentions)
+
+    @property
+    def decode_pair_flop(self) -> int:
+        """Attention operations per cached token of a decode, all layers."""
+        return sum(n * m.decode_flop for n, m in self.attentions)
