@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.cli.compare_flags import Compare, ComparedOutput
 from fleetsim.cli.say import say
+from fleetsim.compare.ask import Compare, ask
+from fleetsim.job.fields import RUN
+from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
-    from fleetsim.cli.compare_call import Question
-    from fleetsim.compare.compare import Comparison
+    from fleetsim.compare.ask import CompareResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedOutput:
+    """What `compare` does with its answer."""
+
+    html: Annotated[
+        str | None,
+        Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE", after="min_change"),
+    ] = None
+    json_: Annotated[bool, Option("One JSON document.", RUN, after="html")] = False
 
 
 def compare(asked: Compare, output: ComparedOutput) -> None:
@@ -41,64 +53,32 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
                                     of its interval; difference.step_s: B - A
     --fail-if "step_s>30"           the mean of B
     """
-    from fleetsim.cli.compare_call import question_of
-    from fleetsim.cli.output import stop_at
-    from fleetsim.cli.pages import new_page, write_page
-
-    question = question_of(asked, output.fail_if or ())
-    page = new_page("--html", output.html)
-    found = _of_windows(asked, question) if question.what == {"history"} else _of_runs(asked, question, output.json_)
-    _show(found, output.json_)
-    if page is not None:
-        from fleetsim.compare.page import compare_page
-
-        write_page(page, compare_page(found))
-    stop_at(question.gate.tripped(found))
-
-
-def _of_windows(asked: Compare, question: Question) -> Comparison:
-    """Two windows of history, read and compared."""
-    from fleetsim.cli.compare_windows import compare_windows
-    from fleetsim.cli.interrupts import working
-    from fleetsim.cli.progress import progress
-
-    working()
-    with progress("reading", aloud=True, simulates=False) as watch:
-        return compare_windows(asked, question, watch)
-
-
-def _of_runs(asked: Compare, question: Question, as_json: bool) -> Comparison:
-    """Two scenarios or results, simulated where need be and compared; after Ctrl-C what is known by then is shown."""
-    from fleetsim.cli.compare_runs import compare_runs, jobs_of, results_of
     from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.interrupts import working
+    from fleetsim.cli.output import show_result, stop_at
+    from fleetsim.cli.pages import new_page, write_page
     from fleetsim.cli.progress import progress
 
-    jobs, results = jobs_of(asked, question), results_of(question)
-    with if_interrupted(_so_far(as_json)), progress("loading the simulator") as watch:
-        watch.loaded()
-        watch("simulating, runs")
-        return compare_runs(asked, question, jobs, results, watch)
+    # Elsewhere than on a terminal a line for every query would be too many.
+    asked = replace(asked, counts=sys.stderr.isatty()).ready()
+    assert asked.checked is not None
+    page = new_page("--html", output.html)
+    reads = asked.checked.windows is not None
+    if reads:
+        working()
+    watching = progress("reading" if reads else "loading the simulator", aloud=reads, simulates=not reads)
+    with if_interrupted(lambda known, missing: _so_far(known, missing, output.json_)), watching as watch:
+        result = ask(asked, watch)
+    show_result(result, output.json_)
+    if page is not None:
+        write_page(page, result.page())
+    stop_at(asked.checked.gate.tripped(result.comparison))
 
 
-def _show(found: Comparison, as_json: bool) -> None:
-    from fleetsim.cli.output import show, show_json
-
-    if as_json:
-        from fleetsim.compare.data import compare_document
-
-        show_json(compare_document(found))
-    else:
-        from fleetsim.compare.told import compare_report
-
-        show(compare_report(found))
-
-
-def _so_far(as_json: bool) -> Callable[[Comparison, str], None]:
+def _so_far(known: CompareResult, missing: str, as_json: bool) -> None:
     """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
+    from fleetsim.cli.output import show_result
 
-    def show(found: Comparison, missing: str) -> None:
-        if not as_json:
-            say(f"Interrupted: {missing}.")
-        _show(replace(found, notes=(*found.notes, f"interrupted: {missing}")) if as_json else found, as_json)
-
-    return show
+    if not as_json:
+        say(f"Interrupted: {missing}.")
+    show_result(known.noting(f"interrupted: {missing}") if as_json else known, as_json)

@@ -1,19 +1,14 @@
-"""What A and B of `fleetsim compare` are, told by their content: a scenario, a result, or history."""
+"""What A and B of `compare` are, told by their content: a scenario, a result, or history."""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from fleetsim.config.files import read_text
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.shipped import find_scenario
-from fleetsim.config.yaml_text import MAX_BYTES as MAX_YAML
-from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
 
@@ -28,19 +23,46 @@ _FIRST_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """where: A or B. text: as the user wrote it. document: of a result, its JSON."""
+    """where: A or B. text: as the user wrote it. held: what it stands for, where that is known by now: of a result its
+    JSON, in Python a job or a history that was read."""
 
     where: str
     text: str
     what: What
-    document: Mapping[str, Any] | None = None
+    held: Any = None
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the text may be that of a Prometheus."""
+        return self.text.startswith(("http://", "https://"))
 
 
-def given_of(where: str, text: str, mapped: bool = False) -> Given:
-    """mapped: somebody said how to read a step log, so that any text with columns may be one.
+T = TypeVar("T")
+
+
+def told_apart(sides: Mapping[str, T], what: Callable[[str, T], Given]) -> tuple[tuple[Given, ...], list[Problem]]:
+    """What each side is by its letter, and what is wrong with those of which it cannot be told."""
+    given: list[Given] = []
+    problems: list[Problem] = []
+    for where, side in sides.items():
+        try:
+            given.append(what(where, side))
+        except InputError as error:
+            problems += error.problems
+    return tuple(given), problems
+
+
+def given_of(where: str, text: str, mapped: bool = False, addresses: bool = False) -> Given:
+    """mapped: somebody said how to read a step log, so that any text with columns may be one. addresses: that of a
+    Prometheus is a side.
 
     Raises InputError for what is none of the three.
     """
+    from fleetsim.config.shipped import find_scenario
+
+    history = Given(where, text, "history")
+    if addresses and history.is_address:
+        return history
     path = Path(text)
     if "\0" in text or not text or not os.path.lexists(path):
         try:
@@ -51,7 +73,7 @@ def given_of(where: str, text: str, mapped: bool = False) -> Given:
             raise InputError([Problem(where, text, rule, problem.remedy)]) from None
         return Given(where, text, "scenario")
     if path.is_dir():
-        return Given(where, text, "history")
+        return history
     if path.suffix in (".yaml", ".yml"):
         return Given(where, text, "scenario")
     return _by_content(where, text, path, mapped)
@@ -59,6 +81,8 @@ def given_of(where: str, text: str, mapped: bool = False) -> Given:
 
 def _by_content(where: str, text: str, path: Path, mapped: bool) -> Given:
     from fleetsim.compare.saved_result import MAX_BYTES, is_result
+    from fleetsim.config.files import read_text
+    from fleetsim.config.yaml_text import MAX_BYTES as MAX_YAML
     from fleetsim.history.files import form_of
 
     try:
@@ -139,6 +163,8 @@ def _opens_a_document(content: str) -> bool:
 
 
 def _yaml(content: str) -> Any:
+    from fleetsim.config.yaml_text import from_yaml
+
     try:
         return from_yaml(content, "file")
     except InputError:
@@ -147,6 +173,8 @@ def _yaml(content: str) -> Any:
 
 def _is_scenario(document: Any) -> bool:
     """Whether most of its keys are a scenario's; the reader of scenarios says which are not."""
+    from fleetsim.config.scenario import Scenario
+
     if not isinstance(document, Mapping) or not document:
         return False
     return 2 * len(set(document) & set(Scenario.model_fields)) >= len(document)

@@ -20,7 +20,6 @@ from fleetsim.units import count
 
 # Runs of each side unless somebody said how many: with fewer, a correction for two dozen metrics leaves little power.
 REPLICATIONS = 10
-LEAST_REPLICATIONS = 2
 
 # (seed, replication) -> flat metrics.
 _Runs = dict[tuple[int, int], Mapping[str, Any]]

@@ -46,7 +46,7 @@ def test_results_are_compared_run_by_run(job: fs.Job) -> None:
 
 def test_compare_refuses(job: fs.Job) -> None:
     with pytest.raises(fs.InputError) as caught:
-        fs.compare(job, job, metrics=["steps_s"], min_change=2, replications=1)
+        fs.compare(job, job, metrics=["steps_s"], min_change=20, replications=1)
     assert {p.path for p in caught.value.problems} == {"metrics", "min_change", "replications"}
     with pytest.raises(KeyError, match="was not compared"):
         fs.compare(job, job, metrics=["step_s"], replications=2)["goodput"]

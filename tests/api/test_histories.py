@@ -59,7 +59,7 @@ def test_result_files_are_taken_as_the_command_takes_them(tmp_path: Path) -> Non
 def test_histories_are_refused_with_both_problems(history: Path) -> None:
     with pytest.raises(fs.InputError) as caught:
         fs.compare(history, "async-one-step", replications=3)
-    assert [p.path for p in caught.value.problems] == ["B", "replications"]
+    assert [p.path for p in caught.value.problems] == ["A, B", "replications"]
     with pytest.raises(fs.InputError) as caught:
         fs.compare(history, windows=("-1h", ".."))
     assert [p.path for p in caught.value.problems] == ["windows A", "windows B"]

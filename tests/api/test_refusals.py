@@ -105,7 +105,7 @@ def test_a_missing_extra_is_one_kind_of_error(
         (lambda: fs.load(3), r"^load: 3: is no scenario \(int\)"),
         (lambda: fs.compare(JOB), "^b: compare with what"),
         (lambda: fs.compare("there-is-no-a", "there-is-no-b"), r"A: 'there-is-no-a'[^\n]*\nB: 'there-is-no-b'"),
-        (lambda: fs.compare(JOB, JOB, windows=("-1h..", None)), "^windows: .* for histories only"),
+        (lambda: fs.compare(JOB, JOB, windows=("-1h..", None)), "^windows A: .* for windows of history only"),
     ],
 )
 def test_refusals_name_keywords_and_say_what_to_do(ask: Callable[[], Any], said: str) -> None:

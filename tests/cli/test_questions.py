@@ -61,7 +61,9 @@ def test_a_field_without_a_default_is_required() -> None:
     assert "--count" in result.output
 
 
-@pytest.mark.parametrize("feature", ["alerts", "simulate", "size", "split", "replay", "calibrate", "watch"])
+@pytest.mark.parametrize(
+    "feature", ["alerts", "calibrate", "compare", "replay", "simulate", "size", "split", "sweep", "watch"]
+)
 def test_a_question_imports_nothing_heavy(feature: str) -> None:
     heavy = {"numpy", "pandas", "rich", "typer", "pydantic", "scipy", "numba"}
     code = f"import sys, fleetsim.{feature}.ask; print(*sorted({heavy!r} & set(sys.modules)))"

@@ -150,7 +150,7 @@ for ask in (
     lambda: job.split(8, by="speed"),
     lambda: job.size(target_idle=3),
     lambda: job.simulate(steps=0),
-    lambda: fs.compare(job, job, metrics=["steps_s"], min_change=2, replications=1),
+    lambda: fs.compare(job, job, metrics=["steps_s"], min_change=20, replications=1),
     lambda: fs.sweep(job, {"fleet.instanzes": [1]}),
     lambda: fs.replay("words.txt"),
     lambda: fs.profile("nowhere"),

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.cli.compare_flags import Compare
-from fleetsim.cli.compare_spans import spans_of
+from fleetsim.compare.ask import Compare
 from fleetsim.compare.data import compare_document
 from fleetsim.compare.result_pair import compare_results
 from fleetsim.compare.saved_result import is_result, result_of
+from fleetsim.compare.spans import spans_of
 from fleetsim.compare.told import compare_report
 from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
@@ -112,7 +112,7 @@ def test_a_window_is_understood_or_refused(text: str) -> None:
         Compare(prometheus="http://127.0.0.1:9090", window_a=text, window_b="-1h.."),
     ):
         try:
-            spans = spans_of(call)
+            spans = spans_of(call, one_history=True)
         except InputError as error:
             assert all(p.rule and p.remedy for p in error.problems)
             continue

@@ -1,4 +1,4 @@
-"""What `fleetsim compare --fail-if` can ask: a regression, a ratio, a difference, a value of B."""
+"""What `compare --fail-if` can ask: a regression, a ratio, a difference, a value of B."""
 
 from __future__ import annotations
 

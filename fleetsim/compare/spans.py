@@ -1,0 +1,76 @@
+"""The windows of `compare`: START..END, and the other options that say how history is read, checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleetsim.errors import InputError, Problem, problems_of
+from fleetsim.faces import Text
+from fleetsim.job.history_fields import mapping_of, step_of
+
+if TYPE_CHECKING:
+    from fleetsim.compare.ask import Compare
+
+Span = tuple[str, str]
+IN_PYTHON = '"START..END", for example windows=("-6h..-3h", "-3h..now")'
+FORM = Text("write START..END, for example -6h..-3h", f"write {IN_PYTHON}")
+
+
+def spans_of(asked: Compare, one_history: bool) -> dict[str, Span | None]:
+    """Start and end of A and of B as they were written, "" for an open end; None where all of it is meant.
+
+    one_history: both are windows of it. Raises InputError for what is no span, no step and no --map, all problems at
+    once.
+    """
+    from fleetsim.history.prometheus import Prometheus
+
+    problems: list[Problem] = []
+    spans: dict[str, Span | None] = {"A": None, "B": None}
+    for where, flag, text in (
+        ("A", Text("--a", "windows A"), asked.window_a),
+        ("B", Text("--b", "windows B"), asked.window_b),
+    ):
+        try:
+            spans[where] = None if text is None else _span(flag, text)
+        except InputError as error:
+            problems += error.problems
+        if asked.prometheus is not None and text is not None and text.startswith(".."):
+            problems.append(Problem(flag, text, "begins when?", FORM))
+    if one_history and spans["B"] is None:
+        spans["B"] = spans["A"]  # the same time, other instances
+    url = asked.prometheus
+    problems += problems_of(
+        lambda: step_of(asked.step),
+        lambda: mapping_of(asked.map_ or (), None if url is not None else "file"),
+        lambda: None if url is None else Prometheus(url, asked.access.access()).close(),
+    )
+    if url is not None and asked.framework:
+        problems.append(Problem("--framework", asked.framework, "means something for run logs only", "drop it"))
+    if problems:
+        raise InputError(problems)
+    return spans
+
+
+def _span(flag: str, text: str) -> Span:
+    from fleetsim.history.window import parse_time
+
+    start, dots, end = (part.strip() for part in text.partition(".."))
+    if not dots or not (start or end):
+        raise InputError([Problem(flag, text, "is no window", FORM)])
+    problems: list[Problem] = []
+    at: list[float] = []
+    for part in (start, end):
+        try:
+            at += [parse_time(part, 0.0, flag)] if part else []
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    # Relative ends count from the same now; a relative end beside an absolute one is judged when there is a now.
+    if len(at) == 2 and at[0] >= at[1] and _relative(start) == _relative(end):
+        raise InputError([Problem(flag, text, "ends before it starts", "swap the two")])
+    return start, end
+
+
+def _relative(text: str) -> bool:
+    return text.startswith(("-", "now"))
