@@ -12,7 +12,6 @@ from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.history.history import History
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.replay.observe.observed import Observed
     from fleetsim.replay.run import Replayed
+    from fleetsim.tell.terminal import View
 
 
 @unchanging
@@ -115,17 +115,21 @@ class ReplayResult(Result):
 
         return frame([asdict(finding) for finding in self.verdict.findings])
 
-    def view(self) -> Group:
+    def view(self) -> View:
         """What the command prints."""
-        from fleetsim.replay.told import replay_report
+        from fleetsim.replay.told import document
+        from fleetsim.tell.terminal import draw
 
-        return replay_report(self.replayed, self.answers)
+        return draw(document(self.replayed, self.answers))
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.replay.page import replay_page
+        from fleetsim.replay.observe.over_time import over_time
+        from fleetsim.replay.told import document
+        from fleetsim.tell.page import document_page
 
-        return replay_page(self.history, self.replayed, self.answers)
+        over = over_time(self.history, self.observed)
+        return document_page(document(self.replayed, self.answers, over, self.warnings))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

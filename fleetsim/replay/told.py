@@ -1,131 +1,171 @@
-"""The terminal view of `fleetsim replay`: the verdict first, then its grounds, then what the window shows."""
+"""What `fleetsim replay` says: the verdict first, then its grounds, what was asked, and what the window shows."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from fleetsim import units
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.backtest_view import backtest_view
+from fleetsim.replay.backtest_tables import backtest_blocks
 from fleetsim.replay.diagnose.finding import Finding, Verdict
+from fleetsim.replay.model_pictures import backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observed_view import observed_blocks
+from fleetsim.replay.observe.over_time import OverTime
+from fleetsim.replay.observed_tables import observed_sections
+from fleetsim.replay.other_fleets import fleets_sections, verification_blocks
+from fleetsim.replay.pictures import events_words, time_charts, unseen
 from fleetsim.replay.run import Replayed
-from fleetsim.replay.what_if_view import (
-    changes_words,
-    recommendation_view,
-    sweep_view,
-    verification_view,
-    what_if_view,
-    withheld_view,
+from fleetsim.tell.document import (
+    Block,
+    Bullets,
+    Document,
+    Judged,
+    Judgement,
+    NextLines,
+    Section,
+    Table,
+    Words,
+    page_only,
+    present,
+    terminal_only,
 )
-from fleetsim.tell.next_lines import NextLines
-from fleetsim.tell.terminal import grid, section
 
 NOTHING = Answers()
 _MOST_NOTES = 12
-_MARK = max(map(len, words.MARKS.values()))
-_CHECK = max(map(len, words.CHECKS.values()))
+_STARVES = {
+    "trainer": "the trainer, for samples",
+    "rollout": "the rollout fleet, for the trainer",
+    "neither": "neither",
+    "unknown": "not known",
+}
 
 
-def replay_report(result: Replayed, answers: Answers = NOTHING) -> Group:
-    """Everything that `fleetsim replay` prints on stdout."""
-    blocks: list[RenderableType] = [opening(result)]
-    if answers.verification is not None:
-        blocks.append(section("verification, in the runbook's order", verification_view(answers.verification)))
-    blocks += findings(result.verdict)
-    if answers.what_if is not None:
-        blocks.append(section("what if (same draws before and after)", what_if_view(answers.what_if)))
-    if answers.sweep is not None:
-        others = {} if answers.what_if is None else answers.what_if.changes
-        beside = f" with {changes_words(others)}" if others else ""
-        blocks.append(section(f"what if, over {answers.sweep.key}{beside} (> now)", sweep_view(answers.sweep)))
-    if answers.recommendation is not None:
-        blocks.append(section("recommendation", recommendation_view(answers)))
-    if answers.withheld is not None:
-        blocks.append(section("recommendation", withheld_view(answers)))
-    blocks += observed_blocks(result.observed)
-    if result.backtest is not None:
-        blocks.append(section("back-test: the window, simulated", backtest_view(result.backtest)))
+def document(
+    result: Replayed, answers: Answers = NOTHING, over: OverTime | None = None, warnings: Sequence[str] = ()
+) -> Document:
+    """Everything that there is to say of a window. over: what its charts show; None without a page."""
+    first, title = words.first_change(result.verdict), words.first_title(result.verdict)
+    numbers = tuple(_numbers(result, answers))
+    verified = () if answers.verification is None else verification_blocks(answers.verification)
+    return Document(
+        kind="fleetsim replay",
+        title=result.verdict.headline,
+        lede=present(*_lede(result, None if first is None else NextLines(f"{title}: ", first, strong=True))),
+        tiles=(),
+        warnings=tuple(warnings),
+        sections=(
+            Section(title, () if first is None else (NextLines("", first, strong=True),), on=("page",)),
+            _section("Verification, in the runbook's order", *verified),
+            _section(units.capital(words.FINDINGS), _findings(result.verdict)),
+            *fleets_sections(answers, drawn=over is not None),
+            *(() if over is None else _drawn(over, result)),
+            *(replace(section, on=("terminal",)) for section in numbers),
+            Section("In numbers", tuple(block for one in numbers for block in one.shown("page")), on=("page",)),
+        ),
+    )
+
+
+def _section(title: str, *blocks: Block) -> Section:
+    return Section(title, blocks, short=title[:1].lower() + title[1:])
+
+
+def _lede(result: Replayed, first: Block | None) -> Iterator[Block | None]:
+    """What to change first, how far that is to be trusted, and what was looked at."""
+    observed, verdict = result.observed, result.verdict
+    few = words.few_words(observed)
+    yield None if few is None else Words(few, strong=True)
+    yield terminal_only(first)
+    if result.backtest is not None and result.backtest.verdict == "wrong":
+        yield "The back-test misses this window: read what-ifs as directions, not as numbers."
+    yield words.total_words(verdict)
+    yield from words.differs_words(result.implied)
+    window, fleet = f"{observed.source}: {words.span_words(observed)}", words.fleet_words(observed)
+    yield terminal_only(Words(tail=window), Words(tail=fleet))
+    yield page_only(f"{window}.", f"{units.capital(fleet)}.", f"Side that waits: {_STARVES[verdict.starves]}.")
+
+
+def _findings(verdict: Verdict) -> Judged:
+    """Every question: its mark, what was found, its size, the evidence and what to do next."""
+    return Judged(tuple(map(_finding, words.ordered(verdict))), tuple(words.MARKS.values()))
+
+
+def _finding(found: Finding) -> Judgement:
+    return Judgement(
+        words.MARKS[found.state],
+        words.CHECKS[found.check],
+        found.title,
+        words.size_words(found) or "",
+        found.evidence,
+        found.next or "",
+        strong=found.state == "fault",
+    )
+
+
+def _drawn(over: OverTime, result: Replayed) -> Iterator[Section]:
+    """The window over time, and the simulation beside it."""
+    observed, back = result.observed, result.backtest
+    events, missing = tuple(events_words(over)), unseen(over, observed)
+    named: tuple[Block, ...] = ()
+    if events:
+        named = (Words("Named events: the letters in the charts", strong=True), Bullets(events))
+    elif over.fleet is not None:
+        named = ("No instance went, came or restarted, and there is no hole in the data, as far as it shows.",)
+    not_seen = (Words("Not observed, and not drawn", strong=True), Bullets(missing)) if missing else ()
+    yield Section("The window", (*named, *time_charts(over, observed), *not_seen), on=("page",))
+    simulated = (*_simulated(result), lengths_chart(observed.lengths), *backtest_charts(back))
+    yield Section("The window, simulated", present(*simulated), on=("page",))
+
+
+def _simulated(result: Replayed) -> Iterator[str]:
+    """What the charts of the simulation cannot show."""
     if result.unsimulated is not None:
-        blocks.append(section("not simulated", Text(result.unsimulated)))
+        yield f"Not simulated: {result.unsimulated}"
+    elif result.backtest is None:
+        yield "No back-test was asked for: nothing says how well the model predicts this window."
+    else:
+        if not result.backtest.overall:
+            yield "Nothing was observed that a simulation could be held against."
+        elif len(result.backtest.hours) < 2:
+            yield "Fewer parts than two: the window is too short to be compared part by part."
+        if result.backtest.where:
+            yield "Where to look:"
+            yield from (f"{units.capital(place)}." for place in result.backtest.where)
+
+
+def _numbers(result: Replayed, answers: Answers) -> Iterator[Section]:
+    """The window in tables: sections of a terminal, one section of a page."""
+    yield from observed_sections(result.observed)
+    if result.backtest is not None:
+        yield Section("back-test: the window, simulated", tuple(backtest_blocks(result.backtest)))
+    if result.unsimulated is not None:
+        yield Section("not simulated", (terminal_only(result.unsimulated),))
     model = result.implied
-    if model is not None and (result.backtest is not None or answers != NOTHING):
-        blocks.append(section("taken from the window", _lines(model.taken)))
+    if model is not None:
+        taken = _lines("taken from the window", model.taken)
+        simulated = result.backtest is not None or answers != NOTHING
+        yield Section(taken.title, (taken if simulated else page_only(taken),))
     assumed = (*(model.assumed if model is not None else ()), *result.priced)
     if assumed:
-        blocks.append(section("assumed (change with --given KEY=VALUE, or --scenario FILE)", _lines(assumed)))
-    if result.observed.notes:
-        blocks.append(section("notes on the data", notes(result.observed)))
-    return Group(*blocks)
+        table = _lines("assumed", assumed)
+        how = "change with --given KEY=VALUE, or --scenario FILE"
+        blocks = terminal_only(table), page_only(replace(table, note=f"{units.capital(how)}."))
+        yield Section("assumed", blocks, short=f"assumed ({how})")
+    yield Section("notes on the data", _notes(result.observed))
 
 
-def opening(result: Replayed) -> Group:
-    """The verdict in one sentence, what to change first, what was looked at."""
-    lines: list[RenderableType] = [Text(result.verdict.headline, style="bold")]
-    few = words.few_words(result.observed)
-    if few is not None:
-        lines.append(Text(few, style="bold"))
-    first = words.first_change(result.verdict)
-    if first is not None:
-        lines.append(NextLines(f"{words.first_title(result.verdict)}: ", first, style="bold"))
-    if result.backtest is not None and result.backtest.verdict == "wrong":
-        lines.append(Text("The back-test misses this window: read what-ifs as directions, not as numbers."))
-    total = words.total_words(result.verdict)
-    if total is not None:
-        lines.append(Text(total))
-    lines += [Text(line) for line in words.differs_words(result.implied)]
-    lines += [
-        Text(f"{result.observed.source}: {words.span_words(result.observed)}", style="dim"),
-        Text(words.fleet_words(result.observed), style="dim"),
-    ]
-    return Group(*lines)
+def _lines(title: str, texts: Sequence[str]) -> Table:
+    return Table(title, ("",), tuple((text,) for text in texts))
 
 
-def findings(verdict: Verdict) -> list[RenderableType]:
-    """Every question: its mark, what was found, its size, the evidence and what to do next, which stands outside the
-    table: a table would cut commands."""
-    blocks: list[RenderableType] = [Text(f"\n{words.FINDINGS}", style="dim")]
-    for finding in words.ordered(verdict):
-        style = "bold" if finding.state == "fault" else ""
-        table = grid("", "", "", align=("left", "left", "left"))
-        table.columns[0].width, table.columns[1].width = _MARK, _CHECK
-        table.add_row(
-            Text(words.MARKS[finding.state], style=style),
-            Text(words.CHECKS[finding.check], style=style),
-            _grounds(finding),
-        )
-        blocks.append(Padding(table, (0, 0, 0, 2)))
-        if finding.next is not None:
-            blocks.append(NextLines("next: ", finding.next, indent=2 + _MARK + 2, style=style))
-    return blocks
-
-
-def _grounds(finding: Finding) -> Group:
-    fault = finding.state == "fault"
-    lines = [Text(finding.title, style="bold" if fault else "")]
-    size = words.size_words(finding)
-    if size is not None:
-        lines.append(Text(size))
-    if fault:
-        lines += [Text(f"- {line}", style="dim") for line in finding.evidence]
-    elif finding.evidence:
-        lines.append(Text("; ".join(finding.evidence), style="dim"))
-    return Group(*lines)
-
-
-def notes(observed: Observed) -> Table:
+def _notes(observed: Observed) -> tuple[Block, ...]:
     """What the reader must know of the data."""
-    table = grid("", "", align=("left", "left"))
-    for note in observed.notes[:_MOST_NOTES]:
-        table.add_row(Text(note.kind, style="dim"), words.note_words(note))
-    if len(observed.notes) > _MOST_NOTES:
-        table.add_row("", f"and {len(observed.notes) - _MOST_NOTES} more (--json has all)")
-    return table
-
-
-def _lines(texts: tuple[str, ...]) -> Group:
-    return Group(*(Text(text) for text in texts))
+    rows = tuple((Words(tail=note.kind), words.note_words(note)) for note in observed.notes)
+    few = rows[:_MOST_NOTES]
+    if len(rows) > _MOST_NOTES:
+        few = (*few, (Words(), f"and {len(rows) - _MOST_NOTES} more (--json has all)"))
+    gaps = f"Of {units.share(observed.gap_share)} of the instances' time nothing was read."
+    every = rows or ((Words("data"), "nothing was found wrong with what was read"),)
+    table = Table("notes on the data", ("", ""), every, left=2, note=gaps if observed.gap_share else "")
+    return present(terminal_only(replace(table, rows=few, note="")) if rows else None, page_only(table))

@@ -68,6 +68,14 @@ class Table:
             narrower=(),
         )
 
+    def narrowing(self, *headings: str) -> Table:
+        """The same, which leaves these columns out one after the other where a terminal is too narrow; where that does
+        not help either, it breaks words."""
+        gone = (headings[: n + 1] for n in range(len(headings)))
+        left_out = "Left out, the terminal is too narrow"
+        fewer = (self.without(*some, note=f"{left_out}: {', '.join(some)}. {self.note}".strip()) for some in gone)
+        return replace(self, narrower=(*fewer, self))
+
     def without_tails(self, *headings: str, note: str | None = None) -> Table:
         """The same with the tails of some columns left out: their intervals. note: instead of its own."""
         bare = [heading in headings for heading in self.headings]
@@ -129,6 +137,45 @@ class Under:
 
 
 @dataclass(frozen=True, slots=True)
+class NextLines:
+    """What to do next: words for people, and commands for a shell, a line each (`next_lines.is_command`). lead: what
+    stands before them. strong: they are what the reader came for."""
+
+    lead: str
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Text to be copied as it stands, line by line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A question and what was found: the question's mark and name, the answer, its size, its grounds, what to do next.
+    strong: something is to be done."""
+
+    mark: str
+    name: str
+    answer: str
+    size: str = ""
+    grounds: tuple[str, ...] = ()
+    next: str = ""
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Questions with their answers. marks: all that there may be, so that columns are as wide without some of them."""
+
+    items: tuple[Judgement, ...]
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Only:
     """Blocks that not every face shows."""
 
@@ -136,7 +183,7 @@ class Only:
     blocks: tuple[Block, ...]
 
 
-Block = Chart | Pair | Table | Listed | Bullets | Words | str | Under | Only
+Block = Chart | Pair | Table | Listed | Bullets | Words | str | NextLines | Verbatim | Judged | Under | Only
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +253,13 @@ def markdown_only(*blocks: Block | None) -> Only:
 def present(*blocks: Block | None) -> tuple[Block, ...]:
     """Those blocks that have something to show."""
     return tuple(block for block in blocks if block is not None and block != "")
+
+
+def followed(table: Table, *lines: Cell) -> tuple[Only, Only]:
+    """A table with lines that belong below it: one by one in a terminal, as sentences of its note on a page."""
+    told = (str(line) for line in lines)
+    note = " ".join(line if line.endswith((".", "?", "!")) else f"{line}." for line in told)
+    return terminal_only(table, *lines), page_only(replace(table, note=note))
 
 
 def pair(*charts: Chart | None) -> Pair | Chart | None:

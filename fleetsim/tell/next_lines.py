@@ -43,23 +43,21 @@ def is_command(line: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NextLines:
-    """`lead` and the lines of a `next`, below `indent` spaces. A command that is wider than the view is broken where
-    the shell allows it; a single word that is too wide is left whole, for a cut one could not be pasted. Not to be put
-    into a table or a padding, which cut."""
+class BrokenLines:
+    """`lead` and the lines of a `next` in a terminal. A command that is wider than the view is broken where the shell
+    allows it; a single word that is too wide is left whole, for a cut one could not be pasted. Not to be put into a
+    table or a padding, which cut."""
 
     lead: str
     text: str
-    indent: int = 0
     style: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = self.text.splitlines()
         lead = self.lead
-        if is_command(lines[0]):
+        if is_command(self.text):
             yield from self._words(console, options, lead.rstrip(), "")
             lead = ""
-        for line in lines:
+        for line in self.text.splitlines():
             if is_command(line):
                 yield from self._command(line, options.max_width)
             else:
@@ -68,13 +66,11 @@ class NextLines:
 
     def _words(self, console: Console, options: ConsoleOptions, lead: str, line: str) -> Iterator[RenderableType]:
         text = Text.assemble(lead, (line, self.style))
-        for part in text.wrap(console, max(20, options.max_width - self.indent)):
-            yield Text(" " * self.indent) + part
+        yield from text.wrap(console, max(20, options.max_width))
 
     def _command(self, line: str, width: int) -> Iterator[RenderableType]:
-        room, deep = max(20, width - self.indent - 2), " " * (self.indent + 2)
-        for k, part in enumerate(broken(line, room)):
-            yield Text(f"{deep}{'  ' if k else ''}{part}", style=self.style, no_wrap=True, overflow="ignore")
+        for k, part in enumerate(broken(line, max(20, width - 2))):
+            yield Text(f"  {'  ' if k else ''}{part}", style=self.style, no_wrap=True, overflow="ignore")
 
 
 def broken(command: str, width: int) -> list[str]:

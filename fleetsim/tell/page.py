@@ -15,7 +15,21 @@ import fleetsim
 from fleetsim.errors import OutsideError
 from fleetsim.faces import Text, text
 from fleetsim.tell.charts.chart import LEGEND, Chart
-from fleetsim.tell.document import Bullets, Cell, Document, Listed, Pair, Table, Words, blocks_on, charts_of
+from fleetsim.tell.document import (
+    Bullets,
+    Cell,
+    Document,
+    Judged,
+    Listed,
+    NextLines,
+    Pair,
+    Table,
+    Verbatim,
+    Words,
+    blocks_on,
+    charts_of,
+)
+from fleetsim.tell.next_lines import broken, is_command
 from fleetsim.visible import visible
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -32,7 +46,11 @@ _KINDS = {
     Bullets: "bullets",
     Words: "words",
     str: "words",
+    NextLines: "next",
+    Verbatim: "verbatim",
+    Judged: "judged",
 }
+_COMMAND_CH = 88  # of a command's line
 
 
 def document_page(document: Document) -> str:
@@ -62,6 +80,7 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = unbroken
+    environment.filters["lines"] = lines_of
     environment.tests["words"] = lambda cell: isinstance(cell, Words)
     figures: dict[str, Any] = {c.id: {"data": c.data, "layout": {**_house(), **c.layout}} for c in charts}
     text: str = environment.get_template(template).render(
@@ -105,6 +124,12 @@ def _missing(names: Sequence[str]) -> OutsideError:
 def unbroken(text: Cell) -> str:
     """The same with every figure and its unit on one line: "33.6 s", "5.0 %", "4 + 4"."""
     return _UNIT.sub("\u00a0", str(text))
+
+
+def lines_of(text: str) -> list[tuple[bool, str]]:
+    """What to do next, line by line: whether it is a command, and the line, which a shell puts together again."""
+    each = ((is_command(line), line) for line in text.splitlines())
+    return [(command, "\n  ".join(broken(line, _COMMAND_CH)) if command else line) for command, line in each]
 
 
 def _house() -> Mapping[str, Any]:

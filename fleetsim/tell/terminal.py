@@ -11,14 +11,30 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Table, Under, Words, blocks_on, estimated
-from fleetsim.tell.next_lines import NextLines
+from fleetsim.tell.document import (
+    Block,
+    Bullets,
+    Cell,
+    Document,
+    Judged,
+    Judgement,
+    Listed,
+    NextLines,
+    Table,
+    Under,
+    Verbatim,
+    Words,
+    blocks_on,
+    estimated,
+    present,
+)
+from fleetsim.tell.next_lines import BrokenLines
 
 if TYPE_CHECKING:
     from fleetsim.estimates import Estimate
@@ -57,13 +73,19 @@ def drawn(block: Block) -> RenderableType:
         return text_of(block)
     if isinstance(block, Under):
         return _under(block.line, *map(drawn, block.blocks))
+    if isinstance(block, NextLines):
+        return BrokenLines(block.lead, block.text, style="bold" if block.strong else "")
+    if isinstance(block, Verbatim):
+        return _Indented(Text(block.text, no_wrap=True, overflow="ignore"))
+    if isinstance(block, Judged):
+        return _judged(block)
     raise TypeError(f"a terminal cannot draw {type(block).__name__}")
 
 
 def _listed(listed: Listed) -> RenderableType:
     """Commands with what they are for below them, long ones alone; other terms beside what there is to say of each."""
     if listed.pasted:
-        return Group(*(NextLines("", term) for term, _ in listed.items))
+        return Group(*(BrokenLines("", term) for term, _ in listed.items))
     if listed.code:
         return Group(*(_under(Words(term, strong=True), text_of(words)) for term, words in listed.items))
     table = grid("", "", align=("left", "left"))
@@ -73,7 +95,30 @@ def _listed(listed: Listed) -> RenderableType:
 
 
 def _under(line: Cell, *body: RenderableType) -> Group:
-    return Group(text_of(line), Padding(Group(*body), (0, 0, 0, 2)))
+    return Group(text_of(line), _Indented(Group(*body)))
+
+
+def _judged(judged: Judged) -> RenderableType:
+    """A row a question; what to do next stands below it, outside the table, which would cut commands."""
+    mark_ch = max(map(len, judged.marks))
+    name_ch = max(len(one.name) for one in judged.items)
+    lines: list[RenderableType] = []
+    for one in judged.items:
+        style = "bold" if one.strong else ""
+        table = grid("", "", "", align=("left", "left", "left"))
+        table.columns[0].width, table.columns[1].width = mark_ch, name_ch
+        table.add_row(Text(one.mark, style=style), Text(one.name, style=style), _answer(one, style))
+        lines.append(table)
+        if one.next:
+            lines.append(_Indented(BrokenLines("next: ", one.next, style=style), mark_ch + 2))
+    return Group(*lines)
+
+
+def _answer(one: Judgement, style: str) -> RenderableType:
+    """Grounds of what is to be done are read one by one; others are there for those who doubt."""
+    grounds = tuple(f"- {ground}" for ground in one.grounds) if one.strong else present("; ".join(one.grounds))
+    size = (Text(one.size),) if one.size else ()
+    return Group(Text(one.answer, style=style), *size, *(Text(str(ground), style="dim") for ground in grounds))
 
 
 def _table(table: Table) -> RenderableType:
@@ -90,14 +135,13 @@ def _grid(table: Table) -> Grid:
 
 
 class _Fitted:
-    """The first way to tell a table that fits as it is; else one with a word of a heading a line; else the last."""
+    """The first way to tell a table that fits, as it is or with a word of a heading a line; else the last."""
 
     def __init__(self, table: Table) -> None:
         self._ways: tuple[Block, ...] = (table, *table.narrower)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        stacked = (replace(way, headings=_a_word_a_line(way)) for way in self._ways if isinstance(way, Table))
-        for way in (*self._ways, *stacked):
+        for way in (way for told in self._ways for way in _heights(told)):
             shown = _grid(way) if isinstance(way, Table) else drawn(way)
             if Measurement.get(console, options.update(max_width=_UNBOUNDED), shown).maximum <= options.max_width:
                 break
@@ -106,13 +150,31 @@ class _Fitted:
             yield Text(way.note, style="dim")
 
 
-def _a_word_a_line(table: Table) -> tuple[str, ...]:
-    return tuple(heading.replace(" ", "\n") for heading in table.headings)
+def _heights(way: Block) -> tuple[Block, ...]:
+    if not isinstance(way, Table):
+        return (way,)
+    return way, replace(way, headings=tuple(map(_a_word_a_line, way.headings)))
+
+
+def _a_word_a_line(heading: str) -> str:
+    return heading if "," in heading else heading.replace(" ", "\n")
+
+
+class _Indented:
+    """The same, further right. Unlike rich's Padding it does not cut what is too wide: commands that are pasted."""
+
+    def __init__(self, body: RenderableType, by: int = 2) -> None:
+        self._body, self._by = body, by
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.update(max_width=max(1, options.max_width - self._by))
+        for line in Segment.split_lines(console.render(self._body, room)):
+            yield from (Segment(" " * self._by), *line, Segment.line())
 
 
 def section(title: str, *body: RenderableType) -> RenderableType:
     """A dim title over an indented body, with a blank line above."""
-    return Padding(Group(Text(title, style="dim"), Padding(Group(*body), (0, 0, 0, 2))), (1, 0, 0, 0))
+    return Group(Text(f"\n{title}", style="dim"), _Indented(Group(*body)))
 
 
 def grid(*headings: str, align: tuple[str, ...] | None = None) -> Grid:
@@ -133,8 +195,7 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Grid:
 
 def word_a_line(name: str) -> str:
     """The heading of a quantity's column with a word a line: eight columns fit 80 characters then."""
-    heading = quantity(name).heading
-    return heading if "," in heading else heading.replace(" ", "\n")
+    return _a_word_a_line(quantity(name).heading)
 
 
 def with_interval(estimate: Estimate, unit: units.Unit = "share") -> Text:

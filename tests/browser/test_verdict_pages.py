@@ -43,13 +43,13 @@ def history_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def replay_file(history_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    from fleetsim.replay.page import replay_page
+    from fleetsim.replay.result import ReplayResult
 
     history = read_file(history_file)
     result = replay(history)
     swept = Questions({"fleet.instances": 6}, ("fleet.instances", (4, 6, 8)))
     place = tmp_path_factory.mktemp("replay") / "replay.html"
-    place.write_text(replay_page(history, result, answer(swept, result)), encoding="utf-8")
+    place.write_text(ReplayResult(history, result, answer(swept, result), ()).page(), encoding="utf-8")
     return place
 
 
@@ -117,14 +117,15 @@ def test_names_of_others_are_read_and_not_run(look: Look, tmp_path: Path) -> Non
     from dataclasses import replace
 
     from fleetsim.replay.answers import Answers
-    from fleetsim.replay.page import replay_page
+    from fleetsim.replay.result import ReplayResult
     from tests.replay.histories import Fleet
 
     names = (BAD, "<b>bold", "{{ 7 * 7 }}", "x" * 120)
     history = Fleet(instances=4, span_s=1800.0, slow={1: 0.5}).history()
     history = replace(history, instances=tuple(InstanceId(name, "0", BAD) for name in names), source=BAD)
     place = tmp_path / "names.html"
-    place.write_text(replay_page(history, replay(history, model=False, back_test=False), Answers()), encoding="utf-8")
+    found = replay(history, model=False, back_test=False)
+    place.write_text(ReplayResult(history, found, Answers(), ()).page(), encoding="utf-8")
     seen = look(place, "names", phone=True)
     assert BAD in seen.text
     assert "{{ 7 * 7 }}" in seen.text

@@ -19,7 +19,7 @@ from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.speed import Shape, Speed
 from fleetsim.replay.observe.observed import InstanceView
-from fleetsim.replay.told import replay_report
+from fleetsim.replay.told import document as told
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
@@ -84,7 +84,7 @@ def test_told_for_one_change_a_sweep_and_a_recommendation(model: Implied) -> Non
     advised = recommend(replace(narrow, scenario=with_changes(model.scenario, {"run.steps": 16})))
     assert advised.extrapolated is not None
     answers = Answers(what_if=one, sweep=several, recommendation=advised)
-    text = flat(replay_report(result_of(HEALTHY), answers))
+    text = flat(told(result_of(HEALTHY), answers))
     assert text.count("note: extrapolated: ") == 2
     assert "* extrapolated: the window saw" in text
     assert " 64* " in text

@@ -16,7 +16,7 @@ from rich.console import Console
 import fleetsim.replay.diagnose.checks
 from fleetsim.replay.diagnose.addressed import addressed
 from fleetsim.replay.diagnose.finding import Finding, Verdict
-from fleetsim.tell.next_lines import CALL, NextLines, broken, is_command, resolved
+from fleetsim.tell.next_lines import CALL, BrokenLines, broken, is_command, resolved
 
 WORDS = st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=30), max_size=8)
 
@@ -35,7 +35,7 @@ def test_a_shell_reads_what_is_shown() -> None:
     call = ("--prometheus", "http://prometheus.monitoring.svc.cluster.local:9090/prometheus", "--selector", 'job="a b"')
     text = resolved(f"if it may be:\n{CALL} --set a.b=1 --recommend", call)
     file = io.StringIO()
-    Console(file=file, width=60).print(NextLines("next: ", text, indent=9), crop=False)
+    Console(file=file, width=60).print(BrokenLines("next: ", text), crop=False)
     first, *command = file.getvalue().splitlines()
     assert first.strip() == "next: if it may be:"
     assert len(command) > 2
@@ -47,7 +47,7 @@ def test_a_shell_reads_what_is_shown() -> None:
 def test_a_word_wider_than_the_view_is_left_whole() -> None:
     path = "/data/" + "x" * 200 + ".om"
     file = io.StringIO()
-    Console(file=file, width=80).print(NextLines("next: ", resolved(CALL, ("--from", path)), indent=9), crop=False)
+    Console(file=file, width=80).print(BrokenLines("next: ", resolved(CALL, ("--from", path))), crop=False)
     assert path in file.getvalue()
 
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Slice
-from fleetsim.replay.backtest_view import error_words
+from fleetsim.replay.backtest_tables import error_words
 from fleetsim.replay.change.verify import Check, Verification
 from fleetsim.replay.change.what_if import Effect, Point, Sweep, WhatIf
 from fleetsim.replay.compared import Row
@@ -22,10 +21,13 @@ from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.diagnose import diagnose
 from fleetsim.replay.observe.observed import Observed, Quantity
-from fleetsim.replay.observed_view import lengths
+from fleetsim.replay.observed_tables import lengths
 from fleetsim.replay.run import Replayed
-from fleetsim.replay.told import replay_report
+from fleetsim.replay.told import document as told
+from fleetsim.tell.console import as_text
 from fleetsim.tell.data import dumps
+from fleetsim.tell.document import Document
+from fleetsim.tell.terminal import draw
 from tests.replay.windows import (
     ENGINES_ONLY,
     HEALTHY,
@@ -39,15 +41,12 @@ from tests.replay.windows import (
 )
 
 
-def lines_of(renderable: RenderableType, width: int = 80) -> list[str]:
-    console = Console(width=width, no_color=True, highlight=False)
-    with console.capture() as captured:
-        console.print(renderable)
-    return [line.rstrip() for line in captured.get().splitlines()]
+def lines_of(document: Document, width: int = 80) -> list[str]:
+    return as_text(draw(document), width).splitlines()
 
 
-def flat(renderable: RenderableType) -> str:
-    return " ".join(" ".join(lines_of(renderable)).split())
+def flat(document: Document) -> str:
+    return " ".join(" ".join(lines_of(document)).split())
 
 
 def result_of(observed: Observed, backtest: Backtest | None = None, **changes: Any) -> Replayed:
@@ -76,7 +75,7 @@ def backtest(rows: tuple[Row, ...], verdict: Any) -> Backtest:
 
 
 def test_the_verdict_comes_first_then_what_to_change() -> None:
-    lines = lines_of(replay_report(result_of(window(**STARVED))))
+    lines = lines_of(told(result_of(window(**STARVED))))
     assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
     assert lines[1:3] == ["Change first:", "  fleetsim replay ... --recommend"]
     text = " ".join(lines)
@@ -84,24 +83,24 @@ def test_the_verdict_comes_first_then_what_to_change() -> None:
 
 
 def test_a_model_that_is_wrong_is_a_place_to_look_at_and_no_change() -> None:
-    wrong = lines_of(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
+    wrong = lines_of(told(result_of(HEALTHY, backtest(OFF, "wrong"))))
     assert wrong[2] == "Where to look: re-check weight-sync pauses"
 
 
 def test_a_window_of_a_few_steps_says_so_beside_its_headline() -> None:
     short = {"end_s": START + 240.0, "trainer.steps": exported(4.0)}
-    lines = lines_of(replay_report(result_of(window(**STARVED | short))))
+    lines = lines_of(told(result_of(window(**STARVED | short))))
     assert lines[0].startswith("The trainer waits for samples 36.5 %")
     assert lines[1].startswith("Too few to judge by: 4 optimizer steps in 4 min 00 s.")
-    unseen = flat(replay_report(result_of(window(ENGINES_ONLY, end_s=START + 240.0))))
+    unseen = flat(told(result_of(window(ENGINES_ONLY, end_s=START + 240.0))))
     assert "Too few to judge by: 4 min 00 s, and no optimizer step." in unseen
     for enough in (HEALTHY, ENGINES_ONLY):
-        assert "Too few" not in flat(replay_report(result_of(enough)))
+        assert "Too few" not in flat(told(result_of(enough)))
 
 
 @pytest.mark.parametrize("observed", [HEALTHY, window(**STARVED), ENGINES_ONLY, RUN_LOG_ONLY])
 def test_every_window_fits_80_columns_and_needs_no_colour(observed: Observed) -> None:
-    lines = lines_of(replay_report(result_of(observed, backtest(OFF, "wrong"))))
+    lines = lines_of(told(result_of(observed, backtest(OFF, "wrong"))))
     assert max(map(len, lines)) <= 80
     for finding in ("data", "trainer", "weight sync", "rollout", "backlog", "model"):
         assert any(finding in line for line in lines)
@@ -109,20 +108,20 @@ def test_every_window_fits_80_columns_and_needs_no_colour(observed: Observed) ->
 
 
 def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
-    text = flat(replay_report(result_of(window(**STARVED))))
+    text = flat(told(result_of(window(**STARVED))))
     assert "FAULT rollout too few instances up to 70.1 GPU-h and $210.16 a day - the trainer waits" in text
     assert "12 instances instead of 8" in text
 
 
 def test_what_was_assumed_is_said() -> None:
-    text = flat(replay_report(result_of(HEALTHY)))
+    text = flat(told(result_of(HEALTHY)))
     assert "$3 a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)" in text
     assert "8 trainer GPUs (trainer.gpus)" in text
 
 
 def test_a_large_fleet_shows_its_worst_and_sums_up_the_rest() -> None:
     slow = instance(63, pace=0.6, straggler=True, active_tok_s=2300.0, restarts=2)
-    lines = lines_of(replay_report(result_of(window(instances=(*instances(63), slow)))))
+    lines = lines_of(told(result_of(window(instances=(*instances(63), slow)))))
     first = next(i for i, line in enumerate(lines) if line.startswith("instances, slowest first"))
     assert lines[first + 2].startswith("  rollout-63 (2 restarts)")
     assert any(line.startswith("  and 53 more: 4,100 to 4,100 tok/s") for line in lines)
@@ -133,14 +132,14 @@ def test_long_pod_names_keep_the_end_that_tells_them_apart() -> None:
     pods = tuple(
         replace(instance(n), id=InstanceId(f"verl-rollout-engines-deployment-7f9c5d-{n:05d}")) for n in range(3)
     )
-    lines = lines_of(replay_report(result_of(window(instances=pods))))
+    lines = lines_of(told(result_of(window(instances=pods))))
     assert sum("7f9c5d-0000" in line for line in lines) == 3
     assert max(map(len, lines)) <= 80
 
 
 def test_numbers_say_where_they_come_from() -> None:
     inferred = window(**{"trainer.step_s": Quantity(24.0, "inferred"), "trainer.wait_s": Quantity(0.5, "log")})
-    lines = lines_of(replay_report(result_of(inferred)))
+    lines = lines_of(told(result_of(inferred)))
     assert any(line.startswith("  optimizer step") and line.endswith("inferred") for line in lines)
     assert any(line.startswith("  waits for samples") and line.endswith("run log") for line in lines)
     assert any(line.startswith("  computes") and line.endswith("exported") for line in lines)
@@ -153,7 +152,7 @@ def test_what_nobody_exports_is_absent_not_zero() -> None:
         pauses=None,
         **{"fleet.kv_use": None, "fleet.preemptions_per_s": None, "fleet.prefix_hit": None, "fleet.running": None},
     )
-    lines = lines_of(replay_report(result_of(bare)))
+    lines = lines_of(told(result_of(bare)))
     text = "\n".join(lines)
     for gone in ("KV cache in use", "preemptions an hour", "prefix-cache hits", "running, waiting"):
         assert gone not in text
@@ -165,21 +164,21 @@ def test_what_nobody_exports_is_absent_not_zero() -> None:
 
 def test_notes_on_the_data_are_told() -> None:
     noted = window(notes=(Note("gap", "rollout-3 has no values from 14:00 to 14:10", 0.01),))
-    assert "gap rollout-3 has no values from 14:00 to 14:10 (1.0 %)" in flat(replay_report(result_of(noted)))
+    assert "gap rollout-3 has no values from 14:00 to 14:10 (1.0 %)" in flat(told(result_of(noted)))
 
 
 def test_a_quantile_beyond_the_last_bound_is_said_to_be_above_it() -> None:
     inf = float("inf")
     changes = {"lengths.le": (1000.0, 5000.0, inf), "lengths.count": (900.0, 80.0, 20.0), "lengths.p99": 5000.0}
-    assert "p99 above 5,000" in flat(lengths(window(**changes)))
-    assert "above" not in flat(lengths(window(**{**changes, "lengths.count": (900.0, 99.0, 1.0)})))
+    assert "p99 above 5,000" in str(lengths(window(**changes)).rows)
+    assert "above" not in str(lengths(window(**{**changes, "lengths.count": (900.0, 99.0, 1.0)})).rows)
 
 
 def test_a_back_test_that_holds_and_one_that_does_not() -> None:
-    good = flat(replay_report(result_of(HEALTHY, backtest(RIGHT, "ok"))))
+    good = flat(told(result_of(HEALTHY, backtest(RIGHT, "ok"))))
     assert "every quantity within 10.0 %, worst: generated tok/s +1.6 %." in good
     assert "read what-ifs as directions" not in good
-    wrong = flat(replay_report(result_of(HEALTHY, backtest(OFF, "wrong"))))
+    wrong = flat(told(result_of(HEALTHY, backtest(OFF, "wrong"))))
     assert "one quantity is off by more than 10.0 %" in wrong
     assert "optimizer step 37.0 s 42.2 s +14.1 % OFF" in wrong
     assert "The model is wrong somewhere. Where to look: - re-check weight-sync pauses" in wrong
@@ -240,7 +239,7 @@ FAILED = Verification(
 
 def test_what_if_sweep_and_verification() -> None:
     answers = Answers(what_if=WHAT_IF, sweep=SWEEP, verification=FAILED)
-    lines = lines_of(replay_report(result_of(HEALTHY), answers))
+    lines = lines_of(told(result_of(HEALTHY), answers))
     text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80
     assert "fleet.instances = 10 now then ratio optimizer step 37.0 s ±0.5 30.0 s ±0.4 0.811 ±0.010" in text
@@ -273,6 +272,6 @@ def test_json_has_everything_and_no_number_that_json_lacks() -> None:
 
 
 def test_an_error_of_nothing_is_not_named_the_worst() -> None:
-    text = flat(replay_report(result_of(HEALTHY, backtest((row("queue", 3.0, 3.0, "batches", 0.001),), "ok"))))
+    text = flat(told(result_of(HEALTHY, backtest((row("queue", 3.0, 3.0, "batches", 0.001),), "ok"))))
     assert "every quantity within 10.0 %." in text
     assert "worst" not in text

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
-from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.backtest_view import error_words, verdict_words
+from fleetsim.replay.backtest_tables import error_words, verdict_words
 from fleetsim.replay.change.recommend import Recommendation
 from fleetsim.replay.change.what_if import Sweep
 from fleetsim.replay.compared import QUANTITIES, Row, catalogued
@@ -27,8 +26,6 @@ from fleetsim.tell.charts.panels import Band, Line, Panel, panels
 from fleetsim.tell.charts.parts import Mark, upright
 
 _CURVES = ("trainer_idle_fraction", "step_s", "cost_per_step")
-SWEPT = tuple(f"sweep-{name}" for name in _CURVES)
-CANDIDATES = tuple(f"fleet-{name}" for name in _CURVES)
 
 
 def lengths_chart(lengths: Lengths | None) -> Chart | None:
@@ -159,16 +156,8 @@ def _squared(x: list[float], y: list[float | None]) -> tuple[list[float], list[f
     return xs, ys
 
 
-def curves(answers: Answers) -> Iterator[Chart]:
-    """A sweep over a number, and the fleets that the recommendation was chosen among."""
-    advised = answers.recommendation
-    if answers.sweep is not None:
-        yield from _swept(answers.sweep, advised)
-    if advised is not None:
-        yield from _candidates(advised)
-
-
-def _swept(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
+def swept_charts(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
+    """Step, idle and cost over a key that is a number; none over another. advised: marked among them."""
     points = [(float(p.value), p.estimates) for p in sweep.points if _is_number(p.value) and p.estimates is not None]
     if len(points) < 2 or not all(_is_number(p.value) for p in sweep.points):
         return
@@ -185,15 +174,16 @@ def _swept(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
     if beyond:
         words += f" At {', '.join(beyond)} the engines run at loads that the window never saw."
     now = float(sweep.now) if _is_number(sweep.now) else None
-    for id_, metric in zip(SWEPT, _CURVES, strict=True):
+    for metric in _CURVES:
         title, how = quantity(metric).title, quantity(metric).unit
         values = [estimates[metric] for _, estimates in points]
         told = words if metric == _CURVES[0] else _ends(points, metric, how)
-        yield _curve(id_, f"{title} against {sweep.key}", told, [x for x, _ in points], values, sweep.key, title, how,
-                     recommended, now)  # fmt: skip
+        yield _curve(f"sweep-{metric}", f"{title} against {sweep.key}", told, [x for x, _ in points], values,
+                     sweep.key, title, how, recommended, now)  # fmt: skip
 
 
-def _candidates(advised: Recommendation) -> Iterator[Chart]:
+def candidate_charts(advised: Recommendation) -> Iterator[Chart]:
+    """The fleets that the recommendation was chosen among."""
     found: dict[int, Mapping[str, Estimate]] = {c.instances: c.estimates for c in advised.size.candidates}
     found.setdefault(advised.was, advised.now)
     points = [(float(n), found[n]) for n in sorted(found)]
@@ -204,9 +194,9 @@ def _candidates(advised: Recommendation) -> Iterator[Chart]:
         f"The recommended {units.plural(advised.instances, 'instance')}, the neighbours, the fleet as it is "
         f"({advised.was:,}) and what rate matching gives, under the same draws."
     )
-    for id_, metric in zip(CANDIDATES, _CURVES, strict=True):
+    for metric in _CURVES:
         title, how = quantity(metric).title, quantity(metric).unit
-        yield _curve(id_, f"{title} against the number of instances",
+        yield _curve(f"fleet-{metric}", f"{title} against the number of instances",
                      words if metric == _CURVES[0] else _ends(points, metric, how),
                      [x for x, _ in points], [e[metric] for _, e in points], "instances", title, how,
                      float(advised.instances), float(advised.was), targets.get(metric, []))  # fmt: skip

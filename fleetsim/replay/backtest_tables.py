@@ -1,34 +1,30 @@
-"""The terminal view of a back-test: predicted beside observed, overall and for each slice of the window."""
+"""A back-test, told: predicted beside observed, overall and for each slice of the window."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Sequence
 
 from fleetsim import units
 from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import Backtest, Slice
 from fleetsim.replay.compared import QUANTITIES, Compared, Row, catalogued
 from fleetsim.replay.words import clock
-from fleetsim.tell.terminal import grid
+from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 
 _MOST_SLICES = 24
+_BY_SLICE = "error by part of the window"
 
 
-def backtest_view(back: Backtest) -> Group:
+def backtest_blocks(back: Backtest) -> Iterator[Block]:
     """What holds, in one line; the table of the whole window; the slices; where to look if it is off."""
-    lines: list[RenderableType] = [Text(verdict_words(back), style="bold" if back.verdict == "wrong" else "")]
+    yield terminal_only(Words(verdict_words(back), strong=back.verdict == "wrong"))
     if back.overall:
-        lines.append(overall(back.overall))
+        yield overall(back.overall)
     if len(back.hours) > 1:
-        lines += [Text("error by part of the window", style="dim"), by_slice(back.hours)]
+        yield terminal_only(Words(tail=_BY_SLICE))
+        yield by_slice(back.hours)
     if back.where:
-        lines.append(Text("The model is wrong somewhere. Where to look:"))
-        lines += [Text(f"- {place}") for place in back.where]
-    return Group(*lines)
+        yield terminal_only("The model is wrong somewhere. Where to look:", Bullets(back.where))
 
 
 def verdict_words(back: Backtest) -> str:
@@ -51,36 +47,41 @@ def _worst(row: Row) -> str:
 
 def overall(rows: Sequence[Row]) -> Table:
     """Observed and predicted, with the error in its own measure."""
-    table = grid("", "observed", "predicted", "error", "", align=("left", "right", "right", "right", "left"))
-    for row in rows:
-        predicted = Text(_value(row.quantity, row.predicted))
-        half = (row.interval.ci_high - row.interval.ci_low) / 2
-        if half > 0:
-            predicted.append(f" ±{units.percent(half) if row.measure == 'points' else units.number(half)}", style="dim")
-        table.add_row(
-            catalogued(row.quantity).title,
-            _value(row.quantity, row.observed),
-            predicted,
-            error_words(row),
-            "" if row.within else "OFF",
-            style="" if row.within else "bold",
-        )
-    return table
+    return Table(
+        "back-test: the window, simulated",
+        ("", "observed", "predicted", "error", ""),
+        tuple(_compared(row) for row in rows),
+        words_last=1,
+        marked=frozenset(i for i, row in enumerate(rows) if not row.within),
+    )
+
+
+def _compared(row: Row) -> tuple[str | Words, ...]:
+    half = units.half_width(row.interval)
+    text = units.percent(half) if row.measure == "points" else units.number(half)
+    return (
+        catalogued(row.quantity).title,
+        _value(row.quantity, row.observed),
+        Words(_value(row.quantity, row.predicted), f" ±{text}" if half > 0 else ""),
+        error_words(row),
+        "" if row.within else "OFF",
+    )
 
 
 def by_slice(slices: Sequence[Slice]) -> Table:
     """The errors of every slice; which of them the engine's speed was fitted on."""
     there = [q for q in QUANTITIES if any(row.quantity == q for s in slices for row in s.rows)]
     began = "from (UTC)" if has_clock(slices[0].start_s) else "from"
-    table = grid(began, *(_heading(q) for q in there), "", align=("left", *("right",) * len(there), "left"))
-    for s in slices[:_MOST_SLICES]:
-        errors = {row.quantity: row for row in s.rows}
-        cells = [error_words(errors[q], short=True) if q in errors else "-" for q in there]
-        fitted = "" if s.held_out is None else "held out" if s.held_out else "fitted"
-        table.add_row(clock(s.start_s), *cells, Text(fitted, style="dim"))
+    rows = [_errors(s, there) for s in slices[:_MOST_SLICES]]
     if len(slices) > _MOST_SLICES:
-        table.add_row(f"and {len(slices) - _MOST_SLICES} more", *("",) * (len(there) + 1))
-    return table
+        rows.append((f"and {len(slices) - _MOST_SLICES} more", *("",) * (len(there) + 1)))
+    return Table(_BY_SLICE, (began, *map(_heading, there), ""), tuple(rows), words_last=1).narrowing(_heading("tok_s"))
+
+
+def _errors(part: Slice, there: Sequence[Compared]) -> tuple[str | Words, ...]:
+    errors = {row.quantity: error_words(row, short=True) for row in part.rows}
+    fitted = "" if part.held_out is None else "held out" if part.held_out else "fitted"
+    return (clock(part.start_s), *(errors.get(q, "-") for q in there), Words(tail=fitted))
 
 
 def _heading(name: Compared) -> str:

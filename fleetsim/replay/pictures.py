@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fleetsim.replay.fleet_pictures import activity_chart, fleet_chart, instances_chart
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import OverTime
-from fleetsim.replay.replay_fleet_charts import activity_chart, fleet_chart, instances_chart
-from fleetsim.replay.replay_trainer_charts import pauses_chart, queue_chart, trainer_chart
+from fleetsim.replay.trainer_pictures import pauses_chart, queue_chart, trainer_chart
+from fleetsim.replay.words import clock
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock
 from fleetsim.tell.charts.panels import Scene
@@ -19,7 +20,7 @@ def time_charts(shown: OverTime, observed: Observed) -> Iterator[Chart]:
         Clock.of(shown.start_s, shown.end_s),
         shown.step_s,
         [(p.start_s, p.end_s) for p in shown.pauses],
-        [(event.at_s, letter(k)) for k, event in enumerate(shown.events)],
+        [(event.at_s, _letter(k)) for k, event in enumerate(shown.events)],
     )
     if shown.trainer is not None:
         yield trainer_chart(shown.trainer, observed, scene)
@@ -63,6 +64,13 @@ def unseen(shown: OverTime, observed: Observed) -> tuple[str, ...]:
     return tuple(told)
 
 
-def letter(k: int) -> str:
+def events_words(shown: OverTime) -> Iterator[str]:
+    """The named events, a sentence each."""
+    for k, e in enumerate(shown.events):
+        until = "" if e.until_s is None else f" to {clock(e.until_s)}"
+        yield f"{_letter(k)}, {clock(e.at_s)}{until}: {e.text}"
+
+
+def _letter(k: int) -> str:
     """The name of the k-th event: A to Z, then A1, B1 ..."""
     return chr(ord("A") + k % 26) + (str(k // 26) if k >= 26 else "")
