@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.say import say
-from fleetsim.compare.ask import Compare, ask
+from fleetsim.compare.ask import ask
+from fleetsim.compare.checked import checked
+from fleetsim.compare.question import Compare
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
 
@@ -60,19 +62,18 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
     from fleetsim.cli.progress import progress
 
     # Elsewhere than on a terminal a line for every query would be too many.
-    asked = replace(asked, counts=sys.stderr.isatty()).ready()
-    assert asked.checked is not None
+    question = checked(replace(asked, counts=sys.stderr.isatty()))
     page = new_page("--html", output.html)
-    reads = asked.checked.windows is not None
+    reads = question.windows is not None
     if reads:
         working()
     watching = progress("reading" if reads else "loading the simulator", aloud=reads, simulates=not reads)
     with if_interrupted(lambda known, missing: _so_far(known, missing, output.json_)), watching as watch:
-        result = ask(asked, watch)
+        result = ask(question, watch)
     show_result(result, output.json_)
     if page is not None:
         write_page(page, result.page())
-    stop_at(asked.checked.gate.tripped(result.comparison))
+    stop_at(question.gate.tripped(result.comparison))
 
 
 def _so_far(known: CompareResult, missing: str, as_json: bool) -> None:

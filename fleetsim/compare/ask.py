@@ -1,125 +1,30 @@
-"""`compare`: what can be asked of two jobs, results or windows of history, and what may be said of each metric."""
+"""`compare`: two jobs, two results or two windows of history, and what may be said of each metric."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from fleetsim.compare.gate import ComparisonGate, comparison_gate
-from fleetsim.compare.inputs import Given, What, given_of, told_apart
-from fleetsim.compare.spans import IN_PYTHON, Span, spans_of
-from fleetsim.errors import InputError, Interrupted, Problem, problems_of
-from fleetsim.job.fields import RUN, SIMULATED
-from fleetsim.job.history_fields import SOURCE, AccessFields
+from fleetsim.compare.checked import Checked, checked
+from fleetsim.compare.inputs import told_apart
+from fleetsim.compare.question import Compare
+from fleetsim.compare.spans import IN_PYTHON
+from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.job.keywords import keywords
-from fleetsim.job.question import Argument, Lends, Option
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch, told
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
 
     from fleetsim.compare.compare import Change, Comparison
-    from fleetsim.compare.read import Part
-    from fleetsim.compare.runs import ToRun
-    from fleetsim.compare.saved_result import Result as Written
     from fleetsim.compare.sides import Comparable
     from fleetsim.job.job_face import Tell
+    from fleetsim.tell.terminal import View
 
 Windows = tuple[str | None, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A question that can be answered: two windows of history, or two sides of runs and what is odd about them."""
-
-    metrics: tuple[str, ...]
-    gate: ComparisonGate
-    windows: tuple[Part, Part] | None = None
-    sides: tuple[ToRun | Written, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compare:
-    """What changed between A and B, by how much, and is it more than luck?
-
-    given: A and B where they are no texts; one where both are of one history. labels: what the two are called. counts:
-    whether every query of a server is told. checked: what `ready` makes of it.
-    """
-
-    a: Annotated[str | None, Argument("A scenario, a result (--json of simulate), or history.", "A")] = None
-    b: Annotated[str | None, Argument("The other; A again if --set-b is given.", "B")] = None
-    set_: Annotated[list[str] | None, Option("Of both scenarios. Repeatable.", SIMULATED, metavar="KEY=VALUE")] = None
-    set_a: Annotated[list[str] | None, Option("Of A alone.", SIMULATED, metavar="KEY=VALUE")] = None
-    set_b: Annotated[list[str] | None, Option("Of B alone.", SIMULATED, metavar="KEY=VALUE")] = None
-    steps: Annotated[int | None, Option("Optimizer steps of each run.", SIMULATED)] = None
-    seed: Annotated[int | None, Option("Of both: then luck cancels out.", SIMULATED)] = None
-    replications: Annotated[int | None, Option("Runs of each; 10 if not given.", SIMULATED)] = None
-    prometheus: Annotated[
-        str | None, Option("Prometheus, Thanos, Mimir or VictoriaMetrics.", SOURCE, metavar="URL")
-    ] = None
-    window_a: Annotated[str | None, Option("Window of A: -6h..-3h.", SOURCE, flag="--a", metavar="START..END")] = None
-    window_b: Annotated[str | None, Option("Window of B: -3h..now.", SOURCE, flag="--b", metavar="START..END")] = None
-    selector: Annotated[str, Option("""Which engines: 'job="rollout"'.""", SOURCE, metavar="LABELS")] = ""
-    selector_a: Annotated[str, Option("Of A alone, beside --selector.", SOURCE, metavar="LABELS")] = ""
-    selector_b: Annotated[str, Option("Of B alone.", SOURCE, metavar="LABELS")] = ""
-    step: Annotated[str, Option("Grid, as 15s; auto = the scrape interval.", SOURCE, metavar="SPAN")] = "auto"
-    map_: Annotated[list[str] | None, Option("A metric of yours. Repeatable.", SOURCE, metavar="SIGNAL=METRIC")] = None
-    framework: Annotated[str | None, Option("Whose run logs they are (else: found out).", SOURCE)] = None
-    metric: Annotated[list[str] | None, Option("Only this one. Repeatable.", RUN, metavar="NAME")] = None
-    min_change: Annotated[float, Option("Smallest change of interest; 0.01 = 1 %.", RUN)] = 0.01
-    access: Annotated[AccessFields, Lends(AccessFields)] = field(default_factory=AccessFields)
-    fail_if: Annotated[
-        list[str] | None,
-        Option('Exit 10: regression, "ratio.step_s>1.05".', RUN, metavar="CONDITION", after="json_"),
-    ] = None
-    given: tuple[Given, ...] = ()
-    labels: tuple[str, str] | None = None
-    counts: bool = False
-    checked: Checked | None = None
-
-    def label(self, where: str) -> str:
-        """What somebody called this side; "" where nobody did."""
-        return "" if self.labels is None else self.labels["AB".index(where)]
-
-    def ready(self) -> Self:
-        """The same question, checked. Raises InputError with all that is wrong with the options and with what A and B
-        are; else with what is wrong with their jobs and files."""
-        return self if self.checked is not None else replace(self, checked=self._checked())
-
-    def _checked(self) -> Checked:
-        from fleetsim.compare import checks
-        from fleetsim.quantities import METRICS, WINDOW_METRICS
-
-        mapped = bool(self.framework or self.map_)
-        texts = {where: text for where, text in (("A", self.a), ("B", self.b)) if text is not None}
-        given, wrong = told_apart(texts, lambda where, text: given_of(where, text, mapped))
-        given = self.given or given
-        server = self.prometheus is not None
-        kinds: frozenset[What] = frozenset(("history",) if server else (one.what for one in given))
-        there = WINDOW_METRICS if kinds == {"history"} else METRICS
-        metrics = tuple(name for name in there if not self.metric or name in self.metric)
-        spans: dict[str, Span | None] = {}
-        gates: list[ComparisonGate] = []
-        problems = [*checks.numbers(self), *wrong, *checks.misplaced(self, kinds, given, not wrong)]
-        problems += checks.unknown(self.metric or (), there)
-        if kinds == {"history"}:
-            problems += problems_of(lambda: spans.update(spans_of(self, len(given) < 2)))
-        problems += problems_of(lambda: gates.append(comparison_gate(self.fail_if or (), metrics, bool(self.metric))))
-        if problems:
-            raise InputError(problems)
-        if kinds == {"history"}:
-            from fleetsim.compare.read import parts_of
-
-            return Checked(metrics, gates[0], windows=parts_of(self, given, spans))
-        from fleetsim.compare.sides import sides_of
-
-        sides, notes = sides_of(self, given)
-        return Checked(metrics, gates[0], sides=sides, notes=notes)
 
 
 @unchanging
@@ -171,17 +76,19 @@ class CompareResult(Result):
             rows.append({"metric": c.metric, "verdict": c.verdict, "p_adjusted": c.p_adjusted, **cells})
         return frame(rows).set_index("metric")
 
-    def view(self) -> Group:
+    def view(self) -> View:
         """What the command prints."""
-        from fleetsim.compare.told import compare_report
+        from fleetsim.compare.told import document
+        from fleetsim.tell.terminal import draw
 
-        return compare_report(self.comparison)
+        return draw(document(self.comparison))
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.compare.page import compare_page
+        from fleetsim.compare.told import document
+        from fleetsim.tell.page import document_page
 
-        return compare_page(self.comparison)
+        return document_page(document(self.comparison))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
@@ -190,42 +97,42 @@ class CompareResult(Result):
         return compare_document(self.comparison)
 
 
-def ask(asked: Compare, watch: Watch = SILENT) -> CompareResult:
+def ask(asked: Compare | Checked, watch: Watch = SILENT) -> CompareResult:
     """Reads or simulates both sides where that is to be done, and compares them.
 
     Raises InputError with all that is wrong, StuckError where a job blocks itself, OutsideError where a server did not
     do its part; Interrupted with the CompareResult of the pairs of runs so far on Ctrl-C.
     """
-    checked = asked.ready().checked
-    assert checked is not None
+    question = asked if isinstance(asked, Checked) else checked(asked)
     try:
-        if checked.windows is not None:
-            return CompareResult(_of_windows(checked.windows, checked.metrics, asked.min_change, watch))
-        return CompareResult(_of_runs(checked, asked.replications, asked.min_change, watch))
+        return CompareResult(_of_runs(question, watch) if question.windows is None else _of_windows(question, watch))
     except Interrupted as cut:
         raise Interrupted(None if cut.known is None else CompareResult(cut.known), cut.missing) from None
 
 
-def _of_windows(parts: tuple[Part, Part], metrics: Sequence[str], min_change: float, watch: Watch) -> Comparison:
+def _of_windows(question: Checked, watch: Watch) -> Comparison:
     from fleetsim.compare.read import read, same_history
     from fleetsim.compare.windows import compare_windows, overlap
 
-    a, b = parts
-    left, right = read(parts, watch)
+    assert question.windows is not None
+    a, b = question.windows
+    left, right = read(question.windows, watch)
     shared = overlap(left, right) if same_history(a.window, b.window) else ()
-    return compare_windows((a.label, left), (b.label, right), min_change=min_change, metrics=metrics, notes=shared)
+    band, metrics = question.asked.min_change, question.metrics
+    return compare_windows((a.label, left), (b.label, right), min_change=band, metrics=metrics, notes=shared)
 
 
-def _of_runs(checked: Checked, replications: int | None, min_change: float, watch: Watch) -> Comparison:
+def _of_runs(question: Checked, watch: Watch) -> Comparison:
     from fleetsim.compare.result_pair import compare_results
     from fleetsim.compare.runs import REPLICATIONS, ToRun, compare_scenarios
 
     watch.loaded()
-    a, b = checked.sides
-    metrics, notes = checked.metrics, checked.notes
+    a, b = question.sides
+    band, metrics, notes = question.asked.min_change, question.metrics, question.notes
     if not (isinstance(a, ToRun) and isinstance(b, ToRun)):
-        return compare_results(a, b, min_change=min_change, metrics=metrics, notes=notes, tell=watch)
-    wanted = replications or max(REPLICATIONS, *(side.scenario.run.replications for side in (a, b)))
+        return compare_results(a, b, min_change=band, metrics=metrics, notes=notes, tell=watch)
+    most = max(side.scenario.run.replications for side in (a, b))
+    wanted = question.asked.replications or max(REPLICATIONS, most)
 
     def progress(done: int, of: int) -> None:
         if watch.counts:
@@ -234,7 +141,7 @@ def _of_runs(checked: Checked, replications: int | None, min_change: float, watc
         else:
             watch(f"simulating: {done} of {of} runs")
 
-    return compare_scenarios(a, b, wanted, min_change=min_change, metrics=metrics, notes=notes, progress=progress)
+    return compare_scenarios(a, b, wanted, min_change=band, metrics=metrics, notes=notes, progress=progress)
 
 
 @keywords()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from fleetsim.compare.inputs import Given, What
+from fleetsim.compare.question import Compare
 from fleetsim.errors import Problem
 from fleetsim.faces import Text, flag
-
-if TYPE_CHECKING:
-    from fleetsim.compare.ask import Compare
-    from fleetsim.compare.inputs import Given, What
 
 FIRST = "give two: fleetsim compare A B, or one and what to change in it: fleetsim compare A --set-b fleet.instances=8"
 OTHER = Text(FIRST, 'for example job.with_({"fleet.instances": 8}); fleetsim.load() is the job of all defaults')

@@ -43,6 +43,11 @@ class Change:
         """Whether the two sides differ by more than luck and more than the smallest change of interest."""
         return self.verdict in ("better", "worse", "changed")
 
+    @property
+    def equal(self) -> bool:
+        """Whether both sides are the same, so that there is nothing to test, and nothing to draw."""
+        return not self.significant and self.why.startswith(EQUAL)
+
 
 @dataclass(frozen=True, slots=True)
 class InputDifference:

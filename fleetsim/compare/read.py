@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fleetsim.compare.ask import Compare
 from fleetsim.compare.inputs import Given
+from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import Span
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text

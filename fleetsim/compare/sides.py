@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fleetsim.compare.inputs import Given, given_of
+from fleetsim.compare.question import Compare
 from fleetsim.compare.runs import ToRun
 from fleetsim.compare.saved_result import Result as Written
 from fleetsim.compare.saved_result import result_of
@@ -17,9 +17,6 @@ from fleetsim.job.job_face import Job, Start, load, made
 from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.ask import SimulateResult
 from fleetsim.size.ask import SizeResult
-
-if TYPE_CHECKING:
-    from fleetsim.compare.ask import Compare
 
 Comparable = Start | SimulateResult | SizeResult | ReplayResult | History
 

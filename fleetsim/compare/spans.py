@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fleetsim.compare.question import Compare
 from fleetsim.errors import InputError, Problem, problems_of
 from fleetsim.faces import Text
 from fleetsim.job.history_fields import mapping_of, step_of
-
-if TYPE_CHECKING:
-    from fleetsim.compare.ask import Compare
 
 Span = tuple[str, str]
 IN_PYTHON = '"START..END", for example windows=("-6h..-3h", "-3h..now")'

@@ -1,52 +1,78 @@
-"""The terminal view of a comparison: the answer, what changed and by how much, what did not, what differs, notes."""
+"""A comparison, told: the answer, what changed and by how much, what did not, what differs in the inputs, notes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from fleetsim import units
 from fleetsim.compare.compare import Change, Comparison
-from fleetsim.compare.table import ChangeRow, ChangeTable, InputTable
-from fleetsim.estimates import Estimate
+from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
+from fleetsim.compare.words import change_of
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
-from fleetsim.tell.terminal import section
+from fleetsim.tell.document import (
+    Block,
+    Bullets,
+    Document,
+    Section,
+    Table,
+    Words,
+    page_only,
+    present,
+    terminal_only,
+)  # fmt: skip
 
-_STYLE = {"better": "bold", "worse": "bold", "changed": "bold"}
+_RATIO = "B / A, of shares B - A"
+_SAME = "no significant change"
 _MOST_INPUTS = 60
 
 
-def compare_report(found: Comparison) -> Group:
-    """Everything that `fleetsim compare` prints on stdout."""
-    changed = found.significant
-    same = [c for c in found.changes if c.verdict == "no significant change" and c.p_adjusted is not None]
-    equal = [c for c in found.changes if c.verdict == "no significant change" and c.p_adjusted is None]
-    without = [c for c in found.changes if c.verdict == "not comparable"]
-    blocks: list[RenderableType] = [opening(found)]
-    if changed:
-        blocks.append(section(f"changed ({RATIO})", table(changed)))
-    if same:
-        blocks.append(section(f"no significant change ({RATIO})", table(same)))
-    if equal:
-        names = "; ".join(quantity(c.metric).title for c in equal)
-        blocks.append(section("equal on both sides", Text(names)))
-    if without:
-        blocks.append(section("not comparable", *(Text(line) for line in _reasons(without))))
-    blocks.append(section("inputs that differ", inputs(found)))
-    if found.notes:
-        blocks.append(section("notes", *(Text(note) for note in found.notes)))
-    return Group(*blocks)
+def document(found: Comparison) -> Document:
+    """What `compare` says."""
+    equal = "; ".join(quantity(c.metric).title for c in found.changes if c.equal)
+    reasons = tuple(_reasons(found))
+    return Document(
+        kind="fleetsim compare",
+        title=found.headline,
+        lede=(terminal_only(*(Words(tail=line) for line in _opening(found))), page_only(*_lede(found))),
+        tiles=(),
+        warnings=(),
+        sections=(
+            _changed(found),
+            _same(found, equal),
+            Section("equal on both sides", present(equal), on=("terminal",)),
+            Section("not comparable", reasons, on=("terminal",)),
+            Section("Inputs that differ", tuple(_inputs(found)), short="inputs that differ"),
+            Section("Both sides", (_values(found, "; ".join(reasons)),), on=("page",)),
+            Section("Notes", tuple(_notes(found.notes)), short="notes"),
+        ),
+    )
 
 
-RATIO = "B / A, of shares B - A"
+def _changed(found: Comparison) -> Section:
+    table = _changes("changed", found.significant)
+    none = page_only("Nothing changed beyond luck and the smallest change of interest.")
+    blocks = present(table or none, ratios_chart(found), shares_chart(found))
+    return Section("What changed", blocks, short=f"changed ({_RATIO})")
 
 
-def opening(found: Comparison) -> Group:
-    """The answer, who A and B are, and what the intervals rest on."""
+def _same(found: Comparison, equal: str) -> Section:
+    """equal: the metrics in which both sides are the same, which a terminal has apart."""
+    table = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal])
+    blocks = present(table, page_only(equal and f"Equal on both sides: {equal}."))
+    return Section("What did not change", blocks, short=f"{_SAME} ({_RATIO})")
+
+
+def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
+    if notes:
+        yield terminal_only(*notes)
+        yield page_only(Bullets(notes))
+
+
+def _opening(found: Comparison) -> Iterator[str]:
+    """For a terminal: who A and B are, and what the intervals rest on."""
+    yield from _sides(found)
     if found.kind == "windows":
         how = f"unpaired, {found.replications} blocks of the shorter window"
     else:
@@ -54,73 +80,77 @@ def opening(found: Comparison) -> Group:
             "paired: the same draws on both sides" if found.paired else "unpaired"
         )
     points = f"{100.0 * found.min_change:g} point{'' if found.min_change == 0.01 else 's'}"
-    smallest = f"smallest change of interest {units.limit(found.min_change)}, of shares {points}"
-    return Group(
-        Text(found.headline, style="bold"),
-        Text(f"A: {found.a_label}", style="dim"),
-        Text(f"B: {found.b_label}", style="dim"),
-        Text(f"{how}; {smallest}", style="dim"),
-    )
+    yield f"{how}; smallest change of interest {units.limit(found.min_change)}, of shares {points}"
 
 
-def table(changes: Sequence[Change]) -> ChangeTable:
-    """Every metric with its verdict, both sides, the change and its interval."""
-    return ChangeTable(tuple(_row(change) for change in changes))
+def _lede(found: Comparison) -> Iterator[str]:
+    """For a page: the same, and how many metrics changed which way."""
+    yield from _sides(found)
+    if found.kind == "windows":
+        yield f"Windows of history, unpaired: {units.plural(found.replications, 'block')} of the shorter one."
+    else:
+        how = "paired: both sides see the same draws" if found.paired else "unpaired: each side has draws of its own"
+        yield f"{units.plural(found.replications, 'replication')}, {how}."
+    verdicts = [c.verdict for c in found.changes]
+    told = [f"{title.lower()} {verdicts.count(verdict)}" for verdict, title in GROUPS if verdict in verdicts]
+    without = f", not comparable {verdicts.count('not comparable')}" if "not comparable" in verdicts else ""
+    yield f"Of {units.plural(len(verdicts), 'metric')}: {', '.join(told) or 'none compared'}{without}."
 
 
-def _row(change: Change) -> ChangeRow:
-    metric = quantity(change.metric)
-    a, b = ("" if side is None else units.beside(side.mean, metric.unit) for side in (change.a, change.b))
-    word = change.verdict if change.significant else change.why
-    return ChangeRow(metric.title, word, (a, b, *change_of(change)), _STYLE.get(change.verdict, "dim"))
+def _sides(found: Comparison) -> Iterator[str]:
+    yield f"A: {found.a_label}"
+    yield f"B: {found.b_label}"
 
 
-def change_of(change: Change) -> tuple[str, str]:
-    """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
-    how = quantity(change.metric).unit
-    if how == "share" and change.difference is not None:
-        return _interval(change.difference, units.percent_change, " points")
-    if change.ratio is not None:
-        return _interval(change.ratio, lambda x: f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}", "")
-    if change.difference is not None:
-        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.beside(x, how)}", "")
-    return "", ""
+def _changes(title: str, changes: Sequence[Change]) -> Table | None:
+    """Every metric with its verdict, both sides, the change and its interval; None where there is no metric."""
+    headings = ("", "", "A", "B", "change", "95 % interval")
+    rows = tuple(_row(change) for change in changes)
+    return Table(f"{title} ({_RATIO})", headings, rows, left=2, wordy=True) if rows else None
 
 
-def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tuple[str, str]:
-    low, high = write(value.ci_low), write(value.ci_high)
-    return f"{write(value.mean)}{unit}", "" if value.ci_low == value.ci_high else f"{low} to {high}"
+def _row(change: Change) -> tuple[str | Words, ...]:
+    unit = quantity(change.metric).unit
+    sides = ("" if side is None else units.beside(side.mean, unit) for side in (change.a, change.b))
+    verdict = Words(change.verdict, strong=True) if change.significant else Words(tail=change.why)
+    return (quantity(change.metric).title, verdict, *sides, *change_of(change))
 
 
-def _reasons(changes: Sequence[Change]) -> list[str]:
+def _reasons(found: Comparison) -> Iterator[str]:
     """Metrics by the reason why they cannot be compared."""
     by_why: dict[str, list[str]] = {}
-    for change in changes:
-        by_why.setdefault(change.why, []).append(quantity(change.metric).title)
-    return [f"{why}: {'; '.join(titles)}" for why, titles in by_why.items()]
+    for change in found.changes:
+        if change.verdict == "not comparable":
+            by_why.setdefault(change.why, []).append(quantity(change.metric).title)
+    return (f"{why}: {'; '.join(titles)}" for why, titles in by_why.items())
 
 
-def inputs(found: Comparison) -> RenderableType:
+def _inputs(found: Comparison) -> Iterator[Block]:
     """Path, both values; what nobody gave is marked."""
     if not found.inputs:
-        return Text("none")
-    rows = input_table(found)
-    if len(found.inputs) <= _MOST_INPUTS:
-        return rows
-    return Group(rows, Text(f"and {len(found.inputs) - _MOST_INPUTS} more: see --json"))
+        yield terminal_only("none")
+        yield page_only("No input differs between the two sides, as far as is known of them.")
+        return
+    rows = tuple((d.path, _value(d.a, d.a_assumed), _value(d.b, d.b_assumed)) for d in found.inputs[:_MOST_INPUTS])
+    more = len(found.inputs) - len(rows)
+    note = f"and {more} more: see --json" if more else ""
+    yield Table("values of both sides", ("", "A", "B"), rows, words_last=2, note=note, wordy=True)
 
 
-def input_table(found: Comparison) -> InputTable:
-    """The inputs that differ, not too many of them."""
-    shown = found.inputs[:_MOST_INPUTS]
-    return InputTable(tuple((d.path, _value(d.a, d.a_assumed), _value(d.b, d.b_assumed)) for d in shown))
-
-
-def _value(value: Any, assumed: bool) -> Text:
+def _value(value: Any, assumed: bool) -> Words:
     if isinstance(value, dict) and "kind" in value and len(value) > 2:
-        text = Text(", ".join(f"{k} {short(v)}" for k, v in value.items() if v is not None))
+        text = ", ".join(f"{k} {short(v)}" for k, v in value.items() if v is not None)
     else:
-        text = Text("-" if value is None else short(value))
-    if assumed:
-        text.append(" (assumed)", style="dim")
-    return text
+        text = "-" if value is None else short(value)
+    return Words(text, " (assumed)" if assumed else "")
+
+
+def _values(found: Comparison, note: str) -> Table:
+    """Both sides' own values. note: what could not be compared, and why."""
+    rows = []
+    for change in found.changes:
+        q = quantity(change.metric)
+        sides = ("-" if side is None else units.with_ends(side, q.unit) for side in (change.a, change.b))
+        rows.append((q.title, change.verdict, *sides))
+    title = "both sides, with their own 95 % intervals"
+    return Table(title, ("", "", "A", "B"), tuple(rows), left=2, note=note, wordy=True)

@@ -73,6 +73,23 @@ def size_of(change: Change) -> tuple[Estimate, Callable[[float], str]] | None:
     return None
 
 
+def change_of(change: Change) -> tuple[str, str]:
+    """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
+    how = quantity(change.metric).unit
+    if how == "share" and change.difference is not None:
+        return _interval(change.difference, units.percent_change, " points")
+    if change.ratio is not None:
+        return _interval(change.ratio, lambda x: f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}", "")
+    if change.difference is not None:
+        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.beside(x, how)}", "")
+    return "", ""
+
+
+def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tuple[str, str]:
+    low, high = write(value.ci_low), write(value.ci_high)
+    return f"{write(value.mean)}{unit}", "" if value.ci_low == value.ci_high else f"{low} to {high}"
+
+
 def _percent(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.1f}"
 

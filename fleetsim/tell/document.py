@@ -42,6 +42,7 @@ class Table:
     is numbers too, to the right in a terminal. note: what is left to say.
     open: whether a page shows it unasked. marked: indices of the rows that matter most, bold in a terminal.
     narrower: the same told in less room; a terminal shows the first that it has room for, and the last if for none.
+    wordy: the first columns hold long words: they are wrapped, and stand above the others where room is short.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Table:
     marked: frozenset[int] = frozenset()
     narrower: tuple[Block, ...] = ()
     numbered: bool = False
+    wordy: bool = False
 
     def without(self, *headings: str, note: str | None = None) -> Table:
         """The same without some of its columns. note: instead of its own."""

@@ -35,6 +35,7 @@ from fleetsim.tell.document import (
     present,
 )
 from fleetsim.tell.next_lines import BrokenLines
+from fleetsim.tell.wordy import Wordy
 
 if TYPE_CHECKING:
     from fleetsim.estimates import Estimate
@@ -122,7 +123,11 @@ def _answer(one: Judgement, style: str) -> RenderableType:
 
 
 def _table(table: Table) -> RenderableType:
-    return Group(_grid(table), Text(table.note, style="dim")) if table.note else _grid(table)
+    shown: RenderableType = _grid(table)
+    if table.wordy:
+        rows = [[text_of(cell) for cell in row] for row in table.rows]
+        shown = Wordy(_grid(table), table.headings, rows, table.left)
+    return Group(shown, Text(table.note, style="dim")) if table.note else shown
 
 
 def _grid(table: Table) -> Grid:

@@ -86,7 +86,8 @@ def changed(metric: str, mean: float, half: float, verdict: str) -> Change:
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    from fleetsim.compare.page import compare_page
+    from fleetsim.compare.told import document
+    from fleetsim.tell.page import document_page
 
     changes = (
         changed("step_s", 0.919, 0.004, "better"),
@@ -103,7 +104,7 @@ def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None
         headline=f"B's step is 8.1 % shorter (7.7 to 8.5 %) under {BAD}", notes=(f"of {BAD}",), min_change=0.01,
     )  # fmt: skip
     place = tmp_path / "compare.html"
-    place.write_text(compare_page(found), encoding="utf-8")
+    place.write_text(document_page(document(found)), encoding="utf-8")
     seen = look(place, "compare", dark=dark, phone=phone)
     assert seen.marks.keys() == {"ratios-chart", "shares-chart"}
     assert not phone or seen.scrolled == (), (

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.compare.ask import Compare
 from fleetsim.compare.data import compare_document
+from fleetsim.compare.question import Compare
 from fleetsim.compare.result_pair import compare_results
 from fleetsim.compare.saved_result import is_result, result_of
 from fleetsim.compare.spans import spans_of
-from fleetsim.compare.told import compare_report
+from fleetsim.compare.told import document as told
 from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.errors import InputError
@@ -25,6 +25,7 @@ from fleetsim.quantities import METRICS
 from fleetsim.sim.replicate import replicate
 from fleetsim.simulate.data import simulate_document
 from fleetsim.tell.data import dumps
+from fleetsim.tell.terminal import draw
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -83,7 +84,7 @@ def test_a_damaged_result_is_read_or_refused(data: st.DataObject) -> None:
     assert [c.metric for c in found.changes] == list(METRICS)
     assert headline_of(found) == found.headline
     dumps(compare_document(found))
-    compare_report(found)
+    draw(told(found))
 
 
 def test_inputs_that_this_version_cannot_read_are_shown_as_written() -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
-from rich.text import Text
 
 from fleetsim.compare.compare import Change, Comparison, InputDifference
-from fleetsim.compare.table import ChangeRow, ChangeTable, InputTable
-from fleetsim.compare.told import compare_report
+from fleetsim.compare.told import document
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import METRICS, WINDOW_METRICS
+from fleetsim.tell.document import Table, Words
+from fleetsim.tell.terminal import draw, drawn
 
 VERDICTS = ("better", "worse", "changed", "no significant change", "not comparable")
 
@@ -50,9 +50,9 @@ def comparison(metrics: tuple[str, ...]) -> Comparison:
 @pytest.mark.parametrize("metrics", [METRICS, WINDOW_METRICS])
 def test_no_word_is_cut(width: int, metrics: tuple[str, ...]) -> None:
     found = comparison(metrics)
-    lines = printed(compare_report(found), width)
+    lines = printed(draw(document(found)), width)
     words = {word.strip("():,") for line in lines for word in line.split()}
-    asked = {word.strip("():,") for word in " ".join(printed(compare_report(found), 400)).split()}
+    asked = {word.strip("():,") for word in " ".join(printed(draw(document(found)), 400)).split()}
     values = {
         "0.968",
         "0.964",
@@ -71,27 +71,29 @@ def test_no_word_is_cut(width: int, metrics: tuple[str, ...]) -> None:
 
 WORDS = st.lists(st.text("abcdef/-", min_size=1, max_size=14), min_size=1, max_size=7).map(" ".join)
 CELLS = st.tuples(*[st.text("0123456789.", max_size=8)] * 4)
-ROWS = st.lists(st.builds(ChangeRow, WORDS, st.sampled_from(VERDICTS), CELLS, st.just("")), min_size=1, max_size=5)
+ROWS = st.lists(st.tuples(WORDS, st.sampled_from(VERDICTS), CELLS), min_size=1, max_size=5)
 
 
 @given(ROWS, st.integers(40, 140))
-def test_whatever_it_is_called(rows: list[ChangeRow], width: int) -> None:
-    lines = printed(ChangeTable(rows), width)
+def test_whatever_it_is_called(rows: list[tuple[str, str, tuple[str, ...]]], width: int) -> None:
+    told = tuple((name, Words(verdict, strong=True), *cells) for name, verdict, cells in rows)
+    lines = printed(drawn(Table("", ("", "", "A", "B", "change", "95 % interval"), told, left=2, wordy=True)), width)
     text = " ".join(" ".join(lines).split())
-    for row in rows:
-        for part in (*row.name.split(), *row.verdict.split(), *(c for c in row.cells[:2] if c)):
+    for name, verdict, cells in rows:
+        for part in (*name.split(), *verdict.split(), *(c for c in cells if c)):
             assert part in text
     assert max(len(line.rstrip()) for line in lines) <= width
 
 
-def test_inputs_stand_below_one_another_where_it_is_narrow() -> None:
-    table = InputTable([("workload.output_tokens.mean", Text("1536"), Text("900 (assumed)"))])
-    assert [line.split() for line in printed(table, 60)] == [
-        ["A", "B"],
-        ["workload.output_tokens.mean", "1536", "900", "(assumed)"],
-    ]
-    assert [line.rstrip() for line in printed(table, 40)] == [
-        "workload.output_tokens.mean",
-        "  A 1536",
-        "  B 900 (assumed)",
-    ]
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (60, ["                             A     B", "workload.output_tokens.mean  1536  900 (assumed)"]),
+        (40, ["  A     B", "workload.output_tokens.mean", "  1536  900 (assumed)"]),
+        (16, ["workload.output_", "tokens.mean", "  A 1536, B 900", "  (assumed)"]),
+    ],
+)
+def test_values_stand_below_their_words_where_it_is_narrow(width: int, lines: list[str]) -> None:
+    rows = (("workload.output_tokens.mean", "1536", Words("900", " (assumed)")),)
+    table = Table("", ("", "A", "B"), rows, words_last=2, wordy=True)
+    assert [line.rstrip() for line in printed(drawn(table), width)] == lines

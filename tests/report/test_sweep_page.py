@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.rule import Rule
 from typer.testing import CliRunner
 
 import fleetsim as fs
@@ -19,7 +18,6 @@ from fleetsim.sweep.run import Sweep
 from fleetsim.sweep.told import document
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
-from fleetsim.tell.rich_tables import as_sheet
 
 SCENARIO = "async-one-step"
 
@@ -82,11 +80,6 @@ def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
     best = swept.row(swept.pareto.best[0].cell)
     values = [*map(text_of, swept.design.grid.values(best.cell).values())]
     assert [*values, units.number(best.estimates()["cost_per_step"].mean)] in [row[1:4] for row in rows]
-
-
-def test_a_part_that_a_table_of_a_page_would_lose_is_refused() -> None:
-    with pytest.raises(TypeError, match="Rule is neither a table nor a text"):
-        as_sheet("t", Rule())
 
 
 def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: Sweep) -> None:

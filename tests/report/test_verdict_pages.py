@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.compare.compare import Change, Comparison, InputDifference
-from fleetsim.compare.page import compare_page
+from fleetsim.compare.told import document as compared
 from fleetsim.estimates import Estimate
 from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures
@@ -121,7 +121,7 @@ def comparison(**changes: Any) -> Comparison:
 
 
 def test_ratios_stand_beside_one_and_shares_beside_zero() -> None:
-    page = Page(compare_page(comparison()))
+    page = Page(document_page(compared(comparison())))
     ratios = {t["name"]: t for t in page.data["ratios"]["data"]}
     assert ratios["better"]["x"] == [0.8]
     assert ratios["better"]["error_x"]["array"] == pytest.approx([0.01])
@@ -129,7 +129,7 @@ def test_ratios_stand_beside_one_and_shares_beside_zero() -> None:
     assert ratios["changed"]["x"] == [1.1]  # 500 is in the table only
     assert page.data["shares"]["data"][0]["x"] == pytest.approx([-100.0])
     band = next(s for s in page.data["ratios"]["layout"]["shapes"] if s["type"] == "rect")
-    assert (band["x0"], band["x1"]) == pytest.approx((0.98, 1.02))
+    assert (band["x0"], band["x1"]) == pytest.approx((1 / 1.02, 1.02))
     words = words_of(page)
     assert "Beyond a factor of 30, and in the table only: 1 metric." in words
     assert words.index("B's step is 20 % shorter") < words.index("Ratio of every metric")
@@ -138,15 +138,21 @@ def test_ratios_stand_beside_one_and_shares_beside_zero() -> None:
     assert len({t["marker"]["symbol"] for t in ratios.values()}) == len(ratios)
 
 
+def test_the_band_may_be_wide() -> None:
+    page = Page(document_page(compared(comparison(min_change=3.0))))
+    band = next(s for s in page.data["ratios"]["layout"]["shapes"] if s["type"] == "rect")
+    assert (band["x0"], band["x1"]) == pytest.approx((1 / 4, 4))
+
+
 def test_sides_that_are_the_same_are_said_to_be() -> None:
-    words = words_of(Page(compare_page(comparison(changes=CHANGES[4:5], inputs=(), notes=()))))
+    words = words_of(Page(document_page(compared(comparison(changes=CHANGES[4:5], inputs=(), notes=())))))
     assert "Nothing changed beyond luck" in words
     assert "No input differs between the two sides" in words
 
 
 def test_plotly_understands_every_figure() -> None:
     graph_objects = importlib.import_module("plotly.graph_objects")
-    for text in (compare_page(comparison()), document_page(document(results(), 2))):
+    for text in (document_page(compared(comparison())), document_page(document(results(), 2))):
         for one in Page(text).data.values():
             graph_objects.Figure(one)
         assert not re.search(
@@ -155,7 +161,7 @@ def test_plotly_understands_every_figure() -> None:
 
 
 def test_the_same_result_gives_the_same_bytes() -> None:
-    assert compare_page(comparison()) == compare_page(comparison())
+    assert document_page(compared(comparison())) == document_page(compared(comparison()))
     assert document_page(document(results(), 2)) == document_page(document(results(), 2))
 
 
@@ -169,7 +175,7 @@ def test_names_of_others_stay_words(names: list[str]) -> None:
     (case, *_) = results()
     arms = tuple(replace(arm, arm=arm.arm.model_copy(update={"name": a, "reading": b})) for arm in case.arms)
     told = replace(case, case=case.case.model_copy(update={"title": headline, "reading": note}), arms=arms)
-    for text in (compare_page(found), document_page(document([told], 1))):
+    for text in (document_page(compared(found)), document_page(document([told], 1))):
         page = Page(without_plotly(text))
         assert page.wrong == []
         assert page.open == []

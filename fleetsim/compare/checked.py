@@ -1,0 +1,61 @@
+"""A question of `compare`, checked as a whole before anything is read or simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fleetsim.compare import checks
+from fleetsim.compare.gate import ComparisonGate, comparison_gate
+from fleetsim.compare.inputs import What, given_of, told_apart
+from fleetsim.compare.question import Compare
+from fleetsim.compare.spans import Span, spans_of
+from fleetsim.errors import InputError, problems_of
+from fleetsim.quantities import METRICS, WINDOW_METRICS
+
+if TYPE_CHECKING:
+    from fleetsim.compare.read import Part
+    from fleetsim.compare.runs import ToRun
+    from fleetsim.compare.saved_result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A question that can be answered: two windows of history, or two sides of runs and what is odd about them."""
+
+    asked: Compare
+    metrics: tuple[str, ...]
+    gate: ComparisonGate
+    windows: tuple[Part, Part] | None = None
+    sides: tuple[ToRun | Result, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def checked(asked: Compare) -> Checked:
+    """Raises InputError with all that is wrong with the options and with what A and B are; else with what is wrong with
+    their jobs and files."""
+    mapped = bool(asked.framework or asked.map_)
+    texts = {where: text for where, text in (("A", asked.a), ("B", asked.b)) if text is not None}
+    given, wrong = told_apart(texts, lambda where, text: given_of(where, text, mapped))
+    given = asked.given or given
+    server = asked.prometheus is not None
+    kinds: frozenset[What] = frozenset(("history",) if server else (one.what for one in given))
+    there = WINDOW_METRICS if kinds == {"history"} else METRICS
+    metrics = tuple(name for name in there if not asked.metric or name in asked.metric)
+    spans: dict[str, Span | None] = {}
+    gates: list[ComparisonGate] = []
+    problems = [*checks.numbers(asked), *wrong, *checks.misplaced(asked, kinds, given, not wrong)]
+    problems += checks.unknown(asked.metric or (), there)
+    if kinds == {"history"}:
+        problems += problems_of(lambda: spans.update(spans_of(asked, len(given) < 2)))
+    problems += problems_of(lambda: gates.append(comparison_gate(asked.fail_if or (), metrics, bool(asked.metric))))
+    if problems:
+        raise InputError(problems)
+    if kinds == {"history"}:
+        from fleetsim.compare.read import parts_of
+
+        return Checked(asked, metrics, gates[0], windows=parts_of(asked, given, spans))
+    from fleetsim.compare.sides import sides_of
+
+    sides, notes = sides_of(asked, given)
+    return Checked(asked, metrics, gates[0], sides=sides, notes=notes)
