@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from fleetsim.cli.together import together
 from fleetsim.job.fields import RUN, Output
 from fleetsim.job.question import Option, Question
+from fleetsim.job.together import together
 
 if TYPE_CHECKING:
     from fleetsim.job.gate import Gate

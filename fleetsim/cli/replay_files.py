@@ -69,19 +69,30 @@ class Places:
 
 
 def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, Places]:
-    """The question, checked, and where the answer goes. Raises InputError, OutsideError."""
+    """The question, checked, and where the answer goes. Raises InputError with all that is wrong, OutsideError."""
     from fleetsim.cli.pages import new_page
     from fleetsim.files import apart
     from fleetsim.job.gate import parse_gate
+    from fleetsim.job.together import together
     from fleetsim.replay.figures import METRICS
 
-    gate = parse_gate(output.fail_if or (), METRICS, "window")
-    # Elsewhere than on a terminal a line for every query would be too many.
-    window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
-    fleet = asked.fleet.ready()
-    questions = _questions(asked, files)
-    apart({"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch})
-    dump = new_dump(output.save)
+    outputs = {"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch}
+    with together() as wrong:
+        with wrong.check():
+            gate = parse_gate(output.fail_if or (), METRICS, "window")
+        with wrong.check():
+            # Elsewhere than on a terminal a line for every query would be too many.
+            window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
+        with wrong.check():
+            fleet = asked.fleet.ready()
+        with wrong.check():
+            questions = _questions(asked, files)
+        with wrong.check():
+            apart(outputs)
+        with wrong.check():
+            dump = new_dump(output.save)
+        with wrong.check():
+            page = new_page("--html", output.html)
 
     def kept(history: History) -> None:
         from fleetsim.history.dump import save_history
@@ -89,13 +100,12 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
         if dump is not None:
             save_history(history, dump)
 
-    page = new_page("--html", output.html)
     return replace(asked, history=window, fleet=fleet, changes=questions, read=kept), Places(page, gate)
 
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
     """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
-    from fleetsim.cli.together import together
+    from fleetsim.job.together import together
 
     with together() as wrong:
         with wrong.check():

@@ -148,10 +148,10 @@ def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate,
     from fleetsim.cli.openmetrics import check_history
     from fleetsim.cli.pages import new_page
     from fleetsim.cli.perfetto import check_trace
-    from fleetsim.cli.together import together
     from fleetsim.export.parquet import check_folder
     from fleetsim.files import apart
     from fleetsim.job.gate import METRICS, parse_gate
+    from fleetsim.job.together import together
 
     first = {"--openmetrics": files.openmetrics, "--perfetto": files.perfetto}
     with together() as wrong:

@@ -67,8 +67,8 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | None]:
     """The question with its job, the condition, and the page's place. Raises InputError with all that is wrong."""
     from fleetsim.cli.pages import new_page
-    from fleetsim.cli.together import together
     from fleetsim.job.gate import METRICS, parse_gate
+    from fleetsim.job.together import together
 
     with together() as wrong:
         with wrong.check():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag
 from fleetsim.job.question import Option
+from fleetsim.job.together import together
 
 if TYPE_CHECKING:
     from fleetsim.history.access import Access
@@ -191,8 +192,33 @@ class WindowFields:
     ] = None
 
     def ready(self) -> Window:
-        """The window, with a way in as the environment says. Raises InputError."""
-        mapping = mapping_of(self.map_ or (), self.from_)
+        """The window, with a way in as the environment says. Raises InputError, all problems at once."""
+        from fleetsim.history.window import parse_time
+
+        with together() as wrong:
+            with wrong.check():
+                mapping = mapping_of(self.map_ or (), self.from_)
+            with wrong.check():
+                self._check_source()
+            with wrong.check():
+                step_s = step_of(self.step)
+            for name, time in (("start", self.start), ("end", self.end)):
+                with wrong.check():
+                    if time is not None:
+                        parse_time(time, 0.0, flag(name))
+        return Window(
+            prometheus=self.prometheus,
+            file=self.from_,
+            start=self.start,
+            end=self.end,
+            step_s=step_s,
+            step=self.step,
+            selector=self.selector,
+            mapping=mapping,
+            framework=self.framework,
+        )
+
+    def _check_source(self) -> None:
         given = [name for name, value in (("--prometheus", self.prometheus), ("--from", self.from_)) if value]
         if len(given) != 1:
             rule = "there is nothing to read" if not given else "one source at a time"
@@ -200,17 +226,6 @@ class WindowFields:
             raise InputError([Problem("replay", what, rule, "give --prometheus URL or --from PATH")])
         if self.framework and self.from_ is None:
             raise InputError([Problem("--framework", self.framework, "means something with --from only", "drop it")])
-        return Window(
-            prometheus=self.prometheus,
-            file=self.from_,
-            start=self.start,
-            end=self.end,
-            step_s=step_of(self.step),
-            step=self.step,
-            selector=self.selector,
-            mapping=mapping,
-            framework=self.framework,
-        )
 
 
 def step_of(text: str, name: str = "--step") -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import scenario_or_preset
 from fleetsim.job.history_fields import pair
 from fleetsim.job.question import Option
@@ -56,7 +56,7 @@ class FleetFields:
         try:
             job = made(start, self.given or (), {"profile": self.profile})
         except InputError as error:
-            raise InputError([replace(p, path=p.path.replace("--set", "--given")) for p in error.problems]) from None
+            raise InputError([_of_given(p) for p in error.problems]) from None
         return Fleet(job=job, facts=self.facts(), from_file=start is not None, words=self.words())
 
     def facts(self) -> frozenset[str]:
@@ -72,6 +72,12 @@ class FleetFields:
             *(word for fact in self.given or () for word in ("--given", fact)),
             *pair("--profile", self.profile),
         )
+
+
+def _of_given(problem: Problem) -> Problem:
+    """The same under the flag's name here."""
+    path, remedy = (text.replace("--set", "--given") for text in (problem.path, problem.remedy))
+    return replace(problem, path=path, remedy=remedy)
 
 
 def facts_of(texts: Iterable[str]) -> frozenset[str]:

@@ -54,33 +54,21 @@ class ChangeFields:
 
     def ready(self) -> Questions:
         """Raises InputError, all problems at once."""
+        from fleetsim.config.override import parse_overrides
+        from fleetsim.job.together import together
         from fleetsim.replay.change.patch import parse_deployment
         from fleetsim.replay.change.plan_fields import load_plan
 
-        problems: list[Problem] = []
-
-        def checked(check: Any, value: Any) -> Any:
-            try:
-                return None if value is None else check(value)
-            except InputError as error:
-                problems.extend(error.problems)
-
-        found = Questions(
-            checked(_changes, self.set_) or {},
-            checked(_swept, self.sweep),
-            self.recommend,
-            checked(parse_deployment, self.deployment),
-            checked(load_plan, self.verify),
-        )
-        if problems:
-            raise InputError(problems)
-        return found
-
-
-def _changes(texts: list[str]) -> dict[str, Any]:
-    from fleetsim.config.override import parse_overrides
-
-    return dict(parse_overrides(texts))
+        with together() as wrong:
+            with wrong.check():
+                changes = dict(parse_overrides(self.set_ or []))
+            with wrong.check():
+                swept = _swept(self.sweep or [])
+            with wrong.check():
+                deployment = None if self.deployment is None else parse_deployment(self.deployment)
+            with wrong.check():
+                plan = None if self.verify is None else load_plan(self.verify)
+        return Questions(changes, swept, self.recommend, deployment, plan)
 
 
 def _swept(texts: list[str]) -> tuple[str, tuple[Any, ...]] | None:

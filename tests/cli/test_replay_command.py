@@ -55,6 +55,17 @@ def run(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["replay", "--from", str(folder / "job.om"), *arguments])
 
 
+def test_a_wrong_condition_hides_no_other_flag(folder: Path) -> None:
+    result = run(
+        folder, "--fail-if", "y", "--start", "soon", "--step", "0s", "--map", "z", "--given", "engine.tp",
+        "--set", "fleet.x=1", "--sweep", "x", "--html", "no-such-folder/day.html",
+    )  # fmt: skip
+    assert result.exit_code == 2
+    wrong = [line.removeprefix("error: ").split(":")[0] for line in result.stderr.splitlines()]
+    assert wrong == ["--fail-if", "--map", "--step", "--start", "--given", "fleet.x", "--sweep", "--html"]
+    assert result.stdout == ""
+
+
 def test_the_cap_that_binds_is_found(folder: Path) -> None:
     result = run(folder)
     assert result.exit_code == 0, result.output

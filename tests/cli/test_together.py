@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
-from fleetsim.cli.together import together
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.job.together import together
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.load import default_scenario, load_scenario, with_changes
 from fleetsim.errors import InputError
@@ -176,6 +177,18 @@ def test_a_measured_engine_stays() -> None:
     assert found.speed is None
     assert found.engine is not None
     assert found.engine[0].kind == "constant"
+
+
+def test_an_engine_without_a_kv_cache_can_be_simulated_and_sized() -> None:
+    """It exports more blocks than a scenario can say: a number that its own reader refused."""
+    history, observed = window_of("async-one-step")
+    endless = replace(observed, kv_blocks=1 << 40)
+    base = with_changes(load_scenario("async-one-step"), {"engine.kind": "constant", "engine.instance_tok_s": 4000.0})
+    for found in (implied(endless, history, base), implied(endless, history, default_scenario(), from_file=False)):
+        assert found.engine is not None
+        assert found.scenario.engine.kv_blocks == MAX_COUNT
+        assert found.engine[1].kv_blocks >= MAX_COUNT
+        assert with_changes(found.scenario, {"fleet.instances": 3}).fleet.instances == 3
 
 
 def test_slow_instances_keep_their_pace() -> None:

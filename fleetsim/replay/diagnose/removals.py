@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fleetsim.config.base import MAX_COUNT
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.backtest import Backtest
@@ -50,7 +51,7 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
         "in_flight_cap": caps if implied.base is not None else None,
         "rollout": {"fleet.instances": math.ceil(MORE * s.fleet.instances)},
         "max_num_seqs": None if limits is None else {"engine.max_num_seqs": 2 * limits.max_num_seqs},
-        "preemptions": None if limits is None else {"engine.kv_blocks": 2 * limits.kv_blocks},
+        "preemptions": None if limits is None else {"engine.kv_blocks": min(2 * limits.kv_blocks, MAX_COUNT)},
     }
     return changes.get(check)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.lengths import Lognormal, longest_length
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
@@ -190,7 +191,8 @@ def _engine_facts(draft: Draft, observed: Observed) -> None:
     if observed.engine in ("vllm", "sglang") and not measured:
         draft.take("engine.name", observed.engine, "by its metrics")
     if observed.kv_blocks is not None and not measured:
-        draft.take("engine.kv_blocks", observed.kv_blocks, "from cache_config")
+        # An engine without a KV cache exports more blocks than a scenario can say; so many never bind either.
+        draft.take("engine.kv_blocks", min(observed.kv_blocks, MAX_COUNT), "from cache_config")
     if observed.block_size is not None and not measured:
         draft.take("engine.block_size", observed.block_size, "from cache_config")
 
