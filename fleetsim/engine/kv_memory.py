@@ -48,8 +48,11 @@ def kv_blocks(
     *,
     engine: str = "vllm",
     dp: int = 1,
+    element_bytes: float = 2,
 ) -> int:
-    """Usable KV blocks (without vLLM's null block). Raises InputError when the model leaves no room for any.
+    """Usable KV blocks (without vLLM's null block) of numbers of `element_bytes` each.
+
+    Raises InputError when the model leaves no room for any.
 
     vLLM subtracts weights and the profile run's peak from its share. SGLang's share is weights and cache together:
     activations live in the rest. TensorRT-LLM takes its share of what the weights and its profile run leave free.
@@ -68,7 +71,7 @@ def kv_blocks(
         budget = gpu.memory_bytes
         peak = activation_peak_bytes(shape, tp, 1, max_num_batched_tokens)
         cache = (budget - weights - peak - reserve) * memory_share
-    blocks = int(cache // (shape.kv_bytes_per_token(tp) * block_size)) - (1 if engine == "vllm" else 0)
+    blocks = int(cache // (shape.kv_bytes_per_token(tp, element_bytes) * block_size)) - (1 if engine == "vllm" else 0)
     if blocks < 1:
         rule = (
             f"must fit {gpu.name} x{tp}, but {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB activations + "

@@ -32,7 +32,7 @@ from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.model.precision import PRECISIONS
+from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
@@ -84,12 +84,20 @@ def allreduce_seconds(gpu: GpuSpec, tp: int, message_bytes: float, factors: Roof
 
 @lru_cache(maxsize=64)
 def roofline_step_time(
-    gpu: GpuSpec, shape: ModelShape, tp: int, dtype: str, factors: RooflineFactors, max_tokens: int, dp: int = 1
+    gpu: GpuSpec,
+    shape: ModelShape,
+    tp: int,
+    dtype: str,
+    factors: RooflineFactors,
+    max_tokens: int,
+    dp: int = 1,
+    kv_dtype: str = "bfloat16",
 ) -> StepTime:
     """StepTime of `shape` on `tp` GPUs, with knots up to `max_tokens` tokens per iteration.
 
-    dp: ranks that share the experts; each is taken to hold as many tokens as this one.
+    dp: ranks that share the experts; each is taken to hold as many tokens as this one. kv_dtype: of the KV cache.
     """
+    element = KV_BYTES[kv_dtype]
     bytes_s = gpu.memory_bytes_s * factors.memory_efficiency
     cache_bytes_s = gpu.memory_bytes_s * factors.grouped_cache_efficiency if shape.grouped_cache else bytes_s
     attention_flop_s = gpu.bf16_flop_s * factors.compute_efficiency
@@ -122,11 +130,14 @@ def roofline_step_time(
         per_seq_s=factors.sequence_s
         + 2 * head_params / tp / (gpu.bf16_flop_s * factors.compute_efficiency)
         + _LOGIT_PASSES * 4 * shape.vocab / bytes_s
-        + 2 * shape.state_bytes(tp) / bytes_s,
-        per_kv_token_s=max(shape.kv_bytes_per_token(tp) / cache_bytes_s, latent_s),
+        + 2 * shape.state_bytes(tp) / bytes_s
+        + shape.window_bytes(tp, element) / cache_bytes_s,
+        per_kv_token_s=max(shape.kv_bytes_per_token(tp, element) / cache_bytes_s, latent_s),
+        per_prefill_token_s=shape.window_flop / tp / attention_flop_s,
         per_attn_pair_s=shape.prefill_pair_flop / tp / attention_flop_s,
         kind="roofline",
-        source=f"roofline of {shape.name} on {gpu.name} x{tp}{f' of {dp} ranks' if dp > 1 else ''}, {dtype}",
+        source=f"roofline of {shape.name} on {gpu.name} x{tp}{f' of {dp} ranks' if dp > 1 else ''}, {dtype}"
+        + (", KV cache in fp8" if kv_dtype == "fp8" else ""),
     )  # fmt: skip
 
 
@@ -137,6 +148,7 @@ def roofline(
     dtype: str = "auto",
     gpu_memory_utilization: float | None = None,
     *,
+    kv_dtype: str = "auto",
     dp: int = 1,
     engine: str = "vllm",
     max_num_seqs: int | None = None,
@@ -149,18 +161,20 @@ def roofline(
     """Step time and limits of one engine instance of `tp` GPUs.
 
     gpu: data sheet name ("H100", "MI300X"). model: a built-in Hugging Face id or a path to a config.json. dtype: of the
-    weights, auto (as the checkpoint has them), bfloat16, float16 or fp8 (the KV cache stays in 16 bits). dp: ranks that
-    share a mixture's experts, of which this instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults
-    (`fleetsim.engine.defaults`) stand in for what is not given and whose rules the limits carry; kv_blocks defaults to
-    what memory leaves; max_model_len, if given, must fit the KV cache once.
+    weights: auto (as the checkpoint has them), bfloat16, float16, fp8, nvfp4, mxfp4 or int4. kv_dtype: of the KV cache:
+    auto (as the checkpoint asks, else 16 bits), bfloat16 or fp8. dp: ranks that share a mixture's experts, of which
+    this instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for
+    what is not given and whose rules the limits carry; kv_blocks defaults to what memory leaves; max_model_len, if
+    given, must fit the KV cache once.
     Raises InputError: unknown names, a tp that does not divide the heads, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
     problems = _check(shape, spec, tp, dp, gpu_memory_utilization)
-    try:
-        dtype = shape.weights_type(dtype)
-    except InputError as error:
-        problems += error.problems
+    for asked, named in ((dtype, shape.weights_type), (kv_dtype, shape.cache_type)):
+        try:
+            named(asked)
+        except InputError as error:
+            problems += error.problems
     if engine not in SCHEDULERS:
         problems.append(Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine"))
     given = {
@@ -176,6 +190,8 @@ def roofline(
     if problems:
         raise InputError(problems)
 
+    dtype, kv_dtype = shape.weights_type(dtype), shape.cache_type(kv_dtype)
+    element = KV_BYTES[kv_dtype]
     default_seqs, default_tokens = default_limits(spec, engine)
     if engine == "sglang":
         seqs, tokens = max_num_seqs or default_seqs, max_num_batched_tokens or default_tokens
@@ -184,10 +200,14 @@ def roofline(
         tokens = max_num_batched_tokens or max(default_tokens, seqs)
     size = block_size or BLOCK_SIZE[engine]
     share = gpu_memory_utilization or MEMORY_SHARE.get(engine) or sglang_static_share(spec, tp, tokens)
-    blocks = kv_blocks or usable_kv_blocks(spec, shape, tp, dtype, share, seqs, tokens, size, engine=engine, dp=dp)
-    state_blocks = math.ceil(shape.state_bytes(tp) / (shape.kv_bytes_per_token(tp) * size))
+    blocks = kv_blocks or usable_kv_blocks(
+        spec, shape, tp, dtype, share, seqs, tokens, size, engine=engine, dp=dp, element_bytes=element
+    )
+    held = shape.state_bytes(tp) + shape.window_bytes(tp, element)
+    state_blocks = math.ceil(held / (shape.kv_bytes_per_token(tp, element) * size))
     limits = EngineLimits(seqs, tokens, blocks, size, state_blocks, scheduler=engine)
     if max_model_len is not None and limits.kv_tokens < max_model_len:
         rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} x{tp}"
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
-    return roofline_step_time(spec, shape, tp, dtype, factors or shipped_factors(), max(tokens, seqs), dp), limits
+    found = factors or shipped_factors()
+    return roofline_step_time(spec, shape, tp, dtype, found, max(tokens, seqs), dp, kv_dtype), limits

@@ -296,11 +296,22 @@ def test_everything_wrong_is_said_at_once() -> None:
     ("change", "words"),
     [
         ({"kv_lora_rank": 512}, "qk_nope_head_dim.*required"),
-        ({"layer_types": ["linear_attention", "full_attention"]}, "a list of 32 texts"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "a list of 32 texts or integers"),
         ({"layer_types": ["linear_attention"] * 32}, "at least one layer of full attention"),
         ({"full_attention_interval": 4}, "linear_num_key_heads.*required"),
         ({"model_type": "mamba2"}, "not supported yet"),
         ({"quantization_config": {"quant_method": "awq"}}, "weights of awq cannot be counted"),
+        ({"layer_types": ["retention"] * 32}, "layer_types: 'retention': a kind of layer that is known"),
+        ({"differential_attention": True}, "differential_attention.*a field that is known"),
+        ({"num_hash_experts": 4}, "num_hash_experts.*a field that is known"),
+        ({"hybrid_override_pattern": "MMMM"}, "mamba_num_heads.*required"),
+        ({"hybrid_override_pattern": "M?"}, "layers of mamba, attention, mlp, moe only"),
+        (
+            {"block_configs": [{"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 1}}]},
+            "not supported yet",
+        ),
+        ({"compress_ratios": [4]}, "a list of at least 32 integers"),
+        ({"index_topk": 64}, "index_n_heads.*required"),
         ({"num_key_value_heads": 5}, "a divisor of num_attention_heads"),
         ({"hidden_size": 4100, "head_dim": None}, "a multiple of num_attention_heads"),
         ({"num_hidden_layers": True}, "an integer from 1"),
@@ -335,7 +346,7 @@ def test_files(tmp_path: Path) -> None:
         (b"[1, 2]", "a JSON object"),
         (b"\xff\xfe\x00", "readable text"),
         (b"[" * 100_000, "JSON"),
-        (b'{"hidden_size": NaN}', "NaN is no number that can be used"),
+        (b'{"hidden_size": NaN}', "hidden_size.*an integer from 1"),
         (b" " * (5 * 2**20), "at most 4194304 bytes"),
     ],
     ids=["empty", "cut", "list", "binary", "deep", "nan", "huge"],
@@ -359,6 +370,10 @@ def test_missing_files_and_directories(tmp_path: Path) -> None:
         model_shape(7)  # type: ignore[arg-type]
 
 
+PUBLISHED = [
+    {**config, **config.get("text_config", {})}
+    for config in json.loads(Path(__file__).with_name("published_configs.json").read_text(encoding="utf-8")).values()
+]
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -370,13 +385,23 @@ KEYS = (
     *DEEPSEEK_V3,
     *QWEN35_MOE["text_config"],
     *("layer_types", "quantization_config", "text_config", "dtype", "full_attention_interval", "attn_output_gate"),
-    *("n_shared_experts", "n_routed_experts", "first_k_dense_replace"),
+    *(
+        "n_shared_experts",
+        "n_routed_experts",
+        "first_k_dense_replace",
+        "compress_ratios",
+        "index_topk",
+        "index_n_heads",
+    ),
+    *("hybrid_override_pattern", "layers_block_type", "block_configs", "linear_attn_config", "attn_type_list"),
+    *("sparse_attention_config", "hybrid_layer_pattern", "moe_layer_freq", "mlp_layer_types", "sliding_window"),
+    *("num_kv_shared_layers", "expert_dtype", "indexer_types", "model_type", "use_cla", "cla_share_factor"),
 )
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    base=st.sampled_from([LLAMA_2_7B, QWEN3_MOE, DEEPSEEK_V3, QWEN35_MOE["text_config"], {}]),
+    base=st.sampled_from([LLAMA_2_7B, QWEN3_MOE, DEEPSEEK_V3, QWEN35_MOE["text_config"], *PUBLISHED, {}]),
     change=st.dictionaries(st.sampled_from(KEYS), JSON_VALUES),
 )
 def test_any_mapping_is_a_shape_or_an_input_error(base: dict[str, Any], change: dict[str, Any]) -> None:

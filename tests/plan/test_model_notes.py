@@ -25,6 +25,7 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 8192,
 }  # fmt: skip
 FLOAT8 = {"config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}}
+INT8 = {"config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}}}
 INT4 = {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}}
 
 
@@ -48,9 +49,9 @@ def test_fp8_checkpoints_are_fp8(quant: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("quant", "kind"),
-    [({"quant_method": "gptq", "bits": 4}, "gptq"), ({"quant_method": "mxfp4"}, "mxfp4"), ("awq", "awq"),
-     ({"quant_method": "compressed-tensors", **INT4}, "int4"), ({"quant_method": "fp8", **INT4}, "int4"),
-     ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+    [({"quant_method": "gptq", "bits": 3}, "gptq of 3 bits"), ("awq", "awq"), ("bitsandbytes", "bitsandbytes"),
+     ({"quant_method": "compressed-tensors", **INT8}, "int8"), ({"quant_method": "fp8", **INT8}, "int8"),
+     ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, "w4a8_awq"),
      ({"quant_method": "compressed-tensors", "config_groups": {**FLOAT8["config_groups"], "1": INT4["config_groups"]
       ["group_0"]}}, "float8 and int4")],
 )  # fmt: skip
@@ -65,11 +66,10 @@ def test_modelopt_tells_of_the_weights_in_a_file_of_its_own(tmp_path: Path) -> N
         json.dumps({"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}})
     )
     shape = shape_from_config(file)
-    assert shape.dtype == "fp8"
-    assert "KV cache in fp8 is counted in 16 bits" in shape.notes[0]
+    assert (shape.dtype, shape.kv_dtype, shape.notes) == ("fp8", "fp8", ())
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "NVFP4"}}))
-    with pytest.raises(InputError, match="weights of nvfp4 cannot be counted"):
-        shape_from_config(file)
+    shape = shape_from_config(file)
+    assert (shape.dtype, shape.kv_dtype) == ("nvfp4", "bfloat16")
 
 
 def test_a_name_that_promises_what_the_file_does_not_tell_is_told(tmp_path: Path) -> None:
@@ -146,8 +146,10 @@ def test_scaled_positions_reach_further(more: dict[str, Any], limit: int) -> Non
     [({}, 0, 0), ({"sliding_window": 4096}, 4096, 32), ({"sliding_window": None}, 0, 0),
      ({"model_type": "qwen3", "sliding_window": 4096}, 0, 0),
      ({"model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 28}, 4096, 4),
-     ({"model_type": "gemma3_text", "sliding_window": 1024, "sliding_window_pattern": 6}, 1024, 27),
-     ({"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 16}, 128, 16),
+     ({"model_type": "gemma3_text", "sliding_window": 4096, "sliding_window_pattern": 6}, 4096, 27),
+     ({"model_type": "gemma3_text", "sliding_window": 1024, "sliding_window_pattern": 6}, 0, 0),
+     ({"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 16}, 0, 0),
+     ({"sliding_window": 128}, 128, 32),
      ({"model_type": "llama4", "attention_chunk_size": 8192}, 8192, 24)],
 )  # fmt: skip
 def test_windows_are_read_and_told_where_a_context_leaves_them(

@@ -6,40 +6,55 @@ from dataclasses import dataclass
 
 from fleetsim.engine.model.gemm import Gemm, weights
 
+# Tokens in a group of DeepSeek-V4's small groups, which overlap.
+_OVERLAPS = 4
+# A longer window is taken to see everything: most responses end within it, so that its cache grows with them.
+SHORT_WINDOW = 2048
+
 
 @dataclass(frozen=True, slots=True)
 class Indexer:
     """Picks the tokens that sparse attention looks at: a small attention of its own with one cached key per token.
 
     heads, head_dim: of the scores. top_k: tokens that are picked; a shorter context is looked at in full. rank: numbers
-    that its queries are projected from, 0 = the hidden state. Source: DeepSeek-V3.2 report, section 2.1, and vLLM,
-    model_executor/models/deepseek_v2.py (`Indexer`).
+    that its queries are projected from, 0 = the hidden state. shared: it takes what an earlier layer picked, and has no
+    weights and no cache. element_bytes: of its cached key, scale included. Source: DeepSeek-V3.2 report, section 2.1,
+    and vLLM, model_executor/models/deepseek_v2.py (`Indexer`): a key of 128 numbers in fp8 with a scale of 32 bits.
     """
 
     heads: int
     head_dim: int
     top_k: int
     rank: int = 0
+    shared: bool = False
+    element_bytes: float = 1 + 4 / 128
 
     def gemms(self, hidden: int) -> tuple[Gemm, ...]:
         """Queries, and the key with the weights of the heads. They are small and stay whole on every GPU."""
+        if self.shared:
+            return ()
         queries = Gemm(self.rank or hidden, self.heads * self.head_dim, "attention", "none")
         return queries, Gemm(hidden, self.head_dim + self.heads, "attention", "none")
 
     @property
     def inner_params(self) -> int:
         """Its key's norm, with a bias."""
-        return 2 * self.head_dim
+        return 0 if self.shared else 2 * self.head_dim
 
     @property
     def pair_flop(self) -> int:
         """Operations per token of context that is scored."""
-        return 2 * self.heads * self.head_dim
+        return 0 if self.shared else 2 * self.heads * self.head_dim
 
     @property
-    def cached_bytes(self) -> int:
-        """Bytes of its key in the cache: fp8, with a scale of 32 bits for each 128."""
-        return self.head_dim + 4 * -(-self.head_dim // 128)
+    def cached_bytes(self) -> float:
+        """Bytes of its key in the cache."""
+        return 0.0 if self.shared else self.head_dim * self.element_bytes
+
+    @property
+    def tensors(self) -> int:
+        """Weight tensors in a checkpoint."""
+        return 0 if self.shared else 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +102,24 @@ class Attention:
         norms = 2 * self.head_dim if self.qk_norm else 0
         return weights(self.gemms(hidden)) + bias + norms + (self.indexer.inner_params if self.indexer else 0)
 
-    def cached(self, tp: int = 1, element_bytes: float = 2) -> float:
+    def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
         """Bytes in the cache of one of tp GPUs per token; heads are replicated where there are fewer than GPUs."""
         own = 0 if self.kv_shared else max(1, self.kv_heads // tp) * (self.head_dim + self.values)
         return own * element_bytes + (self.indexer.cached_bytes if self.indexer else 0)
+
+    @property
+    def near(self) -> bool:
+        """Whether it looks back so few tokens that its cache does not grow with the context."""
+        return 0 < self.window <= SHORT_WINDOW
+
+    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """Bytes that one sequence holds at most, where the cache does not grow with the context; else 0."""
+        return self.window * self.token_bytes(tp, element_bytes) if self.near else 0.0
+
+    @property
+    def window_flop(self) -> float:
+        """Operations of one token with the window, where the cache does not grow with the context; else 0."""
+        return float(self.window * self.prefill_flop) if self.near else 0.0
 
     @property
     def prefill_flop(self) -> int:
@@ -106,14 +135,15 @@ class Attention:
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
         own = 2 if self.kv_shared else 3 if self.k_is_v else 4
-        return own + 3 * self.bias + 2 * self.qk_norm + self.head_gate + 4 * bool(self.indexer)
+        return own + 3 * self.bias + 2 * self.qk_norm + self.head_gate + (self.indexer.tensors if self.indexer else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
     """Multi-head latent attention: per token the cache holds one compressed vector and one rotary key for all heads.
 
-    Names as in config.json; q_lora_rank 0: queries are not compressed. indexer: sparse, as in DeepSeek-V3.2. Source:
+    Names as in config.json; q_lora_rank 0: queries are not compressed. indexer: sparse, as in DeepSeek-V3.2. gate: of
+    the output, made from the hidden state. window: tokens that it looks back, 0 = all. Source:
     DeepSeek-V2, arXiv 2405.04434, section 2.1; the decode form that multiplies queries into the latent space is its
     appendix and vLLM's MLA backend.
     """
@@ -125,6 +155,7 @@ class LatentAttention:
     qk_rope_head_dim: int
     v_head_dim: int
     indexer: Indexer | None = None
+    gate: bool = False
     window: int = 0
 
     @property
@@ -139,16 +170,31 @@ class LatentAttention:
         queries = Gemm(self.q_lora_rank or hidden, query, "attention")
         keys = Gemm(self.kv_lora_rank, self.heads * (self.qk_nope_head_dim + self.v_head_dim), "attention")
         out = Gemm(self.heads * self.v_head_dim, hidden, "attention", "rows")
-        return into, queries, keys, out, *(self.indexer.gemms(hidden) if self.indexer else ())
+        gate = (Gemm(hidden, self.heads * self.v_head_dim, "attention"),) if self.gate else ()
+        return into, queries, keys, out, *gate, *(self.indexer.gemms(hidden) if self.indexer else ())
 
     def params(self, hidden: int) -> int:
         """All weights, inner norms included."""
         inner = self.indexer.inner_params if self.indexer else 0
         return weights(self.gemms(hidden)) + self.q_lora_rank + self.kv_lora_rank + inner
 
-    def cached(self, tp: int = 1, element_bytes: float = 2) -> float:
+    def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
         """Bytes in the cache of each of tp GPUs per token: the latent belongs to all heads and is on every GPU."""
         return self.latent * element_bytes + (self.indexer.cached_bytes if self.indexer else 0)
+
+    @property
+    def near(self) -> bool:
+        """Whether it looks back so few tokens that its cache does not grow with the context."""
+        return 0 < self.window <= SHORT_WINDOW
+
+    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """Bytes that one sequence holds at most, where the cache does not grow with the context; else 0."""
+        return self.window * self.token_bytes(tp, element_bytes) if self.near else 0.0
+
+    @property
+    def window_flop(self) -> float:
+        """Operations of one token with the window, where the cache does not grow with the context; else 0."""
+        return float(self.window * self.prefill_flop) if self.near else 0.0
 
     @property
     def prefill_flop(self) -> int:
@@ -163,4 +209,84 @@ class LatentAttention:
     @property
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
-        return (7 if self.q_lora_rank else 5) + 4 * bool(self.indexer)
+        return (7 if self.q_lora_rank else 5) + self.gate + (self.indexer.tensors if self.indexer else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention:
+    """DeepSeek-V4: one key for all heads, which is its own value, of the last tokens and of groups of earlier ones.
+
+    ratio: tokens that are compressed into one cached vector; 0: only the window is seen. window: last tokens, which are
+    kept as they are. indexer: it looks at picked groups (the compressed sparse layers), else at all (the heavily
+    compressed ones). q_rank, o_rank, o_groups: of the queries' and the output's low-rank projections. Source:
+    DeepSeek-V4 report, section 2, and the `inference/model.py` of deepseek-ai/DeepSeek-V4-Pro.
+    """
+
+    heads: int
+    head_dim: int
+    q_rank: int
+    o_rank: int
+    o_groups: int
+    window: int
+    ratio: int = 0
+    indexer: Indexer | None = None
+
+    @property
+    def _overlap(self) -> int:
+        """Neighbouring groups overlap where they are small, which takes two sets of weights."""
+        return 2 if self.ratio == _OVERLAPS else 1
+
+    def gemms(self, hidden: int) -> tuple[Gemm, ...]:
+        """Into the queries' rank and the key, queries, the way out through its rank, compressors, the indexer."""
+        width = self.heads * self.head_dim
+        compressed = (self.head_dim + (self.indexer.head_dim if self.indexer else 0)) if self.ratio else 0
+        compressor = Gemm(hidden, 2 * self._overlap * compressed, "attention", "none")
+        picks = self.indexer
+        scored = (Gemm(self.q_rank, picks.heads * picks.head_dim, "attention", "none"),) if picks else ()
+        return (
+            Gemm(hidden, self.q_rank + self.head_dim, "attention", "none"),
+            Gemm(self.q_rank, width, "attention"),
+            Gemm(width, self.o_rank, "attention", "rows"),
+            Gemm(self.o_groups * self.o_rank, hidden, "attention", "rows"),
+            *((compressor,) if self.ratio else ()),
+            *scored,
+            *((Gemm(hidden, picks.heads, "attention", "none"),) if picks else ()),
+        )
+
+    def params(self, hidden: int) -> int:
+        """All weights, inner norms included."""
+        return weights(self.gemms(hidden)) + self.q_rank + self.head_dim + self.heads
+
+    def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """Bytes in the cache of each of tp GPUs per token that leaves the window: its share of a group's vectors."""
+        picks = self.indexer.cached_bytes if self.indexer else 0.0
+        return (self.head_dim * element_bytes + picks) / self.ratio if self.ratio else 0.0
+
+    @property
+    def near(self) -> bool:
+        """Whether it has a window only."""
+        return not self.ratio
+
+    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """Bytes that the window of one sequence holds on each GPU."""
+        return self.window * self.head_dim * element_bytes
+
+    @property
+    def window_flop(self) -> float:
+        """Operations of one token with the window."""
+        return 4.0 * self.heads * self.head_dim * self.window
+
+    @property
+    def prefill_flop(self) -> float:
+        """Operations per query-key pair of a prompt, beyond the window."""
+        return 4 * self.heads * self.head_dim / self.ratio if self.ratio else 0.0
+
+    @property
+    def decode_flop(self) -> float:
+        """Operations per token of context and decode, beyond the window."""
+        return self.prefill_flop
+
+    @property
+    def tensors(self) -> int:
+        """Weight tensors in a checkpoint."""
+        return 8 + (4 if self.ratio else 0) + (6 if self.indexer else 0)

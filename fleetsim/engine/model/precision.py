@@ -34,11 +34,20 @@ _PRECISIONS = (
     Precision("nvfp4", 0.5 + 1 / 16, "fp4", 4, ("fp4",), "4-bit floating point in groups of 16 (NVIDIA)"),
     Precision("mxfp4", 0.5 + 1 / 32, "fp4", 4, (), "4-bit floating point in groups of 32 (OCP microscaling)"),
     Precision("int4", 0.5 + 2 / 128, "bfloat16", 4, ("w4a16",), "4-bit integer weights, multiplied in 16 bits"),
+    Precision("int4g32", 0.5 + 2 / 32, "bfloat16", 4, (), "4-bit integer weights in groups of 32"),
 )
 PRECISIONS: dict[str, Precision] = {p.name: p for p in _PRECISIONS}
 _BY_NAME = {name: p for p in _PRECISIONS for name in (p.name, *p.aliases)}
-# What the KV cache may be stored in.
-KV_PRECISIONS = ("bfloat16", "float16", "fp8")
+# What the KV cache may be stored in, and bytes of one number.
+KV_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
+
+
+def kv_precision_of(name: str) -> str:
+    """The type of a KV cache by its name or alias. Raises InputError with all that are known."""
+    found = _BY_NAME.get(name.strip().lower()) if isinstance(name, str) else None
+    if found is None or found.name not in KV_BYTES:
+        raise InputError([Problem("kv_dtype", name, f"one of auto, {', '.join(KV_BYTES)}", "take auto or fp8")])
+    return found.name
 
 
 def precision_of(name: str) -> Precision:

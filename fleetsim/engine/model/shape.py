@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fleetsim.engine.model.gemm import Gemm
-from fleetsim.engine.model.mixers import Attention, LatentAttention
+from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Mixture, Mlp
-from fleetsim.engine.model.precision import PRECISIONS, WIDE, Parts, precision_of, usual_parts
+from fleetsim.engine.model.precision import PRECISIONS, WIDE, Parts, kv_precision_of, precision_of, usual_parts
 from fleetsim.engine.model.states import StateMixer
 
-Mixer = Attention | LatentAttention | StateMixer
+Attending = Attention | LatentAttention | CompressedAttention
+Mixer = Attending | StateMixer
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class ModelShape:
         """The precision that `dtype`, a name, an alias or auto, asks for: auto is the checkpoint's own."""
         return self.dtype if dtype == "auto" else precision_of(dtype).name
 
+    def cache_type(self, kv_dtype: str) -> str:
+        """The type of the KV cache that `kv_dtype`, a name or auto, asks for: auto is as the checkpoint asks."""
+        return self.kv_dtype if kv_dtype == "auto" else kv_precision_of(kv_dtype)
+
     def stored(self, dtype: str = "auto") -> Parts:
         """The precision of each part for a wished one: auto and the checkpoint's own are as it is stored."""
         wished = self.weights_type(dtype)
@@ -94,7 +99,7 @@ class ModelShape:
         return ((b.count, b.mlp) for b in self.blocks if isinstance(b.mlp, Mixture))
 
     @property
-    def attentions(self) -> Iterator[tuple[int, Attention | LatentAttention]]:
+    def attentions(self) -> Iterator[tuple[int, Attending]]:
         """How many layers have which attention."""
         return ((n, m) for n, m in self.mixers if not isinstance(m, StateMixer))
 
@@ -110,8 +115,8 @@ class ModelShape:
 
     @property
     def latent(self) -> bool:
-        """Whether it has latent attention."""
-        return any(isinstance(m, LatentAttention) for _, m in self.attentions)
+        """Whether it has latent attention: one cached vector for all heads."""
+        return any(not isinstance(m, Attention) for _, m in self.attentions)
 
     @property
     def moe_layers(self) -> int:
@@ -126,17 +131,28 @@ class ModelShape:
     @property
     def grouped_cache(self) -> bool:
         """Whether several heads read one part of the cache: grouped queries, or a latent."""
-        return any(isinstance(m, LatentAttention) or m.kv_heads < m.heads for _, m in self.attentions)
+        return any(not isinstance(m, Attention) or m.kv_heads < m.heads for _, m in self.attentions)
 
     @property
     def window(self) -> int:
-        """Tokens that some layers look back, the fewest; 0 where all see everything."""
-        return min((m.window for _, m in self.attentions if m.window), default=0)
+        """Tokens that some layers look back though here they see everything, the fewest; 0 without such layers."""
+        return min((m.window for _, m in self._long_windows), default=0)
 
     @property
     def window_layers(self) -> int:
-        """Layers that look back a number of tokens only."""
-        return sum(n for n, m in self.attentions if m.window)
+        """How many layers `window` is about."""
+        return sum(n for n, _ in self._long_windows)
+
+    @property
+    def _long_windows(self) -> list[tuple[int, Attending]]:
+        """Layers with a window that are taken to see everything: a long one, or else all layers have one."""
+        return [(n, m) for n, m in self._growing if m.window and not isinstance(m, CompressedAttention)]
+
+    @property
+    def _growing(self) -> list[tuple[int, Attending]]:
+        """Layers whose cache grows with the context; all of them, where none would."""
+        found = [(n, m) for n, m in self.attentions if not m.near]
+        return found or list(self.attentions)
 
     # --------------------------------------------------------------------------------------------------- weights
 
@@ -238,8 +254,16 @@ class ModelShape:
         return (self.weight_bytes(dtype) - routed) / tp + routed / (tp * dp)
 
     def kv_bytes_per_token(self, tp: int = 1, element_bytes: float = 2) -> float:
-        """KV cache bytes of one token on one of `tp` GPUs, in all layers that have a cache."""
-        return sum(n * m.cached(tp, element_bytes) for n, m in self.attentions)
+        """KV cache bytes of one token on one of `tp` GPUs, in all layers whose cache grows with the context.
+
+        Where no layer's does, because all look back a number of tokens only, all are taken to see everything.
+        """
+        return sum(n * m.token_bytes(tp, element_bytes) for n, m in self._growing)
+
+    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """KV cache bytes that one sequence holds at most in the layers that look back a number of tokens only."""
+        grows = any(not m.near for _, m in self.attentions)
+        return sum(n * m.window_bytes(tp, element_bytes) for n, m in self.attentions) if grows else 0.0
 
     def state_bytes(self, tp: int = 1) -> float:
         """Bytes that one sequence holds on each GPU whatever its length."""
@@ -248,11 +272,17 @@ class ModelShape:
     # ------------------------------------------------------------------------------------------------ operations
 
     @property
-    def prefill_pair_flop(self) -> int:
-        """Attention operations per query-key pair of a prompt, all layers."""
-        return sum(n * m.prefill_flop for n, m in self.attentions)
+    def prefill_pair_flop(self) -> float:
+        """Attention operations per query-key pair of a prompt, all layers that see the whole context."""
+        return sum(n * m.prefill_flop for n, m in self._growing)
 
     @property
-    def decode_pair_flop(self) -> int:
-        """Attention operations per cached token of a decode, all layers."""
-        return sum(n * m.decode_flop for n, m in self.attentions)
+    def window_flop(self) -> float:
+        """Attention operations per token of a prompt in the layers that look back a number of tokens only."""
+        grows = any(not m.near for _, m in self.attentions)
+        return sum(n * m.window_flop for n, m in self.attentions) if grows else 0.0
+
+    @property
+    def decode_pair_flop(self) -> float:
+        """Attention operations per cached token of a decode, all layers that see the whole context."""
+        return sum(n * m.decode_flop for n, m in self._growing)

@@ -101,13 +101,14 @@ class GatedDelta(StateMixer):
 class KimiDelta(StateMixer):
     """Kimi delta attention (Kimi-Linear): the delta rule with a decay for each channel of the keys.
 
-    Decays and output gate come through a rank of head_dim. Source: moonshotai/Kimi-Linear-48B-A3B-Instruct,
-    modeling_kimi.py; vLLM, model_executor/layers/kda.py.
+    Decays and output gate come through a rank of head_dim. full_gate: the gate does not. Source:
+    moonshotai/Kimi-Linear-48B-A3B-Instruct, modeling_kimi.py; vLLM, model_executor/layers/kda.py.
     """
 
     heads: int
     head_dim: int
     conv_kernel: int
+    full_gate: bool = False
 
     @property
     def _width(self) -> int:
@@ -117,7 +118,8 @@ class KimiDelta(StateMixer):
         """Queries, keys and values; a number per head; decay and gate through their rank; the way out."""
         low = Gemm(hidden, self.head_dim, "attention", "none"), Gemm(self.head_dim, self._width, "attention")
         into = Gemm(hidden, 3 * self._width, "attention"), Gemm(hidden, self.heads, "attention")
-        return *into, *low, *low, Gemm(self._width, hidden, "attention", "rows")
+        gate = (Gemm(hidden, self._width, "attention"),) if self.full_gate else low
+        return *into, *low, *gate, Gemm(self._width, hidden, "attention", "rows")
 
     def inner_params(self, hidden: int) -> int:
         """Convolutions, decays, norm."""
