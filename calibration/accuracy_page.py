@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fit_roofline import ERRORS, GPU_MEMORY_UTILIZATION, NAMES, PRIORS, Predicted, Stage, evaluate, fitted_models
+from factor_priors import NAMES, PRIORS
+from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evaluate, fitted_models
 
 from fleetsim.engine.checked import public_errors
 from fleetsim.engine.factors import RooflineFactors
 
+HERE = Path(__file__).resolve().parent
+FACTORS = HERE / "roofline_factors.json"
+ERRORS = HERE / "public_errors.json"
+PAGE = HERE.parent / "docs" / "accuracy.md"
 TARGET_FIT, TARGET_LEFT_OUT = 0.08, 0.15
 # Clients gave up after five minutes: no latency above 300 s is in any file, p99 is 290 to 298 s in all four.
 GIVE_UP_S = 300.0

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from accuracy_page import ERRORS, FACTORS, PAGE, render
 
 from fleetsim.engine import roofline, run_requests
 from fleetsim.engine.checked import CHECKED, Domain, PublicError, domain_of
@@ -35,7 +36,6 @@ from fleetsim.errors import InputError
 
 HERE = Path(__file__).resolve().parent
 POINTS = HERE / "public" / "points.yaml"
-ERRORS = HERE / "public_errors.json"
 # A domain of fewer runs is not told.
 LEAST_POINTS = 5
 _ROUNDS = 12
@@ -184,10 +184,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         return 0
     ERRORS.write_text(text, encoding="utf-8")
-    sys.path.insert(0, str(HERE))
-    from accuracy_page import render
-    from fit_roofline import FACTORS, PAGE
-
     PAGE.write_text(render(json.loads(FACTORS.read_text(encoding="utf-8"))), encoding="utf-8")
     return 0
 

@@ -55,6 +55,20 @@ def sources(root: Path) -> dict[str, Source]:
     return found
 
 
+def scripts(folder: Path) -> dict[str, Source]:
+    """The scripts of a folder by their names; imports: of each other."""
+    found = {}
+    for path in sorted(folder.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        plain = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+        plain += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        bare = {name.removeprefix(f"{folder.name}.") for name in plain}
+        here = {name for name in bare if (folder / f"{name}.py").exists()}
+        found[path.stem] = Source(path.stem, path, tree, text.count("\n"), frozenset(here - {path.stem}))
+    return found
+
+
 def _allowed(root: Path) -> list[tuple[str, str]]:
     """(file, what it may import) of every exception to the layers, as patterns below the package."""
     exceptions = [line.split(" -> ") for line in _layers_contract(root).get("ignore_imports", [])]

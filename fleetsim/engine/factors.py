@@ -1,7 +1,7 @@
 """The roofline's efficiency factors: a handful of global numbers, fitted once on published measurements.
 
-They are in `calibration/roofline_factors.json`, written by `calibration/fit_roofline.py`, which documents priors and
-errors in docs/accuracy.md. Nothing here belongs to one model or one GPU.
+They are in `calibration/roofline_factors.json`, written by `calibration/fit_roofline.py`; their priors stand
+in `calibration/factor_priors.py`, their errors in docs/accuracy.md. Nothing here belongs to one model or one GPU.
 """
 
 from __future__ import annotations

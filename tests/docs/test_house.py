@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 import house
 
@@ -15,6 +17,17 @@ FOUND = house.sources(ROOT)
 
 def test_no_files_import_each_other() -> None:
     assert house.circles(FOUND) == []
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "calibration", "docs"])
+def test_no_scripts_import_each_other(folder: str) -> None:
+    assert house.circles(house.scripts(ROOT / folder)) == []
+
+
+def test_a_circle_of_scripts_is_found(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("def late():\n    from y import Y\n")
+    (tmp_path / "y.py").write_text("import x\nimport json\n")
+    assert house.circles(house.scripts(tmp_path)) == [("x", "y")]
 
 
 def test_no_import_goes_up_a_floor() -> None:

@@ -34,35 +34,35 @@ def document() -> dict[str, Any]:
 
 
 def test_fitted_stages_are_within_target(scripts: tuple[ModuleType, ModuleType]) -> None:
-    fit, page = scripts
-    errors = page.e2e_errors(fit.evaluate(shipped_factors(), "fit"))
+    _, page = scripts
+    errors = page.e2e_errors(page.evaluate(shipped_factors(), "fit"))
     assert len(errors) == 10
     assert median(map(abs, errors)) <= page.TARGET_FIT
     assert max(map(abs, errors)) <= 0.05
 
 
 def test_each_model_left_out_is_within_target(scripts: tuple[ModuleType, ModuleType], document: dict[str, Any]) -> None:
-    fit, page = scripts
-    models = fit.fitted_models()
+    _, page = scripts
+    models = page.fitted_models()
     assert len(models) == 2
     assert set(models) == set(document["leave_one_model_out"])
     for model in models:
         factors = RooflineFactors(**document["leave_one_model_out"][model])
-        errors = page.e2e_errors(fit.evaluate(factors, "fit", model))
+        errors = page.e2e_errors(page.evaluate(factors, "fit", model))
         assert median(map(abs, errors)) <= page.TARGET_LEFT_OUT
 
 
 def test_models_that_were_never_fitted_are_predicted(scripts: tuple[ModuleType, ModuleType]) -> None:
-    fit, page = scripts
-    pairs = fit.evaluate(shipped_factors(), "held out")
+    _, page = scripts
+    pairs = page.evaluate(shipped_factors(), "held out")
     assert {stage.model.rpartition("/")[2] for stage, _ in pairs} == {"Llama-2-70b-hf", "Mixtral-8x7B-v0.1"}
     assert max(map(abs, page.e2e_errors(pairs))) <= 0.10
 
 
 def test_overloaded_runs_overload_the_simulated_engine_too(scripts: tuple[ModuleType, ModuleType]) -> None:
-    fit, _ = scripts
+    _, page = scripts
     factors = shipped_factors()
-    pairs = [pair for use in ("fit", "held out") for pair in fit.evaluate(factors, use)]
+    pairs = [pair for use in ("fit", "held out") for pair in page.evaluate(factors, use)]
     overloaded = [predicted for stage, predicted in pairs if stage.overloaded]
     assert len(overloaded) == 4
     assert all(predicted.ttft_s > 10 for predicted in overloaded)
@@ -98,5 +98,5 @@ def test_factors_are_inside_their_physical_bounds(
 
 
 def test_the_page_is_what_the_script_writes(scripts: tuple[ModuleType, ModuleType], document: dict[str, Any]) -> None:
-    fit, page = scripts
-    assert fit.PAGE.read_text(encoding="utf-8") == page.render(document)
+    _, page = scripts
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(document)
