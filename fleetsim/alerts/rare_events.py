@@ -92,6 +92,6 @@ def most_per_month(seen: int, hours: float) -> float:
 
     None seen gives the rule of three: 3 / hours.
     """
-    from scipy.stats import chi2
+    from scipy.special import gammaincinv  # scipy.stats, with its chi2.ppf, takes a second to import
 
-    return float(chi2.ppf(LEVEL, 2 * (seen + 1)) / 2.0 / hours * MONTH_H)
+    return float(gammaincinv(seen + 1, LEVEL) / hours * MONTH_H)

@@ -52,7 +52,10 @@ class Scraper:
         self.born_s = np.zeros(n)
         self.before = {name: np.zeros(n, np.int64) for name in COUNTERS}  # what former incarnations had counted
         self.rows: list[NDArray[Any]] = []
-        self.pending: list[tuple[float, NDArray[Any], NDArray[np.int32]]] = []  # time, INSTANCE rows, residues
+        # Of the pending looks: times, INSTANCE rows, residues.
+        self.times: list[float] = []
+        self.instances = np.empty((AT_ONCE, n), fleet.world.instances.dtype)
+        self.residues = np.empty((AT_ONCE, *fleet.world.residues.shape), fleet.world.residues.dtype)
         self.queue: list[tuple[Any, ...]] = []
         self.discards: list[NDArray[Any]] = []
 
@@ -64,9 +67,10 @@ class Scraper:
 
     def look(self) -> float:
         """Takes the scrape that is due; the fleet's clock stands there. Returns when the next one is due."""
-        now, fleet = self.due_s, self.fleet
-        self.pending.append((now, fleet.world.instances.copy(), fleet.world.residues.copy()))
-        if len(self.pending) == AT_ONCE:
+        now, fleet, k = self.due_s, self.fleet, len(self.times)
+        self.instances[k], self.residues[k] = fleet.world.instances, fleet.world.residues
+        self.times.append(now)
+        if len(self.times) == AT_ONCE:
             self.read()
         size = self.group_size
         buffered = ready_groups(fleet)
@@ -103,13 +107,13 @@ class Scraper:
 
     def read(self) -> None:
         """Works out the pending looks, in which the same processes lived."""
-        if not self.pending:
+        if not self.times:
             return
-        fleet, looks, n = self.fleet, len(self.pending), len(self.born_s)
-        now = np.repeat([at for at, _, _ in self.pending], n)
-        rows = np.concatenate([rows for _, rows, _ in self.pending])
-        residues = np.concatenate([residues for _, _, residues in self.pending])
-        self.pending.clear()
+        fleet, looks, n = self.fleet, len(self.times), len(self.born_s)
+        now = np.repeat(self.times, n)
+        rows = self.instances[:looks].reshape(-1)
+        residues = self.residues[:looks].reshape(looks * n, -1)
+        self.times.clear()
         done = iterations_done(rows, now)
         out = np.zeros(len(rows), SCRAPE)
         out["time_s"], out["instance"] = now, np.tile(np.arange(n), looks)
