@@ -114,14 +114,16 @@ def count(x: float) -> str:
 
 
 def money(x: float) -> str:
-    """US dollars: "$1,234.50"; below one cent with two significant figures."""
+    """US dollars: "$1,234.50"; below a dollar with up to three significant figures, or cents would hide what sets two
+    sums apart: "$0.252", "$0.50", "$0.0038"."""
     sign, x = ("-", -x) if x < 0 else ("", x)
-    return f"{sign}${x:.2g}" if 0 < x < 0.01 else f"{sign}${x:,.2f}"
+    text = f"{x:.3g}" if x >= 0.01 else f"{x:.2g}"
+    return f"{sign}${text}" if 0 < x < 1 and len(text) > len("0.25") else f"{sign}${x:,.2f}"
 
 
 def price(x: float) -> str:
-    """A price that somebody gave, with the digits that it has: "$3", "$2.49"."""
-    return f"${x:g}"
+    """A price that somebody gave, without cents where it has none: "$3", "$2.50"."""
+    return f"${x:,.0f}" if x == round(x) else money(x)
 
 
 def gib(x: float) -> str:
@@ -143,13 +145,6 @@ def written(x: float, unit: Unit) -> str:
     return _WRITERS[unit](x)
 
 
-def beside(x: float, unit: Unit) -> str:
-    """A value that stands beside another of its kind: cents would hide what sets two sums below a dollar apart."""
-    if unit == "money" and abs(x) < 1:
-        return f"{'-' if x < 0 else ''}${number(abs(x))}"
-    return written(x, unit)
-
-
 def half_width(e: Interval) -> float:
     """Of its interval, to the farther end: one that holds a doubt about the model need not be even."""
     return max(e.ci_high - e.mean, e.mean - e.ci_low)
@@ -158,8 +153,8 @@ def half_width(e: Interval) -> float:
 def mean_and_half(e: Interval, unit: Unit) -> tuple[str, str]:
     """A mean and the half-width of its interval: ("38.5 %", "±0.2"); the second is "" where nothing was replicated."""
     half = half_width(e)
-    text = percent(half) if unit == "share" else number(half)
-    return beside(e.mean, unit), f"±{text}" if half > 0 else ""
+    text = percent(half) if unit == "share" else money(half)[1:] if unit == "money" else number(half)
+    return written(e.mean, unit), f"±{text}" if half > 0 else ""
 
 
 def ends(e: Interval, unit: Unit) -> tuple[str, str] | None:
@@ -176,7 +171,7 @@ def _end(x: float, unit: Unit, seconds_unit: str) -> str:
         return percent(x)
     if unit == "seconds" and 1 <= abs(x) < 3600:
         return f"{x:.1f}{seconds_unit}"
-    return beside(x, unit).removeprefix("$")
+    return written(x, unit).removeprefix("$")
 
 
 def bracket(e: Interval, unit: Unit) -> str:
@@ -187,7 +182,7 @@ def bracket(e: Interval, unit: Unit) -> str:
 
 def with_ends(e: Interval, unit: Unit) -> str:
     """A mean with its interval: "39.5 s [39.1, 39.9]"; the mean alone where nothing was replicated."""
-    return f"{beside(e.mean, unit)}{bracket(e, unit)}"
+    return f"{written(e.mean, unit)}{bracket(e, unit)}"
 
 
 def interval(e: Interval, unit: Unit) -> str:
@@ -199,7 +194,7 @@ def interval(e: Interval, unit: Unit) -> str:
 def mean_and_ends(e: Interval, unit: Unit) -> tuple[str, str]:
     """Two cells of a table: ("39.5 s", "39.1 to 39.9"); the second is "" where nothing was replicated."""
     found = ends(e, unit)
-    return beside(e.mean, unit), "" if found is None else f"{found[0]} to {found[1]}"
+    return written(e.mean, unit), "" if found is None else f"{found[0]} to {found[1]}"
 
 
 def ratio_change(ratio: Interval) -> str:

@@ -45,12 +45,17 @@ def test_the_small_ones() -> None:
     assert units.gib(80 * 2**30) == "80.0 GiB"
 
 
-def test_sums_below_a_dollar_that_stand_beside_others_keep_three_figures() -> None:
-    assert [units.beside(x, "money") for x in (0.2516, 0.00123, 12.345, 1234.5, -0.5)] == [
-        "$0.252", "$0.0012", "$12.35", "$1,234.50", "-$0.5",
+def test_sums_below_a_dollar_keep_three_figures_and_never_less_than_cents() -> None:
+    sums = (0.2516, 0.00123, 12.345, 1234.5, -0.5, 0.05, 0.9999, 0.0)
+    assert [units.money(x) for x in sums] == [
+        "$0.252", "$0.0012", "$12.35", "$1,234.50", "-$0.50", "$0.05", "$1.00", "$0.00",
     ]  # fmt: skip
-    assert units.beside(0.2516, "share") == "25.2 %"
-    assert units.with_ends(Estimate(0.2516, 0.2061, 0.2971), "money") == "$0.252 [0.206, 0.297]"
+    assert units.with_ends(Estimate(0.2516, 0.2061, 0.5), "money") == "$0.252 [0.206, 0.50]"
+    assert units.mean_and_half(Estimate(0.5, 0.4, 0.6), "money") == ("$0.50", "±0.10")
+
+
+def test_a_price_has_cents_where_it_is_not_whole() -> None:
+    assert [units.price(x) for x in (3.0, 2.5, 2.49, 0.125)] == ["$3", "$2.50", "$2.49", "$0.125"]
 
 
 def test_a_change_that_rounds_to_nothing_has_no_sign() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fleetsim import units
 from fleetsim.alerts.alert_rule import AlertRule, Standing
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.inhibition import active_evaluations
@@ -125,7 +126,7 @@ def description(standing: Standing, rule: AlertRule) -> str:
         f"{signal.title}: {template(signal)}; the plan has {shown(signal, rule.healthy)}.",
         signal.advice,
         f"Fires {signal.alerts_when} {shown(signal, rule.threshold)}, over {duration(rule.window_s)}, for "
-        f"{duration(rule.for_s)}. The plan has {made.expected.instances} instances.",
+        f"{duration(rule.for_s)}. The plan has {units.plural(made.expected.instances, 'instance')}.",
         false_alarms(rule, made.hours),
         detection(rule, len(made.onsets.get(signal.fault, ()))),
     ]

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim import units
 from fleetsim.alerts import signal_values as traces
 from fleetsim.alerts.metric_names import INSTANCE, MetricNames
 from fleetsim.alerts.signal_values import PRESENT, Expected, Trace
+from fleetsim.quantities import quantity
 
 Expression = Callable[[MetricNames, str, Expected], str]
 
@@ -102,6 +104,17 @@ def _idle(names: MetricNames, window: str, plan: Expected) -> str:
     return f"{wait} / ({wait} + {train} + {sync})"
 
 
+def _of(name: str) -> str:
+    """What a value of a quantity is of: "tokens", "of its time"."""
+    return quantity(name).of
+
+
+def _title(name: str) -> str:
+    """The title of a quantity, without what its values are of."""
+    q = quantity(name)
+    return units.capital(q.title.removesuffix(f", {q.of}"))
+
+
 STANDING: tuple[StandingSignal, ...] = (
     StandingSignal(
         name="instances",
@@ -168,8 +181,8 @@ STANDING: tuple[StandingSignal, ...] = (
         per_step=False,
         symptom=False,
         fault="lengths_drift",
-        unit="tokens",
-        title="Mean output length",
+        unit=_of("response_tokens.mean"),
+        title=_title("response_tokens.mean"),
         severity="warning",
         least=1.0,
         summary="Responses are longer than the plan was made for",
@@ -186,8 +199,8 @@ STANDING: tuple[StandingSignal, ...] = (
         per_step=False,
         symptom=False,
         fault="no_backpressure",
-        unit="samples",
-        title="Rollout queue depth",
+        unit=_of("queue_depth"),
+        title=_title("queue_depth"),
         severity="warning",
         least=1.0,
         summary="More finished samples wait for the trainer than the plan allows",
@@ -240,8 +253,8 @@ STANDING: tuple[StandingSignal, ...] = (
         per_step=False,
         symptom=False,
         fault="cache_off",
-        unit="of prompt tokens",
-        title="Prefix-cache hits",
+        unit=_of("prefix_hit"),
+        title=_title("prefix_hit"),
         severity="warning",
         least=0.02,
         summary="The engines find less of their prompts in the prefix cache",
@@ -258,8 +271,8 @@ STANDING: tuple[StandingSignal, ...] = (
         per_step=False,
         symptom=False,
         fault="weights_late",
-        unit="steps",
-        title="Age of the oldest queued sample",
+        unit=_of("oldest_sample_age_steps"),
+        title=_title("oldest_sample_age_steps"),
         severity="warning",
         least=0.1,
         summary="Queued samples are older, in optimizer steps, than the plan allows",
@@ -276,8 +289,8 @@ STANDING: tuple[StandingSignal, ...] = (
         per_step=True,
         symptom=False,
         fault="groups_dropped",
-        unit="tokens",
-        title="Tokens generated per trained token",
+        unit=_of("tokens_per_trained_token"),
+        title=_title("tokens_per_trained_token"),
         severity="warning",
         least=0.02,
         summary="The fleet generates more tokens for each one that is trained",
@@ -294,8 +307,8 @@ STANDING: tuple[StandingSignal, ...] = (
         per_step=True,
         symptom=True,
         fault="engines_slow",
-        unit="of its time",
-        title="Trainer waits for samples",
+        unit=_of("trainer_idle_fraction"),
+        title=_title("trainer_idle_fraction"),
         severity="warning",
         least=0.01,
         summary="The trainer waits for samples longer than planned, and no other alert says why",

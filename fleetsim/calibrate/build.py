@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim import __version__
+from fleetsim import __version__, units
 from fleetsim.calibrate.check import check_batches, prefix_cache_of
 from fleetsim.calibrate.facts import EngineFacts, facts_of
 from fleetsim.calibrate.fit import Fit, Prior, fit
@@ -82,7 +82,7 @@ def error_of(checks: tuple[BatchCheck, ...]) -> ProfileError:
     if not checks:
         return ProfileError(what="no batch was kept out of the fit: how well it predicts one is not known")
     off = np.abs([c.makespan_error for c in checks])
-    batches = "1 batch" if len(checks) == 1 else f"{len(checks)} batches"
+    batches = units.plural(len(checks), "batch")
     return ProfileError(
         median=_short(float(np.median(off))),
         p90=_short(float(np.percentile(off, 90.0))),

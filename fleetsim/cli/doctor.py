@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim import units
 from fleetsim.cli.history_options import (
     BasicAuthFile,
     CaFile,
@@ -129,5 +130,5 @@ def lines(checks: Sequence[Check], width: int = 80) -> list[str]:
         if check.remedy is not None and check.state != "ok":
             result += [f"{' ' * below}{line}" for line in wrapped(f"-> {check.remedy}", width - below, 3)]
     counts = [sum(check.state == state for check in checks) for state in ("fault", "warning")]
-    words = [f"{n} {word}{'' if n == 1 else 's'}" for n, word in zip(counts, ("fault", "warning"), strict=True) if n]
+    words = [units.plural(n, word) for n, word in zip(counts, ("fault", "warning"), strict=True) if n]
     return [*result, "", "everything that every command needs works" if not words else ", ".join(words)]

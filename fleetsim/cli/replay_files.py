@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim import units
 from fleetsim.cli.say import say
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import new_file, reason, write_text
@@ -181,7 +182,7 @@ def write_plan(files: PlanFiles, answers: Answers, window: Window) -> None:
         say(f"wrote {files.plan_out}; after the change:{how}", err=True)
     found = answers.recommendation
     if files.patch is not None and found is not None and not found.resized:
-        count = f"{found.was:,} instance{'' if found.was == 1 else 's'}"
+        count = units.plural(found.was, "instance")
         say(f"{files.patch} is not written: the fleet is to keep its {count}", err=True)
     elif files.patch is not None and answers.patch is not None:
         write_text(Path(files.patch), answers.patch.yaml)

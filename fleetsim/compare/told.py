@@ -111,7 +111,7 @@ def _changes(title: str, changes: Sequence[Change]) -> Table | None:
 
 def _row(change: Change) -> tuple[str | Words, ...]:
     unit = quantity(change.metric).unit
-    sides = ("" if side is None else units.beside(side.mean, unit) for side in (change.a, change.b))
+    sides = ("" if side is None else units.written(side.mean, unit) for side in (change.a, change.b))
     verdict = Words(change.verdict, strong=True) if change.significant else Words(tail=change.why)
     return (quantity(change.metric).title, verdict, *sides, *change_of(change))
 

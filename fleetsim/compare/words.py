@@ -81,7 +81,7 @@ def change_of(change: Change) -> tuple[str, str]:
     if change.ratio is not None:
         return _interval(change.ratio, lambda x: f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}", "")
     if change.difference is not None:
-        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.beside(x, how)}", "")
+        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.written(x, how)}", "")
     return "", ""
 
 

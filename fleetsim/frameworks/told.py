@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fleetsim import units
 from fleetsim.frameworks.convert import Imported
 from fleetsim.frameworks.draft import Taken, one_line
 
@@ -15,14 +16,14 @@ def report_lines(result: Imported, verbose: bool = False) -> Iterator[str]:
     """What was taken, assumed and left out, for a terminal."""
     yield f"{result.framework}: {result.mode}; the preset {result.preset} has the same semantics"
     facts = [t for t in result.taken if not _is_mode(t, result)]
-    yield f"took {len(facts)} values:"
+    yield f"took {units.plural(len(facts), 'value')}:"
     for t in facts:
         yield f"  {' and '.join(t.settings)}  ->  {t.path} = {one_line(t.value)}" + (f"  ({t.why})" if t.why else "")
     yield "from the mode:"
     for t in result.taken:
         if _is_mode(t, result):
             yield f"  {t.path} = {one_line(t.value)}: {t.why}"
-    yield f"assumed {len(result.assumed)} values:"
+    yield f"assumed {units.plural(len(result.assumed), 'value')}:"
     for a in result.assumed:
         yield f"  {a.path} = {one_line(a.value)}: {a.why}" + (f"; {a.remedy}" if a.remedy else "")
     if result.not_modelled:

@@ -203,12 +203,12 @@ _DEFAULTS = (
     _Default(
         "cost.instance_price_usd_per_gpu_h",
         "--instance-price",
-        lambda s: f"${s.cost.instance_price_usd_per_gpu_h:g} per rollout GPU-hour",
+        lambda s: f"{units.price(s.cost.instance_price_usd_per_gpu_h)} per rollout GPU-hour",
     ),
     _Default(
         "cost.trainer_price_usd_per_gpu_h",
         "--trainer-price",
-        lambda s: f"${s.cost.trainer_price_usd_per_gpu_h:g} per trainer GPU-hour",
+        lambda s: f"{units.price(s.cost.trainer_price_usd_per_gpu_h)} per trainer GPU-hour",
     ),
     _Default(
         "fleet.failures.mtbf_s",

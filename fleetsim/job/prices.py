@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from fleetsim import units
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.errors import InputError
 
@@ -21,8 +22,8 @@ def price_notes(unpriced: Iterable[tuple[str, float]], remedy: str) -> Iterator[
         price = next(iter(prices.values()))
         *names, last = prices
         yield (
-            f"{', '.join(names)} and {last} are taken at the same ${price:g} per GPU-hour, because nobody gave a price "
-            f"of each: then the cheapest is only the fastest, and costs do not compare; {remedy}"
+            f"{', '.join(names)} and {last} are taken at the same {units.price(price)} per GPU-hour, because nobody "
+            f"gave a price of each: then the cheapest is only the fastest, and costs do not compare; {remedy}"
         )
 
 

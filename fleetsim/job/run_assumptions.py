@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_touched
 
@@ -18,7 +19,7 @@ def run_assumptions(scenario: Scenario, given: Collection[str]) -> tuple[Assumpt
     found = [a for a in assumptions_of(scenario, given) if not a.path.startswith("targets.")]
     if not is_touched(_FLEET, given):
         count = scenario.fleet.instances
-        text = f"{count:,} instance" if count == 1 else f"{count:,} instances"
+        text = units.plural(count, "instance")
         found.append(Assumption(_FLEET, count, "", text))
     return tuple(_by_set(a) for a in sorted(found, key=lambda a: a.path.partition(".")[0] != "engine"))
 

@@ -105,7 +105,7 @@ def law_words(trainer: TrainerConfig) -> str:
     points, assumed = trainer.scaling.points, trainer.scaling.parallel_share is None
     share = units.share(parallel_share(trainer, trainer.gpus), 0)
     source = ", as verl's published runs imply" if assumed else ""
-    law = f"of the seconds on {trainer.gpus} GPUs {share} are divided by more of them{source}"
+    law = f"of the seconds on {units.plural(trainer.gpus, 'GPU')} {share} are divided by more of them{source}"
     if not points:
         return law
     counts = ", ".join(str(gpus) for gpus, _ in points)

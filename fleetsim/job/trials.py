@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -186,7 +187,7 @@ class Trials:
 
     def _said(self, instances: int, done: int, of: int) -> None:
         if self._tell is not None:
-            self._tell(f"simulating {instances:,} instances: {done} of {of} runs")
+            self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {of} runs")
 
 
 def _never(instances: int, replications: int, error: StuckError) -> Trial:

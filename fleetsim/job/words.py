@@ -10,6 +10,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.binding import binding_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.policies.law import LawName
+from fleetsim.quantities import quantity
 from fleetsim.sim.engines import profile_of
 
 # Section of a scenario -> the part of the system that a reader looks for.
@@ -24,10 +25,10 @@ THEMES: Mapping[str, str] = {
     "cost": "prices",
 }
 _TARGETS: Mapping[str, str] = {
-    "trainer_idle_fraction": "trainer idle at most",
+    "trainer_idle_fraction": f"{quantity('trainer_idle_fraction').title} at most",
     "step_s": "a step of at most",
-    "staleness_p99_steps": "staleness (p99, steps) at most",
-    "cost_per_step": "a cost per step of at most",
+    "staleness_p99_steps": "a staleness p99 of at most",
+    "cost_per_step": f"a {quantity('cost_per_step').title} of at most",
 }
 # Flags of `size` that advice names, and the settings behind them.
 _SETTINGS = {
@@ -52,11 +53,7 @@ def target(name: str, limit: float) -> str:
 
 def target_value(name: str, value: float) -> str:
     """A target's limit, or what is held against it, with its unit."""
-    if name == "trainer_idle_fraction":
-        return units.share(value)
-    if name == "step_s":
-        return units.seconds(value)
-    return units.money(value) if name == "cost_per_step" else units.number(value)
+    return units.plural(value, "step") if name == "staleness_p99_steps" else units.written(value, quantity(name).unit)
 
 
 def instance_words(scenario: Scenario) -> str:

@@ -130,7 +130,8 @@ class SimulateResult(Result):
         m = self.mean
         return (
             f"<SimulateResult {self.scenario.name!r}: step {m['step_s']:.4g} s, trainer idle "
-            f"{units.share(m['trainer_idle_fraction'])}, bound by {self.binding}, {len(self.runs)} replications>"
+            f"{units.share(m['trainer_idle_fraction'])}, bound by {self.binding}, "
+            f"{units.plural(len(self.runs), 'replication')}>"
         )
 
     @property

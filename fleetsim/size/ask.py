@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
+from fleetsim import units
 from fleetsim.errors import Interrupted
 from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
@@ -69,7 +70,7 @@ class SizeResult(Result):
 
     def __repr__(self) -> str:
         what = "" if self.feasible else ", targets missed"
-        return f"<SizeResult: {self.instances} instances, bound by {self.binding}{what}>"
+        return f"<SizeResult: {units.plural(self.instances, 'instance')}, bound by {self.binding}{what}>"
 
     @property
     def instances(self) -> int:

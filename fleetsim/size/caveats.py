@@ -31,10 +31,10 @@ def warnings_of(
     found += error_warnings(profile)
     if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
         found.append(
-            f"99 % of the trained samples are at most {queue_cap.staleness_p99_steps:g} steps old, the budget is "
-            f"{queue_cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how long a "
-            "response takes; lower --max-len, or drop old samples with --set admission.age_action=drop_on_dequeue "
-            f"--set admission.max_age={queue_cap.budget_steps:g}"
+            f"99 % of the trained samples are at most {units.plural(queue_cap.staleness_p99_steps, 'step')} old, the "
+            f"budget is {queue_cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "
+            "long a response takes; lower --max-len, or drop old samples with --set "
+            f"admission.age_action=drop_on_dequeue --set admission.max_age={queue_cap.budget_steps:g}"
         )
     found += backlog_warnings(scenario, chosen.estimates)
     preempted = chosen.mean("preemptions")
@@ -51,8 +51,8 @@ def warnings_of(
         )
     if scenario.fleet.placement == "colocated":
         found.append(
-            f"in this scenario rollout and training share the trainer's {units.count(scenario.trainer.gpus)} GPUs, but "
-            "these instances are counted without regard to them: `fleetsim split --gpus "
+            f"in this scenario rollout and training share the trainer's {units.plural(scenario.trainer.gpus, 'GPU')}, "
+            "but these instances are counted without regard to them: `fleetsim split --gpus "
             f"{scenario.trainer.gpus}` with the same --preset, --scenario and flags keeps the GPUs equal"
         )
     if resize_events:
@@ -66,7 +66,8 @@ def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:
         return ()
     first = min(stuck)
     limits = "; ".join(str(p) for p in stuck[first].limits[:1])
-    which = f"{first:,} instances" if len(stuck) == 1 else f"{len(stuck)} counts from {first:,} to {max(stuck):,}"
+    one, more = units.plural(first, "instance"), f"{len(stuck)} counts from {first:,} to {max(stuck):,}"
+    which = one if len(stuck) == 1 else more
     return (f"{which} cannot run this job and were left out: {stuck[first].what} ({limits})",)
 
 
@@ -74,7 +75,7 @@ def _missed(target: Target, chosen: Trial) -> str:
     estimate = chosen.estimates[target.metric]
     return (
         f"{target.name} is {estimate.mean:.3g} [{estimate.ci_low:.3g}, {estimate.ci_high:.3g}] at "
-        f"{chosen.instances} instances; the target of {target.limit:g} is out of reach"
+        f"{units.plural(chosen.instances, 'instance')}; the target of {target.limit:g} is out of reach"
     )
 
 

@@ -124,7 +124,8 @@ def _others(alternatives: Alternatives) -> list[str]:
         found.append(f"What else would shorten it: {'; '.join(_change(a) for a in helpful)}.")
     idle = [a for a in others if not a.shortens and not a.lengthens]
     if idle:
-        here = next((f" with {a.anew.instead_of:,} instances" for a in idle if a.anew is not None and a.anew.saves), "")
+        saving = (a.anew.instead_of for a in idle if a.anew is not None and a.anew.saves)
+        here = next((f" with {units.plural(n, 'instance')}" for n in saving), "")
         found.append(f"{units.capital(units.listed([a.text for a in idle]))} would buy nothing measurable{here}.")
     worse = [_change(a) for a in others if a.lengthens]
     if worse:

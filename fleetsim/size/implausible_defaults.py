@@ -83,7 +83,7 @@ def _sync_seconds(s: Scenario) -> Iterator[str]:
 
 
 def _gpus(s: Scenario) -> str:
-    return "1 GPU" if s.trainer.gpus == 1 else f"{s.trainer.gpus:,} GPUs"
+    return units.plural(s.trainer.gpus, "GPU")
 
 
 def _differ(a: float, b: float) -> bool:

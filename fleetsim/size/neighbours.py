@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, unit_of
 from fleetsim.size.rate_matching import MOST_INSTANCES
@@ -50,7 +51,7 @@ def around(
     stuck: list[int] = []
     for i, count in enumerate(counts):
         if tell is not None:
-            tell(f"for the page: {count:,} instances ({i + 1} of {len(counts)})")
+            tell(f"for the page: {units.plural(count, 'instance')} ({i + 1} of {len(counts)})")
         trial = trials.at(count, scenario.run.replications)
         if trial.stuck is None:
             found.append(trial)

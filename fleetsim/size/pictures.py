@@ -45,7 +45,8 @@ def curves(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
         here = result.recommended.estimates[metric]
         return (
             f"{units.with_ends(first, how)} with {ends[0].instances:,}, {units.with_ends(here, how)} with the "
-            f"recommended {result.instances:,}, {units.with_ends(last, how)} with {ends[1].instances:,} instances."
+            f"recommended {result.instances:,}, {units.with_ends(last, how)} with "
+            f"{units.plural(ends[1].instances, 'instance')}."
         )
 
     stuck = ""

@@ -154,4 +154,4 @@ def _tiles(result: SizeResult) -> tuple[Tile, ...]:
 
 
 def _batches(steps: float) -> str:
-    return "one batch" if steps == 1 else f"{units.number(steps)} batches"
+    return "one batch" if steps == 1 else units.plural(steps, "batch")

@@ -60,7 +60,7 @@ def reach(result: SizeResult) -> str | None:
     ends = units.bracket(idle, "share")
     within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
     return (
-        f"No fleet reaches {wished or 'the targets'}: {largest.instances:,} instances come to "
+        f"No fleet reaches {wished or 'the targets'}: {units.plural(largest.instances, 'instance')} come to "
         f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
     )
 
@@ -121,7 +121,7 @@ def queue(result: SizeResult) -> str:
         bound = f"; bound: {q.budget_steps:g} x batch, at least one batch = {q.bound_samples:,}"
         bound += ", with which the job gets stuck" if q.samples > q.bound_samples else ""
     return (
-        f"cap the queue at {q.samples:,} samples ({q.steps:.3g} {'step' if q.steps == 1 else 'steps'}): costs {cost}, "
+        f"cap the queue at {q.samples:,} samples ({units.plural(q.steps, 'step')}): costs {cost}, "
         f"staleness p99 {q.staleness_p99_steps:g} {'step' if q.staleness_p99_steps == 1 else 'steps'}{bound}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -31,7 +32,7 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
     trainer, share = job.trainer, "trainer.scaling.parallel_share"
     seconds = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
     if not any(is_given(path, given) for path in seconds) or not is_given("trainer.gpus", given | _gpus_of(job)):
-        text = f"{mean_step_s(job):.3g} s of compute per step on {trainer.gpus} GPUs"
+        text = f"{mean_step_s(job):.3g} s of compute per step on {units.plural(trainer.gpus, 'GPU')}"
         yield Assumption("trainer.fixed_s", trainer.fixed_s, "--trainer-step-s --trainer-gpus", text)
     if not trainer.scaling.points and not is_given(share, given):
         text = "the law by which they scale (above)"
@@ -40,7 +41,7 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         text = f"colocated: the trainer offloads its states, {job.fleet.switch_s:g} s to hand the GPUs over, each way"
         yield Assumption("fleet.switch_s", job.fleet.switch_s, "--switch-s", text)
     if least is not None and least > 1:
-        text = f"a split's trainer has at least {least} GPUs ({STATE_BYTES} bytes per parameter)"
+        text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({STATE_BYTES} bytes per parameter)"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
     if law_of(job).waits_for_trainer:
         text = "async ways may run one version ahead of the trainer, the scenario's barrier is for colocated sync"
@@ -56,7 +57,7 @@ def _slower_on_more(job: Scenario) -> Iterator[str]:
     """Points at which more GPUs take longer: rarely so, and the ranking rests on them."""
     rising = [(a, b) for a, b in pairwise(job.trainer.scaling.points) if b[1] > a[1]]
     if rising:
-        each = " and ".join(f"{b[1]:g} s on {b[0]} GPUs but {a[1]:g} s on {a[0]}" for a, b in rising)
+        each = " and ".join(f"{b[1]:g} s on {units.plural(b[0], 'GPU')} but {a[1]:g} s on {a[0]}" for a, b in rising)
         yield (
             f"the trainer's points are slower on more GPUs ({each}), and the ranking follows them: check that "
             "--trainer-point is GPUS:SECONDS of a whole step, the same batch at every count"
@@ -73,7 +74,7 @@ def warnings_of(
     if gpus > _FAR * max(counts) or gpus < min(counts) / _FAR:
         known = mean_step_s(job)
         found.append(
-            f"the trainer's {known:.3g} s on {trainer.gpus} GPUs are taken to be "
+            f"the trainer's {known:.3g} s on {units.plural(trainer.gpus, 'GPU')} are taken to be "
             f"{known * time_factor(trainer, gpus):.3g} s on {gpus}, by the law alone: measure a step there "
             f"(--trainer-point {gpus}:SECONDS) before moving GPUs"
         )

@@ -6,6 +6,7 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.trainer_scaling import law_words, mean_step_s, time_factor
 from fleetsim.job.words import instance_words
+from fleetsim.quantities import quantity
 from fleetsim.size.explain import change_words
 from fleetsim.split.split import Outcome, SplitResult
 
@@ -63,7 +64,7 @@ def on_policy(result: SplitResult) -> str | None:
 
 def orders(result: SplitResult) -> str:
     """Whether the three measures agree on the best way, what ties with it, and how many ways were looked at."""
-    names = {"step_s": "step time", "goodput": "goodput", "cost_per_step": "cost"}
+    names = {name: quantity(name).title.partition(",")[0] for name in _MEASURES}
     first = result.outcomes[0]
     agree = " and ".join(f"by {name}" for m, name in names.items() if first.ranks[m] == 1)
     others = [
@@ -121,9 +122,8 @@ def _numbers(outcome: Outcome) -> str:
 
 def _value(outcome: Outcome, by: str) -> str:
     value = outcome.mean(by)
-    if by == "step_s":
-        return units.seconds(value)
-    return units.money(value) if by == "cost_per_step" else f"{value:,.0f} trained tok per GPU-second"
+    q = quantity(by)
+    return f"{value:,.0f} {q.title.partition(', ')[2]}" if by == "goodput" else units.written(value, q.unit)
 
 
 def _beside(outcome: Outcome, by: str) -> str:

@@ -43,6 +43,6 @@ class BestSoFar:
         from fleetsim.sweep.design import text_of
 
         q = quantity(self._objective.metric)
-        value = units.beside(-self._best if self._objective.most else self._best, q.unit)
+        value = units.written(-self._best if self._objective.most else self._best, q.unit)
         where = ", ".join(f"{path}={text_of(v)}" for path, v in self._grid.values(self._cell).items())
         return f"best {q.title} {value} at {where}"

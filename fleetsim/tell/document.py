@@ -103,7 +103,7 @@ class Tile:
 def figure(name: str, value: units.Interval) -> Tile:
     """The tile of a quantity: its title, its mean and its interval."""
     q = quantity(name)
-    return Tile(q.title, units.beside(value.mean, q.unit), units.interval(value, q.unit))
+    return Tile(q.title, units.written(value.mean, q.unit), units.interval(value, q.unit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,8 @@ def document(results: Sequence[CaseResult], of: int) -> Document:
         kind="fleetsim validate",
         title="Published runs, predicted",
         headline=(
-            f"{total.cases} published cases, {total.arms} arms; one scalar fitted per case at most, the rest predicted"
+            f"{plural(total.cases, 'published case')}, {plural(total.arms, 'arm')}; one scalar fitted per case at "
+            "most, the rest predicted"
         ),
         lede=(page_only(*_lede(total, of)), markdown_only(_WRITTEN)),
         tiles=(),

@@ -183,7 +183,7 @@ class Looker:
             knee = ", where more stop paying: no count holds the targets" if last.at_knee else ""
             after = f", once {' and '.join(first)} is mended" if first else ""
             why = ", ".join(changed) or "another fault to be mended first"
-            self._tell(f"sized anew ({why}): {last.instances} instances{knee}{after}")
+            self._tell(f"sized anew ({why}): {units.plural(last.instances, 'instance')}{knee}{after}")
         return last.instances
 
 

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,18 @@ class Damping:
 
     def __post_init__(self) -> None:
         problems = [
-            Problem(name, value, "counts evaluations, at least 1", "give a whole number of 1 or more")
+            Problem(flag(name), value, "counts evaluations, at least 1", "give a whole number of 1 or more")
             for name, value in (("up_after", self.up_after), ("down_after", self.down_after))
             if value < 1
         ]
         if not 0 <= self.down_share < 1:
             problems.append(
-                Problem("down_share", self.down_share, "is a share of the recommendation", "give 0 or more, below 1")
+                Problem(
+                    flag("down_share"), self.down_share, "is a share of the recommendation", "give 0 or more, below 1"
+                )
             )
         if not (math.isfinite(self.cool_down_s) and self.cool_down_s >= 0):
-            problems.append(Problem("cool_down_s", self.cool_down_s, "is a time", "give 0 or more seconds"))
+            problems.append(Problem(flag("cool_down"), self.cool_down_s, "is a time", "give 0 or more seconds"))
         if problems:
             raise InputError(problems)
 

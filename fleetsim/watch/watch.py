@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from fleetsim import units
 from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.faces import flag, text
 from fleetsim.replay.diagnose.finding import Mend
 from fleetsim.watch.hysteresis import Damping, Held, damped
 
@@ -119,10 +121,11 @@ class WatchOptions:
     def __post_init__(self) -> None:
         problems = []
         if not (math.isfinite(self.every_s) and self.every_s >= 1):
-            problems.append(Problem("--every", self.every_s, "is a time of at least a second", "give 60s or so"))
+            problems.append(Problem(flag("every"), self.every_s, "is a time of at least a second", "give 60s or so"))
         elif not (math.isfinite(self.stale_s) and self.stale_s >= 2 * self.every_s):
-            rule = f"one missed evaluation of --every {self.every_s:g} s must not withdraw the recommendation"
-            problems.append(Problem("--stale-after", self.stale_s, rule, f"give {2 * self.every_s:g}s or more"))
+            every = flag("every", f"{self.every_s:g}s")
+            rule = text("one missed evaluation of {} must not withdraw the recommendation", every)
+            problems.append(Problem(flag("stale_after"), self.stale_s, rule, f"give {2 * self.every_s:g}s or more"))
         if problems:
             raise InputError(problems)
 
@@ -195,7 +198,7 @@ class Watch:
             moved = after != before.instances
             self._changes += moved and before.instances is not None
         if paused is not None:
-            kept = "" if after is None else f"; {after} instances are kept"
+            kept = "" if after is None else f"; kept: {units.plural(after, 'instance')}"
             self._tell(f"nothing is recommended now ({paused}): {look.why}{kept}")
         if mended:
             self._tell("evaluations succeed again")

@@ -74,7 +74,7 @@ def test_colocated_sync_needs_no_word_on_staleness() -> None:
 def test_by_goodput_more_is_better() -> None:
     text = split_words.verdict(advised(WIN, by="goodput"))
     assert "more than colocated async" in text
-    assert "trained tok per GPU-second" in text
+    assert "(100 trained tok/GPU-s, " in text
 
 
 def test_one_replication_has_no_intervals() -> None:

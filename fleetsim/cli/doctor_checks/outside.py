@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetsim import units
 from fleetsim.cli.doctor_checks.check import Check
 from fleetsim.cli.environment import VARIABLES
 from fleetsim.errors import FleetsimError, InputError
@@ -55,7 +56,7 @@ def prometheus(url: str, flags: AccessFields) -> Check:
     facts = {"url": server.url, "targets": _count(up), "engines": engines, "clock_ahead_s": ahead, **about}
     version = f"version {about['version']}" if "version" in about else "version not told"
     kept = f"keeps {about['retention']}" if "retention" in about else "retention not told"
-    seen = ", ".join(f"{count} instances of {name}" for name, count in engines.items() if count)
+    seen = ", ".join(f"{units.plural(count, 'instance')} of {name}" for name, count in engines.items() if count)
     text = f"{server.url} answers: {version}, {kept}, {facts['targets']} targets"
     if not seen:
         remedy = "let it scrape the engines' /metrics; --selector and --map tell replay of other names"

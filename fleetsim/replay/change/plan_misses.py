@@ -50,7 +50,7 @@ def misses_of(plan: Plan) -> dict[Promised, Miss]:
             found.append(Miss("oldest_age", targets.staleness_steps, age.mean, bound, text))
     cost = _predicted(plan, "cost_per_step")
     if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
-        most, mean = (units.beside(x, "money") for x in (targets.cost_per_step, cost.mean))
+        most, mean = (units.money(x) for x in (targets.cost_per_step, cost.mean))
         text = f"cost per step at most {most}, {mean} predicted"
         bound = cost.ci_high * (1.0 + COST_SLACK)
         found.append(Miss("cost_per_step", targets.cost_per_step, cost.mean, bound, text))

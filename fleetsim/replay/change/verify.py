@@ -155,9 +155,9 @@ def _cost(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
         what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
         return _check("cost_per_step", None, limit, None, f"cost per step: {what}")
     cost = cost_of(plan.scenario, observed.fleet.instances, step.value)
-    text = f"{units.beside(cost, 'money')} per optimizer step, {units.beside(limit, 'money')} before the change"
+    text = f"{units.money(cost)} per optimizer step, {units.money(limit)} before the change"
     if miss is not None:
-        text += f"; {units.beside(miss.predicted, 'money')} was predicted"
+        text += f"; {units.money(miss.predicted)} was predicted"
         return _check("cost_per_step", cost, miss.bound, cost <= miss.bound, text)
     return _check("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
 

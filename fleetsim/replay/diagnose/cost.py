@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.observe.observed import Observed, Quantity
 
@@ -75,9 +76,13 @@ def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()
     if "trainer.gpus" not in given and not shared:
         assumed.append(f"{scenario.trainer.gpus} trainer GPUs (trainer.gpus)")
     if "cost.instance_price_usd_per_gpu_h" not in given:
-        assumed.append(f"${cost.instance_price_usd_per_gpu_h:g} a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)")
+        assumed.append(
+            f"{units.price(cost.instance_price_usd_per_gpu_h)} a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)"
+        )
     if "cost.trainer_price_usd_per_gpu_h" not in given and not shared:
-        assumed.append(f"${cost.trainer_price_usd_per_gpu_h:g} a trainer GPU-hour (cost.trainer_price_usd_per_gpu_h)")
+        assumed.append(
+            f"{units.price(cost.trainer_price_usd_per_gpu_h)} a trainer GPU-hour (cost.trainer_price_usd_per_gpu_h)"
+        )
     return Pools(
         instances * tp,
         0.0 if shared else float(scenario.trainer.gpus),
