@@ -8,7 +8,8 @@ from fleetsim.errors import EXIT_CODES
 from fleetsim.job.binding import BINDINGS
 from fleetsim.quantities import CATALOGUE, OBSERVED, WINDOW_METRICS, Quantity
 from fleetsim.replay.diagnose.finding import QUESTIONS
-from fleetsim.replay.figures import FORMULAS
+from fleetsim.replay.figures import METRICS as FIGURES
+from fleetsim.replay.figures import formula
 from fleetsim.size.words import PARTS
 
 METRICS_INTRO = """\
@@ -76,7 +77,7 @@ def metrics_page() -> str:
     shared = ", ".join(f"`{name}`" for name in WINDOW_METRICS if name not in own)
     windows = WINDOWS_INTRO.format(shared=shared) + "\n".join(map(_row, OBSERVED)) + "\n"
     runs = METRICS_INTRO + "\n".join(map(_row, CATALOGUE)) + "\n"
-    return runs + REPLAY_INTRO + table(("name", "is"), FORMULAS) + windows
+    return runs + REPLAY_INTRO + table(("name", "is"), {name: formula(name) for name in FIGURES}) + windows
 
 
 def _row(m: Quantity) -> str:

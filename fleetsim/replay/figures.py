@@ -5,38 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fleetsim.quantities import quantity
+
 if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
     from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.replay.observe.observed import Observed, Quantity
 
-# Name -> what it is, over the window that was read. `--fail-if` and the reference know these names.
-FORMULAS: Mapping[str, str] = {
-    "step_s": "mean seconds of an optimizer step",
-    "trainer_idle_fraction": "seconds of a step that the trainer waits for samples / seconds of a step",
-    "sync_fraction": "seconds of a step that weight sync holds the trainer / seconds of a step",
-    "pause_share": "seconds in which the whole fleet stood still / window",
-    "generated_tok_s": "output tokens / window, whole fleet",
-    "instance_tok_s": "output tokens / instance-seconds in which an instance was scraped",
+# What `--fail-if` can ask, over the window that was read, in the order of the reference.
+METRICS = (
+    "step_s",
+    "trainer_idle_fraction",
+    "sync_fraction",
+    "pause_share",
+    "generated_tok_s",
+    "instance_tok_s",
+    "instance_spread",
+    "instances",
+    "stragglers",
+    "kv_use_peak",
+    "preemptions_per_s",
+    "prefix_hit",
+    "queue_depth",
+    "oldest_sample_age_steps",
+    "tokens_per_trained_token",
+    "gap_share",
+    "model_error",
+    "faults",
+    "lost_gpu_h_per_day",
+)
+# What no other answer has; of the oldest sample the largest age, where a run's metric is the mean.
+_OWN: Mapping[str, str] = {
     "instance_spread": "standard deviation / mean of the instances' tok/s outside pauses",
     "instances": "instances present at the end of the window",
     "stragglers": "number of instances that are slow at their own load",
     "kv_use_peak": "99th percentile of KV cache use over instances and time",
-    "preemptions_per_s": "preempted requests / second, whole fleet",
-    "prefix_hit": "prompt tokens found in the prefix cache / prompt tokens looked up",
-    "queue_depth": "mean of finished samples that wait for the trainer",
     "oldest_sample_age_steps": "largest age of the oldest queued sample, steps",
-    "tokens_per_trained_token": "output tokens generated / output tokens trained",
     "gap_share": "instance-time in which nothing was read / instance-time",
     "model_error": "largest error of the back-test: |predicted / observed - 1|, and the like for idle and queue",
     "faults": "number of findings that are faults",
     "lost_gpu_h_per_day": "GPU-hours per day that all findings cost together",
 }
-METRICS = tuple(FORMULAS)
+
+
+def formula(name: str) -> str:
+    """What one of METRICS is."""
+    return _OWN[name] if name in _OWN else quantity(name).formula
 
 
 def figures(observed: Observed, verdict: Verdict, backtest: Backtest | None) -> dict[str, float | None]:
-    """A number for each of METRICS (FORMULAS says what each is), None where the window does not have it."""
+    """A number for each of METRICS (`formula` says what each is), None where the window does not have it."""
     f, t, q = observed.fleet, observed.trainer, observed.queue
     held = None if t.sync_s is None or t.step_s is None else t.sync_s.value / t.step_s.value
     worst = None if backtest is None else backtest.worst

@@ -39,12 +39,15 @@ def _fleet(observed: Observed) -> Told:
     f = observed.fleet
     if f is None:
         return
-    yield "output", f"{units.number(f.tok_s)} tok/s, {units.number(f.instance_tok_s)} per instance"
+    yield quantity("generated_tok_s").title, units.number(f.tok_s)
+    yield quantity("instance_tok_s").title, units.number(f.instance_tok_s)
     yield "spread of the instances", f"{units.share(f.tok_s_cv)} (deviation / mean)"
     if f.in_flight_mean is not None and f.in_flight_peak is not None:
         yield "samples in flight", _mean_and_most(f.in_flight_mean, f.in_flight_peak)
-    if f.running is not None and f.waiting is not None:
-        yield "running, waiting", f"{units.number(f.running)}, {units.number(f.waiting)}"
+    if f.running is not None:
+        yield quantity("running").title, units.number(f.running)
+    if f.waiting is not None:
+        yield quantity("waiting").title, units.number(f.waiting)
     if f.kv_use is not None and f.kv_use_peak is not None:
         yield "KV cache in use", f"{units.share(f.kv_use)} on average, {units.share(f.kv_use_peak)} at most"
     if f.idle_share is not None:
@@ -52,7 +55,7 @@ def _fleet(observed: Observed) -> Told:
     if f.preemptions_per_s is not None:
         yield "preemptions", f"{units.number(f.preemptions_per_s * 3600)} an hour"
     if f.prefix_hit is not None:
-        yield "prefix-cache hits", units.share(f.prefix_hit)
+        yield quantity("prefix_hit").title, units.share(f.prefix_hit)
     if f.finished_s is not None:
         ended = f"{units.number(f.finished_s)} a second"
         for share, what in ((f.length_share, "cut at the cap"), (f.aborted_share, "aborted")):
@@ -62,11 +65,11 @@ def _fleet(observed: Observed) -> Told:
         r = observed.rolling
         each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
         yield "rolling sync", f"{units.share(r.share)} of the instances' time: {each} (inferred)"
-    yield "fleet-wide pauses", _pauses(observed)
+    yield quantity("pause_share").title, _pauses(observed)
 
 
-def _mean_and_most(mean: float, most: float, unit: str = "") -> str:
-    return f"{units.number(mean)}{unit} on average, {units.number(most)} at most"
+def _mean_and_most(mean: float, most: float) -> str:
+    return f"{units.number(mean)} on average, {units.number(most)} at most"
 
 
 def _pauses(observed: Observed) -> str:
@@ -148,24 +151,25 @@ def _trainer(observed: Observed) -> Iterator[tuple[str, Quantity, str]]:
     if t.steps is not None:
         yield "steps", t.steps, units.count(round(t.steps.value))
     if t.batch_samples is not None:
-        yield "samples per step", t.batch_samples, units.count(round(t.batch_samples.value))
+        yield quantity("trained_samples").title, t.batch_samples, units.count(round(t.batch_samples.value))
     if t.batch_tokens is not None:
         yield "output tokens per step", t.batch_tokens, units.tokens(t.batch_tokens.value)
     if t.mfu is not None:
-        yield "MFU", t.mfu, units.share(t.mfu.value)
+        yield quantity("mfu").title, t.mfu, units.share(t.mfu.value)
 
 
 def _queue(observed: Observed) -> Told:
     q = observed.queue
     if q.depth is not None and q.depth_max is not None:
         grows = "" if not q.growth_per_h else f", {q.growth_per_h:+,.0f} an hour"
-        yield "queue", f"{_mean_and_most(q.depth, q.depth_max, ' samples')}{grows}"
+        yield quantity("queue_depth").title, f"{_mean_and_most(q.depth, q.depth_max)}{grows}"
     if q.oldest_age_steps is not None and q.oldest_age_max_steps is not None:
-        yield "oldest sample", _mean_and_most(q.oldest_age_steps, q.oldest_age_max_steps, " steps")
+        age = _mean_and_most(q.oldest_age_steps, q.oldest_age_max_steps)
+        yield quantity("oldest_sample_age_steps").title, age
     if q.generated_per_trained is not None:
         yield quantity("tokens_per_trained_token").title, units.number(q.generated_per_trained)
     if q.dropped_share is not None:
-        yield "samples thrown away", units.share(q.dropped_share)
+        yield quantity("dropped_share").title, units.share(q.dropped_share)
 
 
 def lengths(observed: Observed) -> Table:

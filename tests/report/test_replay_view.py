@@ -150,13 +150,19 @@ def test_what_nobody_exports_is_absent_not_zero() -> None:
         ENGINES_ONLY,
         instances=instances(3, kv_use=None, preemptions=None, prefix_hit=None, running=None, waiting=None),
         pauses=None,
-        **{"fleet.kv_use": None, "fleet.preemptions_per_s": None, "fleet.prefix_hit": None, "fleet.running": None},
+        **{
+            "fleet.kv_use": None,
+            "fleet.preemptions_per_s": None,
+            "fleet.prefix_hit": None,
+            "fleet.running": None,
+            "fleet.waiting": None,
+        },
     )
     lines = lines_of(told(result_of(bare)))
     text = "\n".join(lines)
-    for gone in ("KV cache in use", "preemptions an hour", "prefix-cache hits", "running, waiting"):
+    for gone in ("KV cache in use", "preemptions an hour", "prefix cache hits", "requests running", "requests waiting"):
         assert gone not in text
-    assert "fleet-wide pauses not to be seen" in " ".join(text.split())
+    assert "engines paused not to be seen" in " ".join(text.split())
     assert "neither exported nor to be inferred: give --map" in " ".join(text.split())
     rows = [line.split() for line in lines if line.strip().startswith("rollout-")]
     assert all(cells[-5:] == ["-"] * 5 for cells in rows)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim import units
+from fleetsim.quantities import quantity
 from fleetsim.replay.change.plan_fields import Plan
 from fleetsim.replay.change.plan_file import cost_of
 from fleetsim.replay.change.plan_misses import COST_SLACK, Miss, is_tolerance, misses_of
@@ -179,7 +180,7 @@ def _prefix(plan: Plan, observed: Observed) -> Check:
     if before is None or now is None:
         return _check("prefix_hit", now, before, None, "the prefix-cache hit ratio is not exported in both windows")
     limit = max(0.0, before - HIT_SLACK)
-    text = f"prefix-cache hits {units.share(now)}, {units.share(before)} before the change"
+    text = f"{quantity('prefix_hit').title} {units.share(now)}, {units.share(before)} before the change"
     return _check("prefix_hit", now, limit, now >= limit, text)
 
 
