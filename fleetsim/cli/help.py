@@ -14,7 +14,6 @@ from typing import Any
 from typer.core import TyperCommand
 
 _BOLD = re.compile(r"\[/?bold\]")
-_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _MARGIN = 4
 # A longer line is hard to read.
 _WIDEST = 100
@@ -44,6 +43,8 @@ def arranged(text: str, width: int) -> str:
     """A docstring with its examples as one block of lines, none wider than `width` where that can be."""
     from rich.markup import escape
 
+    from fleetsim.tell.next_lines import broken
+
     purpose, *rest = inspect.cleandoc(text).split("\n\n")
     found = [example for part in rest for example in examples_in(part)]
     others = [
@@ -53,7 +54,7 @@ def arranged(text: str, width: int) -> str:
     ]
     if not found:
         return "\n\n".join([purpose, *others])
-    lines = [line for example in found for line in broken(example, width)]
+    lines = [line for example in found for line in broken(example, width, indent=4)]
     block = "\n".join(["\b", "Examples:", *(f"[bold]  {escape(line)}[/bold]" for line in lines)])
     return "\n\n".join([purpose, block, *others])
 
@@ -112,23 +113,3 @@ def examples_in(paragraph: str) -> list[str]:
     """The examples of a paragraph, if that is what it is made of: one line each, without marks."""
     lines = [_BOLD.sub("", line).strip() for line in paragraph.splitlines() if line.strip() != "\b"]
     return lines if lines and all(line.startswith("fleetsim ") for line in lines) else []
-
-
-def broken(command: str, width: int) -> list[str]:
-    """A command on lines of at most `width`, each but the last with a backslash at its end; a flag keeps its value."""
-    pieces: list[str] = []
-    for word in _WORD.findall(command):
-        if pieces and re.fullmatch(r"-{1,2}[\w-]+", pieces[-1]) and not word.startswith("-"):
-            pieces[-1] += f" {word}"
-        else:
-            pieces.append(word)
-    if len(command) <= width:
-        return [command]
-    lines: list[str] = []
-    for piece in pieces:
-        indent = "    " if lines else ""
-        if lines and len(lines[-1]) + 1 + len(piece) + 2 <= width:
-            lines[-1] += f" {piece}"
-        else:
-            lines.append(f"{indent}{piece}")
-    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]

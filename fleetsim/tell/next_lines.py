@@ -7,15 +7,15 @@ knows: `addressed` puts it there.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.text import Text
+from collections.abc import Sequence
 
 CALL = "fleetsim replay ..."
 PROGRAMS = ("fleetsim ", "kubectl ")
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+# Not a time: "-3h" is a value of the flag before it.
+_FLAG = re.compile(r"-{1,2}[A-Za-z][\w-]*")
 _OF_A_WINDOW = ("--start", "--end", "--step")
 """Flags that are given once: a next command's own wins over the call's."""
 
@@ -42,54 +42,21 @@ def is_command(line: str) -> bool:
     return line.startswith(PROGRAMS)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenLines:
-    """`lead` and the lines of a `next` in a terminal. A command that is wider than the view is broken where the shell
-    allows it; a single word that is too wide is left whole, for a cut one could not be pasted. Not to be put into a
-    table or a padding, which cut."""
-
-    lead: str
-    text: str
-    style: str = ""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lead = self.lead
-        if is_command(self.text):
-            yield from self._words(console, options, lead.rstrip(), "")
-            lead = ""
-        for line in self.text.splitlines():
-            if is_command(line):
-                yield from self._command(line, options.max_width)
-            else:
-                yield from self._words(console, options, lead, line)
-                lead = ""
-
-    def _words(self, console: Console, options: ConsoleOptions, lead: str, line: str) -> Iterator[RenderableType]:
-        text = Text.assemble(lead, (line, self.style))
-        yield from text.wrap(console, max(20, options.max_width))
-
-    def _command(self, line: str, width: int) -> Iterator[RenderableType]:
-        for k, part in enumerate(broken(line, max(20, width - 2))):
-            yield Text(f"  {'  ' if k else ''}{part}", style=self.style, no_wrap=True, overflow="ignore")
-
-
-def broken(command: str, width: int) -> list[str]:
-    """A command on lines of at most `width`, ended by backslashes; what follows the first is to be indented by two.
-
-    A flag stays with its value. A word wider than that has a line of its own.
-    """
+def broken(command: str, width: int, indent: int = 2) -> list[str]:
+    """A command on lines of at most `width`, each but the last with a backslash at its end, those after the first set
+    in. A flag stays with its value; a word wider than that has a line of its own."""
+    if len(command) <= width:
+        return [command]
     pieces: list[str] = []
-    for word in shlex.split(command):
-        quoted = shlex.quote(word)
-        if pieces and pieces[-1].startswith("-") and " " not in pieces[-1] and not word.startswith("--"):
-            pieces[-1] += f" {quoted}"
+    for word in _WORD.findall(command):
+        if pieces and _FLAG.fullmatch(pieces[-1]) and not _FLAG.match(word):
+            pieces[-1] += f" {word}"
         else:
-            pieces.append(quoted)
+            pieces.append(word)
     lines: list[str] = []
     for piece in pieces:
-        room = width - (4 if len(lines) > 1 else 2)
-        if lines and len(lines[-1]) + 1 + len(piece) <= room:
+        if lines and len(lines[-1]) + 1 + len(piece) + 2 <= width:
             lines[-1] += f" {piece}"
         else:
-            lines.append(piece)
+            lines.append(f"{' ' * indent if lines else ''}{piece}")
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]

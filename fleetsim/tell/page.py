@@ -129,7 +129,7 @@ def unbroken(text: Cell) -> str:
 def lines_of(text: str) -> list[tuple[bool, str]]:
     """What to do next, line by line: whether it is a command, and the line, which a shell puts together again."""
     each = ((is_command(line), line) for line in text.splitlines())
-    return [(command, "\n  ".join(broken(line, _COMMAND_CH)) if command else line) for command, line in each]
+    return [(command, "\n".join(broken(line, _COMMAND_CH)) if command else line) for command, line in each]
 
 
 def _house() -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ from fleetsim.tell.document import (
     estimated,
     present,
 )
-from fleetsim.tell.next_lines import BrokenLines
+from fleetsim.tell.next_lines import broken, is_command
 from fleetsim.tell.wordy import Wordy
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def drawn(block: Block) -> RenderableType:
     if isinstance(block, Under):
         return _under(block.line, *map(drawn, block.blocks))
     if isinstance(block, NextLines):
-        return BrokenLines(block.lead, block.text, style="bold" if block.strong else "")
+        return _NextLines(block.lead, block.text, style="bold" if block.strong else "")
     if isinstance(block, Verbatim):
         return _Indented(Text(block.text, no_wrap=True, overflow="ignore"))
     if isinstance(block, Judged):
@@ -86,7 +86,7 @@ def drawn(block: Block) -> RenderableType:
 def _listed(listed: Listed) -> RenderableType:
     """Commands with what they are for below them, long ones alone; other terms beside what there is to say of each."""
     if listed.pasted:
-        return Group(*(BrokenLines("", term) for term, _ in listed.items))
+        return Group(*(_NextLines("", term) for term, _ in listed.items))
     if listed.code:
         return Group(*(_under(Words(term, strong=True), text_of(words)) for term, words in listed.items))
     table = grid("", "", align=("left", "left"))
@@ -111,7 +111,7 @@ def _judged(judged: Judged) -> RenderableType:
         table.add_row(Text(one.mark, style=style), Text(one.name, style=style), _answer(one, style))
         lines.append(table)
         if one.next:
-            lines.append(_Indented(BrokenLines("next: ", one.next, style=style), mark_ch + 2))
+            lines.append(_Indented(_NextLines("next: ", one.next, style=style), mark_ch + 2))
     return Group(*lines)
 
 
@@ -163,6 +163,27 @@ def _heights(way: Block) -> tuple[Block, ...]:
 
 def _a_word_a_line(heading: str) -> str:
     return heading if "," in heading else heading.replace(" ", "\n")
+
+
+class _NextLines:
+    """A command that is wider than the view is broken where the shell allows it; a single word that is too wide is left
+    whole, for a cut one could not be pasted. Not to be put into a table or a padding, which cut."""
+
+    def __init__(self, lead: str, text: str, style: str = "") -> None:
+        self._lead, self._text, self._style = lead, text, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lead = self._lead
+        if is_command(self._text):
+            yield Text(lead.rstrip())
+            lead = ""
+        for line in self._text.splitlines():
+            if is_command(line):
+                for part in broken(line, max(20, options.max_width - 2)):
+                    yield Text(f"  {part}", style=self._style, no_wrap=True, overflow="ignore")
+            else:
+                yield from Text.assemble(lead, (line, self._style)).wrap(console, max(20, options.max_width))
+                lead = ""
 
 
 class _Indented:

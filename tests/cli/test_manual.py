@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fleetsim.cli.environment import VARIABLES
-from fleetsim.cli.help import broken, examples_in
+from fleetsim.cli.help import examples_in
 from fleetsim.cli.main import app
 from fleetsim.cli.manual import CODES, MANUALS
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
 from fleetsim.job.job import PATHS
+from fleetsim.tell.next_lines import broken
 
 ROOT = Path(__file__).parents[2]
 MOST_UNSORTED = 8  # options that may stand in one panel without a name
@@ -137,7 +138,7 @@ def test_defaults_in_parentheses_are_the_scenarios() -> None:
 @given(st.lists(st.text("abc-=/.", min_size=1, max_size=30), min_size=1, max_size=12), st.integers(30, 120))
 def test_a_broken_command_is_the_same_command(words: list[str], width: int) -> None:
     command = " ".join(["fleetsim", *words])
-    lines = broken(command, width)
+    lines = broken(command, width, indent=4)
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert " ".join(line.removesuffix("\\").strip() for line in lines) == command
     assert all(len(line) <= width or len(line.split()) <= 3 for line in lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shlex
 import subprocess
@@ -11,12 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 import fleetsim.replay.diagnose.checks
 from fleetsim.replay.diagnose.addressed import addressed
 from fleetsim.replay.diagnose.finding import Finding, Verdict
-from fleetsim.tell.next_lines import CALL, BrokenLines, broken, is_command, resolved
+from fleetsim.tell.console import as_text
+from fleetsim.tell.document import NextLines
+from fleetsim.tell.next_lines import CALL, broken, is_command, resolved
+from fleetsim.tell.terminal import drawn
 
 WORDS = st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=30), max_size=8)
 
@@ -28,15 +29,13 @@ def test_a_broken_command_is_still_the_same_command(words: list[str], width: int
     assert shlex.split("".join(line.removesuffix("\\") for line in lines)) == ["fleetsim", "replay", *words]
     for line in lines:
         longest = max(map(len, map(shlex.quote, words)), default=0)
-        assert len(line) <= max(width, 2 * longest + 4)
+        assert len(line) <= max(width, 2 * longest + len("   \\ "))
 
 
 def test_a_shell_reads_what_is_shown() -> None:
     call = ("--prometheus", "http://prometheus.monitoring.svc.cluster.local:9090/prometheus", "--selector", 'job="a b"')
     text = resolved(f"if it may be:\n{CALL} --set a.b=1 --recommend", call)
-    file = io.StringIO()
-    Console(file=file, width=60).print(BrokenLines("next: ", text), crop=False)
-    first, *command = file.getvalue().splitlines()
+    first, *command = as_text(drawn(NextLines("next: ", text)), 60).splitlines()
     assert first.strip() == "next: if it may be:"
     assert len(command) > 2
     script = 'fleetsim() { printf "%s\\n" "$@"; }\n' + "\n".join(command)
@@ -46,9 +45,7 @@ def test_a_shell_reads_what_is_shown() -> None:
 
 def test_a_word_wider_than_the_view_is_left_whole() -> None:
     path = "/data/" + "x" * 200 + ".om"
-    file = io.StringIO()
-    Console(file=file, width=80).print(BrokenLines("next: ", resolved(CALL, ("--from", path))), crop=False)
-    assert path in file.getvalue()
+    assert path in as_text(drawn(NextLines("next: ", resolved(CALL, ("--from", path)))), 80)
 
 
 def test_the_window_of_a_next_command_is_its_own() -> None:
