@@ -15,7 +15,7 @@ from fleetsim.calibrate.build import build_profile, default_name
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.points import rows_of
 from fleetsim.calibrate.raw import read_raw
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured.md"

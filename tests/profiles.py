@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import profile_from_mapping, profile_text
 
 KNOTS = (1.0, 64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0)

@@ -9,7 +9,7 @@ from fleetsim.config.profile_files import load_profile, shipped_profiles
 from fleetsim.config.shipped import shipped_scenarios
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Profile
+    from fleetsim.config.engine_profile import Profile
 
 
 def scenarios() -> tuple[str, ...]:

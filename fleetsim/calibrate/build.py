@@ -16,7 +16,7 @@ from fleetsim.calibrate.fit import Fit, Prior, fit
 from fleetsim.calibrate.observations import Observations, observations_of
 from fleetsim.calibrate.outliers import per_observation
 from fleetsim.calibrate.raw import Raw
-from fleetsim.config.profile import (
+from fleetsim.config.engine_profile import (
     MAX_POINTS,
     BatchCheck,
     Point,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.facts import EngineFacts
 from fleetsim.calibrate.raw import Raw, Segment
-from fleetsim.config.profile import BatchCheck, PrefixCache
+from fleetsim.config.engine_profile import BatchCheck, PrefixCache
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime

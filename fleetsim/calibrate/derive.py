@@ -13,7 +13,7 @@ from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.roofline_prior import roofline_prior
 from fleetsim.calibrate.tables.source import NAMES, Source, config_of, joined
 from fleetsim.config.coefficients import Coefficients, EstimateFields
-from fleetsim.config.profile import Profile, ProfileError, ProfileLimits, Provenance
+from fleetsim.config.engine_profile import Profile, ProfileError, ProfileLimits, Provenance
 from fleetsim.engine.checked import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.roofline_step import roofline

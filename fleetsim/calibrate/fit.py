@@ -17,7 +17,7 @@ from fleetsim.calibrate.least_squares import Array, Grams, solve, sum_up
 from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.outliers import Weights, weigh
 from fleetsim.config.coefficients import Coefficients, EstimateFields
-from fleetsim.config.profile import FitError, Ranges
+from fleetsim.config.engine_profile import FitError, Ranges
 from fleetsim.engine.step_time import StepTime
 
 DRAWS = 400

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
 from fleetsim.errors import InputError
 

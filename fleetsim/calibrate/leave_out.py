@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.tables.source import Array, subset
-from fleetsim.config.profile import ProfileError
+from fleetsim.config.engine_profile import ProfileError
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.calibrate.points import Row, by_context, decode_line, rows_of
 from fleetsim.calibrate.words import batch_words
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
 
 # Told apart without colour as well: each series has a symbol of its own.

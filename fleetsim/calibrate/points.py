@@ -15,7 +15,7 @@ from fleetsim.config.iteration import iteration_s
 from fleetsim.tell.data import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Point, Profile
+    from fleetsim.config.engine_profile import Point, Profile
 
 # Contexts of one sweep differ by the tokens that were decoded meanwhile; two sweeps differ by more.
 _SAME_CONTEXT = 1.25

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fleetsim
-from fleetsim.config.profile import BatchCheck, Profile
+from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.errors import InputError, Problem
 from fleetsim.tell.data import SCHEMA_VERSION
 

@@ -15,7 +15,7 @@ from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Profile
+    from fleetsim.config.engine_profile import Profile
 
 Tell = Callable[[str], None]
 GOOD = 0.05  # errors above this are worth a warning

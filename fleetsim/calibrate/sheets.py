@@ -8,7 +8,7 @@ from typing import TypeVar
 from fleetsim import units
 from fleetsim.calibrate.points import Row, by_context, rows_of
 from fleetsim.config.coefficients import EstimateFields
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.tell.document import Table
 
 # f has at most this many rows; knots in between are left out, first and last never.

@@ -10,7 +10,7 @@ from fleetsim.calibrate.pictures import charts
 from fleetsim.calibrate.recheck import Drift, Rechecked, drift_of
 from fleetsim.calibrate.sheets import checks, sheets_of
 from fleetsim.calibrate.words import batch_words, opening
-from fleetsim.config.profile import BatchCheck, Profile
+from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.tell.characters import bar
 from fleetsim.tell.document import Document, Section, Table, Under, Words
 

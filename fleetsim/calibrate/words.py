@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.calibrate.points import rows_of
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import BatchCheck, Profile
+    from fleetsim.config.engine_profile import BatchCheck, Profile
 
 
 def opening(profile: Profile) -> tuple[str, ...]:

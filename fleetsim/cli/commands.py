@@ -38,6 +38,10 @@ LINES = {
 }
 
 
+# Groups of commands, and the files that they stand in: the standard library has a module called profile.
+_GROUPS = {"profile": "profiles", "scenario": "scenarios"}
+
+
 class Commands(MutableMapping[str, Any]):
     """Name -> typer's command. Names are known at once, a command is built when its value is first read."""
 
@@ -76,7 +80,7 @@ def _built(name: str) -> Any:
     from fleetsim.cli import manual
     from fleetsim.cli.flags import as_command
 
-    module = import_module(f"fleetsim.cli.{name}")
+    module = import_module(f"fleetsim.cli.{_GROUPS.get(name, name)}")
     group: typer.Typer | None = getattr(module, "app", None)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich") if group is None else group
     prefix = "" if group is None else f"{name} "

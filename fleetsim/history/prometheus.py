@@ -68,7 +68,7 @@ class Prometheus:
             from prometheus_api_client import PrometheusConnect
             from urllib3.util import Retry
 
-            from fleetsim.history.http import BearerToken, Session
+            from fleetsim.history.session import BearerToken, Session
         except ImportError as error:
             remedy = "pip install 'fleetsim[prometheus]'"
             raise OutsideError(f"reading a Prometheus needs {error.name}, which is not installed; {remedy}") from None

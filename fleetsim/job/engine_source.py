@@ -17,7 +17,7 @@ from fleetsim.sim.engines import profile_of
 from fleetsim.sim.records import Records
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Profile
+    from fleetsim.config.engine_profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

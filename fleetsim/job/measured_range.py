@@ -24,7 +24,7 @@ from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import quantile_length
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Profile
+    from fleetsim.config.engine_profile import Profile
 
 _QUANTILES = 400
 # A thousandth of a run is below what the run's own noise moves.

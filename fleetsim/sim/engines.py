@@ -15,7 +15,7 @@ from fleetsim.engine.step_time import StepTime, constant_rate
 from fleetsim.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Profile
+    from fleetsim.config.engine_profile import Profile
 
 # The runbook's engine has no limits of its own; these are large enough never to bind.
 UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40

@@ -20,7 +20,7 @@ said = io.StringIO()
 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
     main()
 assert "fleetsim.size.size" in sys.modules
-print(*sorted({"numpy.ma", "numba", "pandas", "pyarrow", "fleetsim.config.profile"} & set(sys.modules)))
+print(*sorted({"numpy.ma", "numba", "pandas", "pyarrow", "fleetsim.config.engine_profile"} & set(sys.modules)))
 """
 
 

@@ -15,7 +15,7 @@ from fleetsim.calibrate.loads import Load
 from fleetsim.calibrate.measuring_program import program
 from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, compress, raw_of, read_raw, records_of
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.errors import InputError
 from tests.calibrate.fake_engine import CALM, SMALL, TRUTH, Weather, measured

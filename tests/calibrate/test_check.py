@@ -13,7 +13,7 @@ from fleetsim.calibrate.check import check_batches, prefix_cache_of
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.loads import Limits, Load, Request
 from fleetsim.calibrate.raw import Raw, raw_of
-from fleetsim.config.profile import BatchCheck
+from fleetsim.config.engine_profile import BatchCheck
 from fleetsim.engine import EngineLimits, StepTime, run_requests
 from tests.calibrate.fake_engine import SMALL, TRUTH, FakeEngine, Weather, measured
 

@@ -11,7 +11,7 @@ import pytest
 from fleetsim.calibrate.derive import coefficients_of, derive_profile, estimate_profile
 from fleetsim.calibrate.roofline_prior import roofline_prior
 from fleetsim.calibrate.tables import Given, Source, read_source
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
 from fleetsim.engine.checked import CHECKED, known_error

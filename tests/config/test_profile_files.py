@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_from_mapping, profile_text, seal_of
 from fleetsim.errors import InputError
 

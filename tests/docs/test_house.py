@@ -30,6 +30,10 @@ def test_a_circle_of_scripts_is_found(tmp_path: Path) -> None:
     assert house.circles(house.scripts(tmp_path)) == [("x", "y")]
 
 
+def test_no_file_is_called_like_a_module_of_the_standard_library() -> None:
+    assert [s.name for s in FOUND.values() if s.name.rpartition(".")[2] in sys.stdlib_module_names] == []
+
+
 def test_no_import_goes_up_a_floor() -> None:
     assert house.upward(FOUND, house.layers(ROOT)) == []
 

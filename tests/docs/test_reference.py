@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from fleetsim import errors
-from fleetsim.cli import main, output, profile
+from fleetsim.cli import main, output, profiles
 from fleetsim.cli.doctor_checks.outside import _OF_TESTS
 from fleetsim.cli.environment import VARIABLES
 from fleetsim.job import gate
@@ -24,7 +24,7 @@ def test_every_exit_code_is_listed() -> None:
         gate.EXIT_CODE,
         main.INTERRUPTED,
         output.OUTSIDE_RANGE,
-        profile.ABOVE_LIMIT,
+        profiles.ABOVE_LIMIT,
     }
     assert {0, *raised} == set(errors.EXIT_CODES)
 

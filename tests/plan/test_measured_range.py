@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
-from fleetsim.config.profile import Ranges
+from fleetsim.config.engine_profile import Ranges
 from fleetsim.job.measured_range import (
     held_over_time,
     outside_as_planned,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 
 LIMIT = 0.15  # of the makespan
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleetsim.calibrate.told import document
-from fleetsim.config.profile import Profile
+from fleetsim.config.engine_profile import Profile
 from fleetsim.errors import OutsideError
 from fleetsim.tell.charts.chart import SHADES, log_axis, shade
 from fleetsim.tell.page import document_page

@@ -13,7 +13,7 @@ from fleetsim.calibrate.sheets import sheets_of
 from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines
 from fleetsim.calibrate.words import how_good, what_it_is
 from fleetsim.config.coefficients import EstimateFields
-from fleetsim.config.profile import BatchCheck, Profile
+from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.tell.console import as_text
 from fleetsim.tell.document import Document
 from fleetsim.tell.terminal import draw

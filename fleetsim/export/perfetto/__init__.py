@@ -6,7 +6,7 @@ groups and their flows; `events.py` is the format.
 
 from __future__ import annotations
 
-from fleetsim.export.perfetto.trace import Trace, record, trace_of
+from fleetsim.export.perfetto.run_trace import Trace, record, trace_of
 from fleetsim.export.perfetto.window import Steps, parse_steps
 
 __all__ = ["Steps", "Trace", "parse_steps", "record", "trace_of"]

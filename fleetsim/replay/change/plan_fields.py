@@ -12,10 +12,10 @@ from pydantic import Field, ValidationError
 
 from fleetsim.config.base import MAX_COUNT, Count, Fraction, Section
 from fleetsim.config.coefficients import Value
+from fleetsim.config.engine_profile import Profile
 from fleetsim.config.files import read_text
 from fleetsim.config.fleet import Instances
 from fleetsim.config.problems import problems_of
-from fleetsim.config.profile import Profile
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import tree_of
 from fleetsim.errors import InputError, Problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.config.coefficients import Coefficients, EstimateFields
-from fleetsim.config.profile import Profile, ProfileError, ProfileLimits, Provenance, Ranges
+from fleetsim.config.engine_profile import Profile, ProfileError, ProfileLimits, Provenance, Ranges
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.replay.implied.implied import Implied

@@ -10,7 +10,7 @@ from fleetsim import units
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
-    from fleetsim.config.profile import Profile
+    from fleetsim.config.engine_profile import Profile
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
 
