@@ -13,8 +13,9 @@ from fleetsim.compare.spans import Span
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History
+from fleetsim.history.named import HISTORY
 from fleetsim.history.window import parse_time
-from fleetsim.job.history_fields import HISTORY, LAST_HOURS, Window, mapping_of, step_of
+from fleetsim.job.history_fields import LAST_HOURS, Window, mapping_of, step_of
 from fleetsim.job.watch import Watch
 
 

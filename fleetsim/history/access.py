@@ -10,9 +10,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
+from fleetsim.history.named import CREDENTIALS, PROMETHEUS, way_in
 
 TOKEN, USER, PASSWORD = "FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD"
-HOW = f"set {TOKEN}, or {USER} and {PASSWORD}, or give --token-file or --basic-auth-file"
+HOW = text("set {}, or {} and {}, or give {}", TOKEN, USER, PASSWORD, CREDENTIALS)
 
 _PAGES = ("/api/v1/query_range", "/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
 
@@ -53,7 +55,7 @@ class Access:
         return text
 
 
-def address_of(url: str, path: str = "--prometheus") -> tuple[str, tuple[str, str] | None]:
+def address_of(url: str, path: str = PROMETHEUS) -> tuple[str, tuple[str, str] | None]:
     """The address without credentials, and (user, password) if the URL held them.
 
     A path prefix stays (Mimir's /prometheus, VictoriaMetrics' /select/0/prometheus); the path of a page or of the API
@@ -64,21 +66,25 @@ def address_of(url: str, path: str = "--prometheus") -> tuple[str, tuple[str, st
     def refuse(value: str, rule: str, remedy: str) -> InputError:
         return InputError([Problem(path, value, rule, remedy)])
 
-    text = url.strip()
+    given = url.strip()
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(given)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise refuse(_without_userinfo(text), "is no URL", "for example http://localhost:9090") from None
-    shown = _without_userinfo(text)
+        raise refuse(_without_userinfo(given), "is no URL", "for example http://localhost:9090") from None
+    shown = _without_userinfo(given)
     if parts.scheme not in ("http", "https"):
-        given = shown if "//" not in shown else "localhost:9090"
-        raise refuse(shown, "must begin with http:// or https://", f"for example http://{given}")
-    if not host or any(c.isspace() or not c.isprintable() for c in text):
+        example = shown if "//" not in shown else "localhost:9090"
+        raise refuse(shown, "must begin with http:// or https://", f"for example http://{example}")
+    if not host or any(c.isspace() or not c.isprintable() for c in given):
         raise refuse(shown, "names no host", "for example http://localhost:9090")
     bare = parts.path.rstrip("/")
     if parts.query and not bare.endswith(_PAGES):  # of a page it is what the browser shows
-        remedy = "give the address alone; a credential goes into --token-file, a tenant into --org-id"
+        remedy = text(
+            "give the address alone; a credential goes into {}, a tenant into {}",
+            way_in("token-file"),
+            way_in("org-id"),
+        )
         raise refuse(shown, "has a query (?...), which would not be sent with the requests", remedy)
     for page in _PAGES:
         bare = bare.removesuffix(page)
@@ -110,26 +116,29 @@ def access_from(
     problems: list[Problem] = []
     access = Access(
         headers={**(headers or {}), **({"X-Scope-OrgID": org_id} if org_id else {})},
-        ca_file=_there(ca_file, "--ca-file", problems),
-        client_cert=_there(client_cert, "--client-cert", problems),
-        client_key=_there(client_key, "--client-key", problems),
+        ca_file=_there(ca_file, "ca-file", problems),
+        client_cert=_there(client_cert, "client-cert", problems),
+        client_key=_there(client_key, "client-key", problems),
         skip_verify=skip_verify,
         timeout_s=timeout_s,
     )
     if client_key is not None and client_cert is None:
-        problems.append(Problem("--client-key", str(client_key), "a key without its certificate", "add --client-cert"))
+        remedy = text("add {}", way_in("client-cert"))
+        problems.append(Problem(way_in("client-key"), str(client_key), "a key without its certificate", remedy))
     if not timeout_s > 0:
-        problems.append(Problem("--timeout", timeout_s, "must be above 0", "give seconds, for example 60"))
+        problems.append(Problem(way_in("timeout"), timeout_s, "must be above 0", "give seconds, for example 60"))
     if token_file is not None and basic_auth_file is not None:
         rule = "a bearer token and basic authentication exclude each other"
-        problems.append(Problem("--token-file", str(token_file), rule, "give one of them"))
+        problems.append(Problem(way_in("token-file"), str(token_file), rule, "give one of them"))
     elif token_file is not None:
-        access = replace(access, token=_secret(token_file, "--token-file", problems), source="--token-file")
+        access = replace(access, token=_secret(token_file, "token-file", problems), source="--token-file")
     elif basic_auth_file is not None:
-        user, colon, password = _secret(basic_auth_file, "--basic-auth-file", problems).partition(":")
+        user, colon, password = _secret(basic_auth_file, "basic-auth-file", problems).partition(":")
         if not colon and not problems:
             rule = "must hold one line, user:password"
-            problems.append(Problem("--basic-auth-file", str(basic_auth_file), rule, "put a colon between the two"))
+            problems.append(
+                Problem(way_in("basic-auth-file"), str(basic_auth_file), rule, "put a colon between the two")
+            )
         access = replace(access, user=user, password=password, source="--basic-auth-file")
     elif token := env.get(TOKEN, "").strip():
         access = replace(access, token=token, source=TOKEN)
@@ -151,21 +160,23 @@ def _without_userinfo(text: str) -> str:
     return f"{scheme}//{host.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
 
 
-def _there(path: Path | None, flag: str, problems: list[Problem]) -> str | None:
+def _there(path: Path | None, option: str, problems: list[Problem]) -> str | None:
     if path is None:
         return None
     if not path.is_file():
-        problems.append(Problem(flag, str(path), "no such file", "check the path"))
+        problems.append(Problem(way_in(option), str(path), "no such file", "check the path"))
     return str(path)
 
 
-def _secret(path: Path, flag: str, problems: list[Problem]) -> str:
+def _secret(path: Path, option: str, problems: list[Problem]) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        problems.append(Problem(flag, str(path), f"cannot be read: {why}", "check the path and its permissions"))
+        problems.append(
+            Problem(way_in(option), str(path), f"cannot be read: {why}", "check the path and its permissions")
+        )
         return ""
     if not text:
-        problems.append(Problem(flag, str(path), "is empty", "put the secret into it"))
+        problems.append(Problem(way_in(option), str(path), "is empty", "put the secret into it"))
     return text

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.errors import Problem
+from fleetsim.faces import text
 from fleetsim.history.grid import offset_of
 from fleetsim.history.history import Floats
+from fleetsim.history.named import MAP, SELECTOR, START
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.refusals import PrometheusError
 from fleetsim.history.window import shown
@@ -82,7 +84,7 @@ def _round(gap_s: float) -> float:
 def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s: float, end_s: float) -> Problem:
     """Why a window is empty, as far as Prometheus tells: what was asked, what is there instead, what to do."""
     asked = f"{shown(start_s)} to {shown(end_s)}" + (f", {{{selector}}}" if selector else "")
-    path = "--selector" if selector else "--start"
+    path = SELECTOR if selector else START
     if selector:
         try:
             jobs = sorted(
@@ -95,15 +97,17 @@ def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s
             jobs = []
         if jobs:
             rule = f"matches no metric that fleetsim knows; without it the window has {', '.join(jobs[:8])}"
-            return Problem(path, asked, rule, "narrow to one of these, or leave --selector out")
+            return Problem(path, asked, rule, text("narrow to one of these, or leave {} out", SELECTOR))
     seen = _seen(prometheus, [n for n in names if not n.endswith("_bucket")], selector, end_s)
     if seen is not None:
         rule = f"holds no metric that fleetsim knows; the last 30 days have them from {seen[0]} to {seen[1]}"
-        return Problem("--start", asked, rule, "give a window inside that")
+        return Problem(START, asked, rule, "give a window inside that")
     return Problem(path, asked, f"holds no metric that fleetsim knows{_targets(prometheus, selector, end_s)}", _OTHERS)
 
 
-_OTHERS = "do the engines expose metrics, and does this Prometheus scrape them? docs/metrics.md lists the names; --map"
+_OTHERS = text(
+    "do the engines expose metrics, and does this Prometheus scrape them? docs/metrics.md lists the names; {}", MAP
+)
 
 
 def _greatest(values: Floats) -> float:

@@ -10,21 +10,23 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import Text, text
 from fleetsim.history.bounds import bounded
 from fleetsim.history.dump import HEADER, load_history
 from fleetsim.history.dump_header import KIND
 from fleetsim.history.foreign import one_job
 from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, load_long
+from fleetsim.history.named import HISTORY, SAVE, SELECTOR
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.run_log import read_run_log
 from fleetsim.history.run_log_rows import CONSOLE
 
 _START = 1 << 16
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
-_FORMS = "a dump of --save, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV)"
+_FORMS = text("a dump of {}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV)", SAVE)
 
-_SCENARIO = f"a scenario goes to --scenario; --from takes {_FORMS}"
+_SCENARIO = text("a scenario goes to {}; {} takes {}", Text("--scenario", "job"), HISTORY, _FORMS)
 
 
 def read_file(
@@ -58,7 +60,7 @@ def _read(
         raise InputError([Problem("history", str(path), rule, "check the path and its permissions")]) from None
     if selector and form != "openmetrics":
         rule = "picks series by their labels, which OpenMetrics text and a Prometheus have"
-        raise InputError([Problem("--selector", selector, rule, "read the history again with it, and save that")])
+        raise InputError([Problem(SELECTOR, selector, rule, "read the history again with it, and save that")])
     if form == "dump":
         return one_job(load_history(path))
     if framework is not None and form in ("step log", "unknown"):
@@ -72,7 +74,7 @@ def _read(
     if path.suffix in (".yaml", ".yml"):
         raise InputError([Problem("history", str(path), "YAML is no history", _SCENARIO)])
     rule = "the file is empty" if path.stat().st_size == 0 else "the file is none of the forms that fleetsim reads"
-    raise InputError([Problem("history", str(path), rule, f"give {_FORMS}; docs/run_logs.md shows each")])
+    raise InputError([Problem("history", str(path), rule, text("give {}; docs/run_logs.md shows each", _FORMS))])
 
 
 def form_of(path: Path) -> str:
@@ -131,7 +133,7 @@ def _not_there(path: Path) -> Problem:
         return Problem("history", str(path), f"there is no directory {room}", f"look in {there}")
     names = [p.name for p in room.iterdir()]
     near = get_close_matches(path.name, names, n=1, cutoff=0.6)
-    remedy = f"did you mean {room / near[0]}?" if near else f"give {_FORMS}"
+    remedy = f"did you mean {room / near[0]}?" if near else text("give {}", _FORMS)
     if path.suffix in (".yaml", ".yml"):
         remedy = _SCENARIO
     return Problem("history", str(path), "no such file or directory", remedy)

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history.history import History, InstanceId
+from fleetsim.history.named import SELECTOR
 
 # What a job has one of, the most telling first; the model goes by vLLM's and SGLang's label.
 JOB_LABELS = ("model_name", "namespace", "job", "cluster", "application", "deployment", "app")
@@ -42,9 +44,11 @@ def _several(history: History, selector: str) -> list[Problem]:
     pick = next((x for x in differing if x in ("job", "namespace")), label)
     largest = max(groups[pick], key=lambda value: len(groups[pick][value]))
     every = "|".join(re.escape(value) for value in groups[pick])
-    remedy = f"""choose one, --selector '{pick}="{largest}"', or say that all are of one job: '{pick}=~"{every}"'"""
+    remedy = text(
+        """choose one, {} '{}="{}"', or say that all are of one job: '{}=~"{}"'""", SELECTOR, pick, largest, pick, every
+    )
     rule = f"engines of several jobs at once: {shown}{also}"
-    return [Problem("--selector", selector or "none", rule, remedy)]
+    return [Problem(SELECTOR, selector or "none", rule, remedy)]
 
 
 def _groups(history: History, there: NDArray[np.bool_], label: str) -> dict[str, list[str]]:

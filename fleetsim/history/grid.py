@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, base_key
 from fleetsim.history.foreign import one_job
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import picked
 from fleetsim.history.merge import merge
+from fleetsim.history.named import SELECTOR, mapped
 from fleetsim.history.raw import Raw
 from fleetsim.units import seconds
 
@@ -43,7 +45,7 @@ def history_of(
     series, told = picked(series, catalogue, selector)
     if asked and not series:
         rule = "matches none of the series in the file"
-        raise InputError([Problem("--selector", selector, rule, "take it from the labels in the file")])
+        raise InputError([Problem(SELECTOR, selector, rule, "take it from the labels in the file")])
     mine = [_in_order(s) for s in series if catalogue.match(s.name, s.labels) and len(s.stamps)]
     if not mine:
         names = sorted({s.name for s in series})
@@ -54,7 +56,7 @@ def history_of(
                     source,
                     shown,
                     "none of these metrics is one that fleetsim knows",
-                    "map them: --map generation_tokens=YOUR_METRIC (docs/metrics.md has the signals)",
+                    text("map them: {} (docs/metrics.md has the signals)", mapped("generation_tokens", "YOUR_METRIC")),
                 )
             ]
         )

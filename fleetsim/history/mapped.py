@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history.catalogue import REPLICA_LABELS, base_key
+from fleetsim.history.named import MAP
 from fleetsim.history.prometheus import SeriesData
 from fleetsim.history.signals import BY_NAME
 
@@ -24,13 +26,9 @@ def parse_map(pairs: Iterable[str]) -> dict[str, str]:
         name, equals, expr = pair.partition("=")
         name, expr = name.strip(), expr.strip()
         if not equals or not name or not expr:
-            problems.append(
-                Problem("--map", pair, "must be signal=PromQL", "for example trainer.step_s=max(my_step_s)")
-            )
+            problems.append(Problem(MAP, pair, "must be signal=PromQL", "for example trainer.step_s=max(my_step_s)"))
         elif name in mapping:
-            problems.append(
-                Problem("--map", pair, f"{name} is mapped twice", "give it once; `a or b` joins two metrics")
-            )
+            problems.append(Problem(MAP, pair, f"{name} is mapped twice", "give it once; `a or b` joins two metrics"))
         else:
             mapping[name] = expr
     problems += unknown(mapping)
@@ -42,7 +40,7 @@ def parse_map(pairs: Iterable[str]) -> dict[str, str]:
 def unknown(mapping: Mapping[str, str]) -> list[Problem]:
     """Names that are no signal."""
     return [
-        Problem("--map", name, "no signal has this name", did_you_mean(name, BY_NAME))
+        Problem(MAP, name, "no signal has this name", did_you_mean(name, BY_NAME))
         for name in mapping
         if name not in BY_NAME
     ]
@@ -50,7 +48,7 @@ def unknown(mapping: Mapping[str, str]) -> list[Problem]:
 
 def check(name: str, expr: str, series: list[SeriesData]) -> list[Problem]:
     """What is wrong with the answer to a mapped expression: it must say something, and of one thing."""
-    path = f"--map {name}"
+    path = text("{} {}", MAP, name)
     if not series:
         return [Problem(path, expr, "gives no series in this window", "try the expression in Prometheus")]
     if BY_NAME[name].scope == "instance":

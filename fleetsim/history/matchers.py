@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue
 from fleetsim.history.history import Note
+from fleetsim.history.named import SELECTOR
 from fleetsim.history.raw import Raw
 
 _ONE = re.compile(r"""\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)\s*,?""")
@@ -32,7 +33,7 @@ def wrong(selector: str) -> list[Problem]:
     unquoted = re.fullmatch(r"\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*([\w./:-]+)\s*", selector)
     remedy = f'{unquoted[1]}{unquoted[2]}"{unquoted[3]}"' if unquoted else 'job="rollout",namespace=~"rl-.*"'
     rule = "must be label matchers, with their values in quotes"
-    return [Problem("--selector", selector, rule, f"write '{remedy}'")]
+    return [Problem(SELECTOR, selector, rule, f"write '{remedy}'")]
 
 
 def picked(series: Sequence[Raw], catalogue: Catalogue, selector: str) -> tuple[list[Raw], list[Note]]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history import faults
 from fleetsim.history.apart import engines_apart, same, telling
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
+from fleetsim.history.named import SELECTOR
 from fleetsim.history.ranks import one_per_server
 from fleetsim.history.signals import SCALES
 
@@ -199,8 +201,8 @@ def _trainers(rows: Sequence[Row]) -> list[Problem]:
         "" if label is None else ": " + ", ".join(sorted({f'{label}="{labels[label]}"' for labels in labelsets})[:5])
     )
     rule = f"trainers at once that count their steps differently{named}; two of them make no step of one job"
-    remedy = "choose one of them and its engines with --selector"
-    return [Problem("--selector", f"{len(labelsets)} trainers", rule, remedy)]
+    remedy = text("choose one of them and its engines with {}", SELECTOR)
+    return [Problem(SELECTOR, f"{len(labelsets)} trainers", rule, remedy)]
 
 
 def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], ...]:

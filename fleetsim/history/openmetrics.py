@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import Text, text
 from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note
@@ -199,7 +200,10 @@ class _Reader:
             str(self._path),
             next(iter(self._unstamped)),
             f"a sample without a timestamp ({what}): rates need to know when each was taken",
-            "let Prometheus scrape the engines and use --prometheus, or append the unix time in seconds to each line",
+            text(
+                "let Prometheus scrape the engines and use {}, or append the unix time in seconds to each line",
+                Text("--prometheus", "its address"),
+            ),
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.history.access import Access, address_of
 from fleetsim.history.history import Floats
+from fleetsim.history.named import PROMETHEUS
 from fleetsim.history.refusals import PrometheusError, Refusal
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
@@ -200,7 +201,7 @@ class Prometheus:
         rule = refusal.rule + (f", {attempt} times" if attempt > 1 else "")
         if refusal.wait_s is not None and refusal.again:
             rule += f", and asks to wait {refusal.wait_s:g} s"
-        return PrometheusError(refusal.kind, Problem("--prometheus", self.url, rule, refusal.remedy))
+        return PrometheusError(refusal.kind, Problem(PROMETHEUS, self.url, rule, refusal.remedy))
 
 
 def place(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history import discover, faults, mapped
 from fleetsim.history.bounds import bounded
 from fleetsim.history.catalogue import Catalogue, Wanted, wanted
@@ -16,6 +17,7 @@ from fleetsim.history.foreign import one_job
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.merge import merge
+from fleetsim.history.named import END, START, STEP
 from fleetsim.history.presence import Present, present
 from fleetsim.history.prometheus import Prometheus, SeriesData
 from fleetsim.history.sampling import Sampling, sampling
@@ -97,10 +99,10 @@ def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Proble
     problems = []
     if not end_s - start_s >= 2:
         asked = f"{shown(start_s)} to {shown(end_s)}"
-        problems.append(Problem("--start", asked, "is no window", "let --end come after --start"))
+        problems.append(Problem(START, asked, "is no window", text("let {} come after {}", END, START)))
     if step_s is not None and not 1 <= step_s < max(end_s - start_s, 2):
         rule = "must be at least 1 s and shorter than the window"
-        problems.append(Problem("--step", step_s, rule, "leave it out for the scrape interval"))
+        problems.append(Problem(STEP, step_s, rule, "leave it out for the scrape interval"))
     return problems
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
 from fleetsim.history.history import Floats, History, Note, StepLog
+from fleetsim.history.named import FRAMEWORK, mapped
 from fleetsim.history.run_log_maps import BY_NAME, COLUMNS, FRAMEWORKS, Entry, Framework
 from fleetsim.history.run_log_rows import Row, finite, read_rows
 from fleetsim.history.warm_up import warm_up
@@ -20,6 +22,8 @@ CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
 RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
 _PROMPT_MEAN = "prompt_length/mean"
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
+
+_COLUMN = mapped("step_s", "COLUMN")
 
 
 def read_run_log(path: Path | str, framework: str | None = None, mapping: Mapping[str, str] | None = None) -> History:
@@ -57,7 +61,7 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
     notes += _missing_notes(columns)
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
-        raise InputError([Problem(str(path), _shown(names), rule, "map them: --map step_s=COLUMN (docs/run_logs.md)")])
+        raise InputError([Problem(str(path), _shown(names), rule, text("map them: {} (docs/run_logs.md)", _COLUMN))])
     first, warming = warm_up(columns)
     if warming is not None:
         columns = {name: values[first:] for name, values in columns.items()}
@@ -112,7 +116,7 @@ def _framework(name: str | None, names: Collection[str], given: Sequence[Entry],
             raise InputError([Problem("framework", name, "no framework of this name is known", remedy)])
         if not given and not any(m in names for e in BY_NAME[name].entries for m in e.metrics):
             rule = f"none of the columns that fleetsim knows of {name} is in it"
-            raise InputError([Problem(str(path), _shown(names), rule, "leave --framework out, or --map step_s=COLUMN")])
+            raise InputError([Problem(str(path), _shown(names), rule, text("leave {} out, or {}", FRAMEWORK, _COLUMN))])
         return BY_NAME[name]
     found = {f.name: sum(m in names for m in f.marks) for f in FRAMEWORKS}
     best = [n for n, marks in found.items() if marks and marks == max(found.values())]
@@ -120,11 +124,11 @@ def _framework(name: str | None, names: Collection[str], given: Sequence[Entry],
         return BY_NAME[best[0]]
     if best:
         rule = f"the columns could be {' or '.join(best)}"
-        raise InputError([Problem(str(path), _shown(names), rule, f"say which: --framework {best[0]}")])
+        raise InputError([Problem(str(path), _shown(names), rule, text("say which: {}", flag("framework", best[0])))])
     if given:
         return BY_NAME["plain"]
     rule = "the columns are of no step log that fleetsim knows"
-    remedy = f"--framework ({', '.join(BY_NAME)}), or name columns: --map step_s=COLUMN (docs/run_logs.md)"
+    remedy = text("{} ({}), or name columns: {} (docs/run_logs.md)", FRAMEWORK, ", ".join(BY_NAME), _COLUMN)
     raise InputError([Problem(str(path), _shown(names), rule, remedy)])
 
 

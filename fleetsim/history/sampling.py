@@ -9,6 +9,7 @@ import numpy as np
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.discover import Scrapes
 from fleetsim.history.history import Floats, Note
+from fleetsim.history.named import START, STEP
 from fleetsim.history.window import shown
 from fleetsim.units import seconds
 
@@ -53,7 +54,7 @@ def sampling(start_s: float, end_s: float, step_s: float | None, scrapes: Scrape
         coarser = float(interval_s * np.ceil(fits / interval_s))
         if step_s is not None:
             rule = f"gives more than {MAX_GRID:,} times in this window"
-            raise InputError([Problem("--step", step_s, rule, f"give at least {coarser:g}, or a shorter window")])
+            raise InputError([Problem(STEP, step_s, rule, f"give at least {coarser:g}, or a shorter window")])
         text = f"Read every {seconds(coarser)} though scraped every {seconds(interval_s)}: the window is long."
         notes.append(Note("truncated", text))
         step = coarser
@@ -62,7 +63,7 @@ def sampling(start_s: float, end_s: float, step_s: float | None, scrapes: Scrape
     if count < 2:
         rule = f"is shorter than two steps of {seconds(step)}"
         asked = f"{shown(start_s)} to {shown(end_s)}"
-        raise InputError([Problem("--start", asked, rule, "give a longer window")])
+        raise InputError([Problem(START, asked, rule, "give a longer window")])
     times = np.round(first + step * np.arange(count), 3)
     return Sampling(times, _coarse(times, step), tuple(notes))
 

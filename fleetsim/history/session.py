@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 import requests
 
+from fleetsim.faces import Text, text
 from fleetsim.history.access import Access
+from fleetsim.history.named import STEP, way_in
 from fleetsim.history.refusals import Refusal, of_status
 from fleetsim.json_text import from_json
 
@@ -138,8 +140,8 @@ class Session(requests.Session):
         if not isinstance(data, dict) or not isinstance(data.get("result"), list):
             raise Refusal("broken", "answered without a result", "is this the address of a Prometheus?")
         for key in ("warnings", "infos"):
-            for text in document.get(key) or ():
-                self.warnings[self.hide(str(text))[:300]] = None
+            for warning in document.get(key) or ():
+                self.warnings[self.hide(str(warning))[:300]] = None
         if document.get("isPartial"):  # VictoriaMetrics' cluster says it so
             self.warnings["the answer is partial: a storage node did not take part"] = None
         return document
@@ -165,7 +167,11 @@ class Session(requests.Session):
         if isinstance(error, requests.exceptions.SSLError):
             why = _reason(error)
             plain = "WRONG_VERSION" in why or "RECORD_LAYER" in why
-            remedy = "does it speak plain http://?" if plain else "give --ca-file, or --insecure-skip-verify"
+            remedy = (
+                "does it speak plain http://?"
+                if plain
+                else Text("give --ca-file, or --insecure-skip-verify", "give access a ca_file, or skip_verify")
+            )
             return Refusal("tls", f"TLS failed: {why}", remedy)
         if isinstance(error, requests.exceptions.ConnectTimeout):
             return Refusal("unreachable", "cannot be reached: no answer to connecting", _WAY, again=True)
@@ -182,7 +188,7 @@ class Session(requests.Session):
 
 
 _WAY = "is it running, and the address right?"
-_LESS = "shorten the window, give a larger --step, or more --timeout"
+_LESS = text("shorten the window, give a larger {}, or more {}", STEP, way_in("timeout"))
 
 
 def _reason(error: BaseException) -> str:

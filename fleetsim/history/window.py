@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history.history import Buckets, Floats, History, StepLog
+from fleetsim.history.named import END, START
 from fleetsim.units import seconds
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -30,7 +32,7 @@ def parse_span(text: str) -> float | None:
 CALENDAR_S = 1e8  # 1973: no fleet is that old, and no run log is that long
 
 
-def parse_time(text: str, now_s: float, flag: str = "--start") -> float:
+def parse_time(text: str, now_s: float, flag: str = START) -> float:
     """Unix seconds of "now", "-6h", "now-90m", an ISO 8601 time (UTC unless it names a zone) or unix seconds.
 
     Raises InputError, under `flag`'s name, for anything else.
@@ -90,7 +92,7 @@ def window(history: History, start_s: float, end_s: float) -> History:
     if clockless and len(history.times) and (start_s > history.start_s or end_s < history.end_s):
         rule = f"{history.source} has no clock, so no part of it can be picked by time"
         raise InputError(
-            [Problem("window", f"{shown(start_s)} to {shown(end_s)}", rule, "leave out --start and --end")]
+            [Problem("window", f"{shown(start_s)} to {shown(end_s)}", rule, text("leave out {} and {}", START, END))]
         )
     keep = (history.times >= start_s - 1e-6) & (history.times <= end_s + 1e-6)
     steps = _rows(history.steps, start_s, end_s)
@@ -137,7 +139,7 @@ def _outside(history: History, start_s: float, end_s: float) -> Problem:
         return Problem("window", what, "the history holds no times at all", "read it again, over a longer window")
     has = f"{shown(history.start_s)} to {shown(history.end_s)}"
     if end_s < start_s:
-        return Problem("window", what, "ends before it starts", "swap --start and --end")
+        return Problem("window", what, "ends before it starts", text("swap {} and {}", START, END))
     return Problem(
         "window",
         what,

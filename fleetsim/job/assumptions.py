@@ -12,6 +12,7 @@ from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import sync_times
+from fleetsim.faces import flag, setting, text
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 
 
@@ -123,10 +124,10 @@ def _plural(number: float, noun: str) -> str:
 
 
 _DEFAULTS = (
-    _Default("engine.profile", "--profile", _profile, _profiled),
-    _Default("engine.model", "--model", lambda s: s.engine.model, _modelled),
-    _Default("engine.gpu", "--gpu", lambda s: s.engine.gpu, _modelled),
-    _Default("engine.tp", "--tp", lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
+    _Default("engine.profile", flag("profile"), _profile, _profiled),
+    _Default("engine.model", flag("model"), lambda s: s.engine.model, _modelled),
+    _Default("engine.gpu", flag("gpu"), lambda s: s.engine.gpu, _modelled),
+    _Default("engine.tp", flag("tp"), lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
     _Default("engine.dtype", "--set engine.dtype=fp8", _weights, lambda s: _modelled(s) and not _in_fp8(s)),
     _Default("engine.dtype", "--set engine.dtype=bfloat16", _weights, lambda s: _modelled(s) and _in_fp8(s)),
     _Default(
@@ -141,73 +142,75 @@ _DEFAULTS = (
         _prefix_caching,
         lambda s: _reuses_prompts(s) and not s.engine.prefix_caching,
     ),
-    _Default("trainer.batch_samples", "--batch", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
+    _Default(
+        "trainer.batch_samples", flag("batch"), lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"
+    ),
     _Default(
         "workload.output_tokens.mean",
-        "--len",
+        flag("len"),
         lambda s: f"a mean of {law.mean:,.0f} generated tokens before the cap" if (law := _lognormal(s)) else "",
         _dispersed,
     ),
     _Default(
         "workload.output_tokens.cv",
-        "--len-cv",
+        flag("len_cv"),
         lambda s: f"lognormal lengths, cv {law.cv:g} before the cap" if (law := _lognormal(s)) else "",
         _dispersed,
     ),
     _Default(
         "workload.output_tokens.max",
-        "--max-len",
+        flag("max_len"),
         lambda s: f"responses cut at {law.max:,.0f} tokens" if (law := _lognormal(s)) else "",
         _capped,
     ),
-    _Default("workload.group_size", "--group-size", lambda s: f"groups of {s.workload.group_size}"),
+    _Default("workload.group_size", flag("group_size"), lambda s: f"groups of {s.workload.group_size}"),
     _Default(
         "workload.prompt_tokens",
-        "--prompt-len",
+        flag("prompt_len"),
         lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
         lambda s: s.engine.kind != "constant",
     ),
     _Default(
         "trainer.fixed_s",
-        "--trainer-step-s",
+        flag("trainer_step_s"),
         lambda s: f"{s.trainer.fixed_s:g} s of compute per step",
         lambda s: not _counts_per_token(s),
     ),
-    _Default("trainer.per_token_s", "--trainer-step-s", _per_token, lambda s: "trainer.per_token_s" in s.assumed),
+    _Default("trainer.per_token_s", flag("trainer_step_s"), _per_token, lambda s: "trainer.per_token_s" in s.assumed),
     _Default(
         "trainer.phases",
-        "--trainer-step-s",
+        flag("trainer_step_s"),
         lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
         lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed,
     ),
-    _Default("trainer.gpus", "--trainer-gpus", lambda s: _plural(s.trainer.gpus, "GPU")),
+    _Default("trainer.gpus", flag("trainer_gpus"), lambda s: _plural(s.trainer.gpus, "GPU")),
     _Default(
         "admission.max_staleness",
-        "--max-staleness",
+        flag("max_staleness"),
         lambda s: f"staleness budget of {_plural(s.admission.max_staleness, 'step')} (version window)",
         lambda s: law_of(s).plain_window,
     ),
     _Default("sync.publish_s", "--set sync.publish_s=0", _publish, lambda s: s.sync.transport is not None),
-    _Default("sync.pause_s", "--sync-pause-s", _pause),
+    _Default("sync.pause_s", flag("sync_pause_s"), _pause),
     _Default("sync.trainer_block_s", "--set sync.trainer_block_s=0", _trainer_block),
     _Default(
         "targets.trainer_idle_fraction",
-        "--target-idle",
+        flag("target_idle"),
         lambda s: f"trainer idle at most {units.share(s.targets.trainer_idle_fraction)}",
     ),
     _Default(
         "targets.headroom",
-        "--headroom",
+        flag("headroom"),
         lambda s: f"headroom {s.targets.headroom:g} in the arithmetic (not in the simulation)",
     ),
     _Default(
         "cost.instance_price_usd_per_gpu_h",
-        "--instance-price",
+        flag("instance_price"),
         lambda s: f"{units.price(s.cost.instance_price_usd_per_gpu_h)} per rollout GPU-hour",
     ),
     _Default(
         "cost.trainer_price_usd_per_gpu_h",
-        "--trainer-price",
+        flag("trainer_price"),
         lambda s: f"{units.price(s.cost.trainer_price_usd_per_gpu_h)} per trainer GPU-hour",
     ),
     _Default(
@@ -246,8 +249,8 @@ def _others(scenario: Scenario, given: Collection[str]) -> Iterator[Assumption]:
     told = {"fleet.instances", *(d.path for d in _DEFAULTS)}
     for path, value in assumed_values(scenario).items():
         if path not in told and not is_touched(path, given):
-            flag = f"--set {path}=VALUE"
-            yield Assumption(path, value, flag, f"{path} = {short(value)} ({flag})")
+            other = setting(path, "VALUE")
+            yield Assumption(path, value, other, text("{} = {} ({})", path, short(value), other))
 
 
 def assumed_values(scenario: Scenario) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.faces import Text, flag
+from fleetsim.faces import flag
+from fleetsim.history.named import HISTORY, MAP, STEP
 from fleetsim.job.question import Option
 from fleetsim.job.together import together
 
@@ -169,9 +170,6 @@ class Window:
         return ("--prometheus", address_of(self.prometheus)[0])
 
 
-HISTORY = Text("--from", "history")
-
-
 @dataclass(frozen=True, kw_only=True)
 class WindowFields:
     """A window as a command line says it."""
@@ -228,7 +226,7 @@ class WindowFields:
             raise InputError([Problem("--framework", self.framework, "means something with --from only", "drop it")])
 
 
-def step_of(text: str, name: str = "--step") -> float | None:
+def step_of(text: str, name: str = STEP) -> float | None:
     """Seconds between values; None for auto, the scrape interval. name: of the flag. Raises InputError."""
     from fleetsim.history.window import parse_span
 
@@ -252,9 +250,7 @@ def mapping_of(texts: Sequence[str], file: str | None) -> dict[str, str]:
     pairs = [tuple(part.strip() for part in text.partition("=")) for text in texts]
     wrong = [text for text, (name, _, metric) in zip(texts, pairs, strict=True) if not name or not metric]
     if wrong:
-        raise InputError(
-            [Problem("--map", text, "must read SIGNAL=METRIC", "e.g. train_s=my_column") for text in wrong]
-        )
+        raise InputError([Problem(MAP, text, "must read SIGNAL=METRIC", "e.g. train_s=my_column") for text in wrong])
     return {name: metric for name, _, metric in pairs}
 
 

@@ -77,12 +77,11 @@ class Job(AnyJob):
         return f"<Job {self.scenario.name!r}: {pool_words(self.scenario)}>"
 
     def _repr_html_(self) -> str:
-        from fleetsim.job.in_python import words
         from fleetsim.job.told import document
         from fleetsim.tell.console import as_html
         from fleetsim.tell.terminal import draw
 
-        return as_html(draw(document(self.scenario, self.given, self.notes, words)))
+        return as_html(draw(document(self.scenario, self.given, self.notes)))
 
     def __str__(self) -> str:
         return dump_scenario(self.scenario)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
-from fleetsim.errors import InputError, Interrupted, OutsideError
+from fleetsim.errors import InputError, Interrupted, OutsideError, Problem
 from fleetsim.faces import in_python
 
 
@@ -16,10 +17,7 @@ def keywords() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        error.problems = tuple(
-            replace(p, path=in_python(p.path), rule=in_python(p.rule), remedy=in_python(p.remedy))
-            for p in error.problems
-        )
+        error.problems = tuple(map(_told, error.problems))
         error.args = (error.problems,)
         raise
     except Interrupted as cut:
@@ -27,5 +25,11 @@ def keywords() -> Iterator[None]:
         cut.args = tuple(map(in_python, cut.args))
         raise
     except OutsideError as error:
-        error.args = tuple(map(in_python, error.args))
+        error.args = tuple(map(_told, error.args))
         raise
+
+
+def _told(part: Any) -> Any:
+    if isinstance(part, Problem):
+        return replace(part, path=in_python(part.path), rule=in_python(part.rule), remedy=in_python(part.remedy))
+    return in_python(part)

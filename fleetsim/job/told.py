@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.faces import in_python
 from fleetsim.job.assumptions import assumptions_of, short, value_at
 from fleetsim.job.rests_on import assumption_list
 from fleetsim.job.scenario_words import pool_words
@@ -15,13 +16,11 @@ from fleetsim.tell.document import Document, Listed, Section
 _TITLE = ("schema_version", "name", "description", "assumed")
 
 
-def document(
-    scenario: Scenario, given: Collection[str], notes: Sequence[str], keyword: Callable[[str], str]
-) -> Document:
-    """given: dotted paths. notes: what is odd about them. keyword: a flag as the reader says it (--len-cv: len_cv)."""
+def document(scenario: Scenario, given: Collection[str], notes: Sequence[str]) -> Document:
+    """given: dotted paths. notes: what is odd about them."""
     s = scenario
     assumed = [
-        replace(a, text=keyword(a.text), flag=a.flag if a.flag.startswith("--set") else keyword(a.flag))
+        replace(a, text=in_python(a.text), flag=a.flag if a.flag.startswith("--set") else in_python(a.flag))
         for a in assumptions_of(s, given)
     ]
     said = tuple(_said(s, given))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.faces import Text, flag, text
 from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan_fields import Plan
 from fleetsim.replay.change.plan_file import plan_of
@@ -62,7 +63,7 @@ def answer(
     model = result.implied
     if model is None:
         rule = f"cannot be simulated: {result.unsimulated}"
-        remedy = "give what is missing with --given KEY=VALUE, or a --scenario"
+        remedy = text("give what is missing with {}, or a {}", flag("given", "KEY=VALUE"), Text("--scenario", "job"))
         raise InputError([Problem("replay", result.observed.source, rule, remedy)])
     answers = Answers(verification=verification)
     if questions.changes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import RUN
 from fleetsim.job.history_fields import Window, WindowFields
-from fleetsim.job.in_python import in_python
+from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.replay.known import Fleet, FleetFields
@@ -72,7 +72,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     return ReplayResult(history, found, answers, known.notes)
 
 
-@in_python()
+@keywords()
 def replay(
     history: str | os.PathLike[str] | History,
     job: Start = None,
@@ -124,12 +124,6 @@ def replay(
         what = "access" if access is not None else "selector"
         raise InputError([Problem(what, selector or "...", "means something with a Prometheus only", "leave it out")])
     return ask(Replay(history=window, fleet=fleet, changes=questions, no_backtest=not backtest), told(tell))
-
-
-@in_python()
-def read_history(source: str | os.PathLike[str] | History, start: str | None, end: str | None, tell: Tell) -> History:
-    """A window of a file, a Prometheus or a history that was read. Raises as `replay`."""
-    return _window(source, start, end).read(tell)
 
 
 def _window(source: str | os.PathLike[str] | History, start: str | None, end: str | None) -> Window:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import SET, flag, text
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
@@ -77,6 +78,6 @@ def _swept(texts: list[str]) -> tuple[str, tuple[Any, ...]] | None:
 
     if len(texts) > 1:
         rule = "one sweep at a time"
-        remedy = "run it again for the other key, or hold that key with --set"
-        raise InputError([Problem("--sweep", " and ".join(texts), rule, remedy)])
+        remedy = text("run it again for the other key, or hold that key with {}", SET)
+        raise InputError([Problem(flag("sweep"), " and ".join(texts), rule, remedy)])
     return parse_sweep(texts[0]) if texts else None

@@ -13,12 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import Problem
-from fleetsim.job.in_python import in_python, words
+from fleetsim.faces import text
+from fleetsim.history.named import PROMETHEUS, SELECTOR
+from fleetsim.history.refusals import PrometheusError
+from fleetsim.job.keywords import keywords
 from fleetsim.job.options import EXAMPLES, NAMES
 
 JOB = fs.load("async-one-step", steps=4, replications=2)
@@ -124,28 +125,28 @@ def test_the_example_in_a_remedy_is_taken(name: str, tmp_path: Path, monkeypatch
     fs.load(**{name: EXAMPLES[name]})
 
 
-def test_flags_become_keywords_and_commands_stay() -> None:
-    assert words("raise --max-len, or lower --len") == "raise max_len, or lower len"
-    assert (
-        words("use --set admission.law=version_window, or drop it")
-        == 'use {"admission.law": version_window}, or drop it'
-    )
-    assert words("give one --grid a key") == "give one grid a key"
-    assert words("write it: fleetsim size --json") == "write it: fleetsim size --json"
-    assert words("a--b and 3 -- 4") == "a--b and 3 -- 4"
-
-
-@given(st.text(alphabet="-ab =.'\n{", max_size=60))
-def test_any_text_is_translated_once(text: str) -> None:
-    assert words(words(text)) == words(text)
-
-
-def test_what_a_prometheus_says_is_translated_as_well() -> None:
-    from fleetsim.history.refusals import PrometheusError
-
-    with pytest.raises(fs.OutsideError) as caught, in_python():
-        raise PrometheusError("too_large", Problem("--prometheus", "http://x", "too large", "narrow --selector"))
+def test_what_a_prometheus_says_is_said_in_keywords() -> None:
+    with pytest.raises(fs.OutsideError) as caught, keywords():
+        raise PrometheusError("too_large", Problem(PROMETHEUS, "http://x", "too large", text("narrow {}", SELECTOR)))
     assert str(caught.value) == "history: 'http://x': too large; narrow selector"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"history": "nowhere.om"}, "^history: 'nowhere.om'"),
+        ({"history": "http://x?y=1"}, "^history: .*a credential goes into access, a tenant into access"),
+        ({"history": "LOG", "framework": "verl"}, r'leave framework out, or mapping=\{"step_s": "COLUMN"\}'),
+        ({"history": "LOG", "mapping": {"step_s": "x"}, "selector": "job=1"}, "^selector: 'job=1'"),
+        ({"history": "LOG"}, r"framework \(areal|framework \(verl"),
+    ],
+)
+def test_a_history_is_refused_in_keywords(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
+    (tmp_path / "log.jsonl").write_text('{"iteration": 1, "seconds": 2.5}\n{"iteration": 2, "seconds": 2.5}\n')
+    history = asked["history"].replace("LOG", str(tmp_path / "log.jsonl"))
+    with pytest.raises(fs.InputError, match=said) as caught:
+        fs.replay(**{**asked, "history": history})
+    assert " --" not in f" {caught.value}"
 
 
 def test_what_there_is_not_says_why(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
+from fleetsim.faces import flag
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.ignored_settings import unread_notes
 from fleetsim.job.prices import PRICE, price_notes
@@ -148,7 +149,11 @@ def sweep(
     """
     if not 1 <= len(values) <= MOST_POINTS:
         raise InputError(
-            [Problem("--sweep", len(values), f"takes 1 to {MOST_POINTS} values", "for example fleet.instances=4,8,12")]
+            [
+                Problem(
+                    flag("sweep"), len(values), f"takes 1 to {MOST_POINTS} values", "for example fleet.instances=4,8,12"
+                )
+            ]
         )
     n = replications if replications is not None else implied.scenario.run.replications
     now: Any = implied.scenario

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history.history import History, Note
+from fleetsim.history.named import SELECTOR, mapped
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.rates import total
 
@@ -29,7 +31,11 @@ def possible(observed: Observed, history: History) -> Observed:
     if t.step_s is not None and t.step_s.source == "exported" and phases > (1.0 + OVER) * t.step_s.value:
         said = f"{units.share(phases / t.step_s.value)} of a step"
         rule = "waiting, computing and sync together outlast the step: seconds of two trainers, or phases that overlap"
-        remedy = "choose one trainer with --selector, or map phases that follow one another (--map trainer.wait_s=...)"
+        remedy = text(
+            "choose one trainer with {}, or map phases that follow one another ({})",
+            SELECTOR,
+            mapped("trainer.wait_s", "..."),
+        )
         problems.append(Problem("trainer", said, rule, remedy))
     if ratio is None or ratio >= 1.0 - MISSING:
         if problems:
@@ -37,14 +43,14 @@ def possible(observed: Observed, history: History) -> Observed:
         return observed
     prompts = (total(history, "prompt_tokens") or 0.0) / max(total(history, "generation_tokens") or 0.0, 1.0)
     if not problems and ratio * (1.0 + prompts) >= 1.0 - MISSING:
-        text = (
+        said = (
             f"{ratio:.2f} output tokens are generated per token trained, and {prompts:.2f} prompt tokens per "
             "output token read: the trainer counts prompts as well, so its tokens are not compared with the engines'"
         )
-        return replace(observed.without_trained_tokens(), notes=(*observed.notes, Note("other", text)))
+        return replace(observed.without_trained_tokens(), notes=(*observed.notes, Note("other", said)))
     rule = (
         "no trainer trains on more than is generated: engines of this job are missing, or the trainer is another job's"
     )
-    remedy = "widen or mend --selector, so that it matches all engines of the job and its own trainer"
+    remedy = text("widen or mend {}, so that it matches all engines of the job and its own trainer", SELECTOR)
     problems.append(Problem("history", f"{ratio:.2f} tokens generated per token trained", rule, remedy))
     raise InputError(problems)

@@ -24,7 +24,9 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history.history import History
+from fleetsim.history.named import MAP
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.admission import admission_like
 from fleetsim.replay.implied.length_law import length_law
@@ -99,7 +101,7 @@ def implied(
                     "history",
                     observed.source,
                     "shows neither engines nor optimizer steps: there is nothing to simulate",
-                    "widen the window, or map the metrics with --map",
+                    text("widen the window, or map the metrics with {}", MAP),
                 )
             ]
         )

@@ -8,7 +8,9 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history.history import History, Note
+from fleetsim.history.named import END, MAP, SELECTOR, START, STEP, mapped
 from fleetsim.replay.observe.departures import departure_notes, departures_of
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of
@@ -111,7 +113,10 @@ def _without_engines(history: History) -> Observed:
     """A run log, or a trainer whose engines nobody scrapes."""
     steps = steps_of(history, (), None)
     if steps is None or not len(steps.end_s):
-        rule, remedy = "shows neither engines nor optimizer steps", "check --selector and --map, or give a run log"
+        rule, remedy = (
+            "shows neither engines nor optimizer steps",
+            text("check {} and {}, or give a run log", SELECTOR, MAP),
+        )
         raise InputError([Problem("history", history.source, rule, remedy)])
     start_s, end_s = log_span(steps) if history.steps is not None else (history.start_s, history.end_s)
     trends = trends_of(history, steps)
@@ -148,11 +153,16 @@ def _check(history: History) -> None:
     if len(history.times) < FEWEST_TIMES:
         rule = f"too short: at least {FEWEST_TIMES} scrapes are needed"
         problems.append(
-            Problem("history.times", len(history.times), rule, "take an earlier --start, or a --step of one scrape")
+            Problem(
+                "history.times",
+                len(history.times),
+                rule,
+                text("take an earlier {}, or a {} of one scrape", START, STEP),
+            )
         )
     if "generation_tokens" not in history.values:
         rule = "no metric carries output tokens (vllm:generation_tokens_total, sglang:generation_tokens_total)"
-        remedy = "name it with --map generation_tokens=METRIC, or widen --selector"
+        remedy = text("name it with {}, or widen {}", mapped("generation_tokens", "METRIC"), SELECTOR)
         problems.append(Problem("history.generation_tokens", None, rule, remedy))
     if problems:
         raise InputError(problems)
@@ -161,10 +171,10 @@ def _check(history: History) -> None:
 def _nothing(history: History, intervals: Intervals) -> InputError:
     if not intervals.known.any():
         rule = "no instance was read at two times of the window"
-        remedy = "take an earlier --start or a coarser --step, or check that the engines were scraped then"
+        remedy = text("take an earlier {} or a coarser {}, or check that the engines were scraped then", START, STEP)
     else:
         rule = "nobody generated a token in the window"
-        remedy = "choose --start and --end while the job ran"
+        remedy = text("choose {} and {} while the job ran", START, END)
     return InputError([Problem("history.generation_tokens", f"{len(history.instances)} instances", rule, remedy)])
 
 
