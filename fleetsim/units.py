@@ -204,6 +204,15 @@ def ratio_change(ratio: Interval) -> str:
     return f"{percent_change(ratio.mean - 1.0)} %{around}"
 
 
+def changed_by(ratio: Interval, replications: int) -> str:
+    """A paired ratio that differs from 1, as a change: "2.7 % [2.5, 2.9]", positive whichever way it goes."""
+    text = share(abs(1.0 - ratio.mean))
+    if replications < 2:
+        return text
+    low, high = sorted((abs(1.0 - ratio.ci_low), abs(1.0 - ratio.ci_high)))
+    return f"{text} [{percent(low)}, {percent(high)}]"
+
+
 def coefficient(value: float, low: float | None, high: float | None) -> tuple[str, str]:
     """Seconds of any size and their 95 % interval in one unit: ("13.5 ns", "13.1 to 13.9")."""
     factor, unit = _fine(value or high or 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fleetsim import units
 from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import Backtest, Slice
-from fleetsim.replay.compared import QUANTITIES, Compared, Row, catalogued
+from fleetsim.replay.compared import QUANTITIES, Compared, Row, catalogued, error_words
 from fleetsim.replay.words import clock
 from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 
@@ -87,15 +87,6 @@ def _errors(part: Slice, there: Sequence[Compared]) -> tuple[str | Words, ...]:
 def _heading(name: Compared) -> str:
     """Without the unit: below it stand errors."""
     return catalogued(name).heading.partition(",")[0]
-
-
-def error_words(row: Row, short: bool = False) -> str:
-    """ "+3.1 %", "+1.2 points" or "-0.10 batches"; short: in fewer letters, for a table whose heading says the rest."""
-    if row.measure == "ratio":
-        return units.change(row.error)
-    if row.measure == "points":
-        return units.points(row.error, short=True) if short else units.points(row.error)
-    return f"{row.error:+.2f} b" if short else f"{row.error:+.2f} batches"
 
 
 def _value(name: Compared, x: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import Quantity, quantity
 
@@ -49,3 +50,12 @@ class Row:
     error: float
     measure: Measure
     within: bool
+
+
+def error_words(row: Row, short: bool = False) -> str:
+    """ "+3.1 %", "+1.2 points" or "-0.10 batches"; short: in fewer letters, for a table whose heading says the rest."""
+    if row.measure == "ratio":
+        return units.change(row.error)
+    if row.measure == "points":
+        return units.points(row.error, short=True) if short else units.points(row.error)
+    return f"{row.error:+.2f} b" if short else f"{row.error:+.2f} batches"

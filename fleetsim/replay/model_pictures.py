@@ -13,10 +13,10 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.backtest_tables import error_words, verdict_words
+from fleetsim.replay.backtest_tables import verdict_words
 from fleetsim.replay.change.recommend import Recommendation
 from fleetsim.replay.change.what_if import Sweep
-from fleetsim.replay.compared import QUANTITIES, Row, catalogued
+from fleetsim.replay.compared import QUANTITIES, Row, catalogued, error_words
 from fleetsim.replay.observe.observed import Lengths
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.clock import Clock, stepped

@@ -238,6 +238,7 @@ def verification_blocks(found: Verification) -> tuple[Block, ...]:
     lines += [f"but: {warning}" for warning in found.warnings]
     return present(
         Words("Everything that could be checked holds." if found.ok else failed, strong=True),
-        *followed(table, *lines),
+        table,
+        *lines,
         None if found.next is None else NextLines("next: ", found.next, strong=True),
     )

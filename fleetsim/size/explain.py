@@ -106,15 +106,6 @@ def _losing(alternatives: Alternatives) -> str | None:
     return f"More of them would be lost with {'; with '.join(each)}."
 
 
-def change_words(ratio: Estimate, replications: int) -> str:
-    """A paired ratio that differs from 1, as a change: "2.7 % [2.5, 2.9]", positive whichever way it goes."""
-    change = units.share(abs(1.0 - ratio.mean))
-    if replications < 2:
-        return change
-    low, high = sorted((abs(1.0 - ratio.ci_low), abs(1.0 - ratio.ci_high)))
-    return f"{change} [{units.percent(low)}, {units.percent(high)}]"
-
-
 def _others(alternatives: Alternatives) -> list[str]:
     """Everything but the instance: what shortens the step in one sentence, what does nothing or harm in another."""
     found: list[str] = []
@@ -168,7 +159,7 @@ def cost_words(found: Anew) -> str:
 
 def _change(a: Alternative) -> str:
     """A lever and what it does to the step, with what it asks of the algorithm."""
-    return f"{a.text}, by {change_words(a.step_ratio, a.replications)}{_risk(a)}"
+    return f"{a.text}, by {units.changed_by(a.step_ratio, a.replications)}{_risk(a)}"
 
 
 def _risk(a: Alternative) -> str:
@@ -186,7 +177,7 @@ def _sentence(more: Alternative) -> str:
         if abs(cost) < 0.0005
         else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
     )
-    change = change_words(more.step_ratio, more.replications)
+    change = units.changed_by(more.step_ratio, more.replications)
     return f"{units.capital(more.text)} shortens the step by {change} {price}{_risk(more)}."
 
 

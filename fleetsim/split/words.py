@@ -7,7 +7,6 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.trainer_scaling import law_words, mean_step_s, time_factor
 from fleetsim.job.words import instance_words
 from fleetsim.quantities import quantity
-from fleetsim.size.explain import change_words
 from fleetsim.split.split import Outcome, SplitResult
 
 # A measure, what it is of a step, and how more and less of it are called.
@@ -110,7 +109,7 @@ def rules(result: SplitResult) -> str:
 def comparison(ratio: Estimate, by: str, replications: int) -> str:
     """A paired ratio as "15.5 % [15.1, 15.8] shorter"."""
     _, less, more = _MEASURES[by]
-    return f"{change_words(ratio, replications)} {less if ratio.mean < 1.0 else more}"
+    return f"{units.changed_by(ratio, replications)} {less if ratio.mean < 1.0 else more}"
 
 
 def _numbers(outcome: Outcome) -> str:

@@ -13,10 +13,9 @@ from fleetsim.estimates import Estimate
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Slice
-from fleetsim.replay.backtest_tables import error_words
 from fleetsim.replay.change.verify import Check, Verification
 from fleetsim.replay.change.what_if import Effect, Point, Sweep, WhatIf
-from fleetsim.replay.compared import Row
+from fleetsim.replay.compared import Row, error_words
 from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.diagnose import diagnose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.compared import Row, catalogued
+from fleetsim.replay.compared import Row, catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier
 
 # The queue is what the flows before and behind it leave: a few percent of the requests in flight, of which there are
@@ -55,15 +55,9 @@ def _instead(case: Case) -> str | None:
 
 def row_words(row: Row) -> str:
     """Observed, predicted and the error, with their units."""
-
     q = catalogued(row.quantity)
 
     def shown(x: float) -> str:
         return units.count(round(x)) if q.unit == "number" else units.written(x, q.unit)
 
-    error = {
-        "ratio": units.change(row.error),
-        "points": units.points(row.error),
-        "batches": f"{row.error:+.2f} batches",
-    }[row.measure]
-    return f"{q.title}: observed {shown(row.observed)}, predicted {shown(row.predicted)} ({error})"
+    return f"{q.title}: observed {shown(row.observed)}, predicted {shown(row.predicted)} ({error_words(row)})"
