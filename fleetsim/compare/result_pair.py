@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
 from fleetsim.compare.runs import ToRun, run_side, unpaired_because, unpaired_note
 from fleetsim.compare.saved_result import Result
@@ -67,7 +68,7 @@ def _side(
     changes = {"run.steps": like.steps, "run.seed": like.seed, "run.warmup_steps": like.warmup_steps}
     scenario = with_changes(one.scenario, {**changes, "run.replications": max(1, other.side.replications)})
     rows = [r for _, r in other.side.runs] or range(other.side.replications)
-    as_it_was = f"{like.steps:,} steps, {len(rows)} replications, seed {like.seed}"
+    as_it_was = f"{like.steps:,} steps, {units.plural(len(rows), 'replication')}, seed {like.seed}"
     said.append(f"{one.label} was run as {other.side.label} was: {as_it_was}")
     tell(f"simulating {one.label}")
     return run_side(replace(one, scenario=scenario), list(rows), measure=measure), scenario

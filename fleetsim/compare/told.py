@@ -74,12 +74,12 @@ def _opening(found: Comparison) -> Iterator[str]:
     """For a terminal: who A and B are, and what the intervals rest on."""
     yield from _sides(found)
     if found.kind == "windows":
-        how = f"unpaired, {found.replications} blocks of the shorter window"
+        how = f"unpaired, {units.plural(found.replications, 'block')} of the shorter window"
     else:
-        how = f"{found.replications} replications, " + (
+        how = f"{units.plural(found.replications, 'replication')}, " + (
             "paired: the same draws on both sides" if found.paired else "unpaired"
         )
-    points = f"{100.0 * found.min_change:g} point{'' if found.min_change == 0.01 else 's'}"
+    points = units.plural(100.0 * found.min_change, "point")
     yield f"{how}; smallest change of interest {units.limit(found.min_change)}, of shares {points}"
 
 

@@ -118,7 +118,7 @@ def _blocks_note(a: Window, b: Window) -> Iterator[str]:
 
     def words(w: Window) -> str:
         if w.steps is None:
-            return f"{w.blocks} blocks of equal time"
+            return f"{units.plural(w.blocks, 'block')} of equal time"
         steps = w.steps.count[w.steps.count == w.steps.count].sum()
         return f"{w.blocks} blocks of about {steps / w.blocks:.0f} steps"
 
@@ -156,7 +156,7 @@ def _cautions(w: Window) -> list[str]:
         found.append(f"the fleet changed inside the window: {few} to {many} instances")
     restarts = sum(i.restarts for i in seen.instances)
     if restarts:
-        found.append(f"{restarts} restart{'' if restarts == 1 else 's'} of instances")
+        found.append(f"{units.plural(restarts, 'restart')} of instances")
     for trend in seen.trends:
         what = "the mean response length" if trend.what == "response_tokens" else "the step"
         moved = units.change(trend.growth, 0)

@@ -11,7 +11,7 @@ from fleetsim.history import counters
 from fleetsim.history.counters import MAX_HOLE_S, restarts
 from fleetsim.history.history import Floats, InstanceId, Note
 from fleetsim.history.window import shown
-from fleetsim.units import seconds, share
+from fleetsim.units import plural, seconds, share
 
 
 def holes(values: Mapping[str, Floats], instances: Sequence[InstanceId], step_s: float) -> list[Note]:
@@ -36,7 +36,7 @@ def holes(values: Mapping[str, Floats], instances: Sequence[InstanceId], step_s:
         f" longest hole is {seconds((runs[worst] + 1) * step_s)}, of {instances[worst]}."
     )
     over = f" Counters' growth is spread evenly over holes of up to {seconds(MAX_HOLE_S)}"
-    text += over + (f"; {long} instances have longer ones, which count as gaps." if long else ".")
+    text += over + (f"; longer ones, of {plural(long, 'instance')}, count as gaps." if long else ".")
     return [Note("gap", text, part)]
 
 

@@ -29,7 +29,7 @@ def backtest_blocks(back: Backtest) -> Iterator[Block]:
 
 def verdict_words(back: Backtest) -> str:
     """The outcome in one sentence."""
-    runs = f"{back.steps:,} steps, {back.replications} replications"
+    runs = f"{back.steps:,} steps, {units.plural(back.replications, 'replication')}"
     if back.worst is None:
         return "Nothing of what was observed could be compared."
     beyond = sum(not row.within for row in back.overall)

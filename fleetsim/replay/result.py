@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.result import Result
 from fleetsim.job.unchanging import unchanging
@@ -87,7 +88,8 @@ class ReplayResult(Result):
         held = self.answers.withheld
         if held is not None:
             then = self.answers.then
-            after = "size it anew from a window after that" if then is None else f"then {then.instances} instances"
+            anew = "size it anew from a window after that"
+            after = anew if then is None else f"then {units.plural(then.instances, 'instance')}"
             remedy = after if held.first else "see result.verdict and result.backtest for where to look"
             raise InputError([Problem("recommendation", self.history.source, f"is withheld: {held.why}", remedy)])
         if self.answers.recommendation is None:

@@ -133,7 +133,7 @@ def test_an_hour_without_scrapes_is_a_gap_with_its_length() -> None:
     assert np.isnan(increments(history.values["generation_tokens"], 15.0)).sum() == 242
     assert kinds(history) == ["gap"]
     assert "1 h 00 min" in history.notes[0].text
-    assert "1 instances have longer ones" in history.notes[0].text
+    assert "longer ones, of 1 instance, count as gaps" in history.notes[0].text
 
 
 def test_copies_of_an_ha_pair_are_one_and_fill_each_other() -> None:

@@ -34,3 +34,12 @@ def test_false_alarms_a_month(count: float, says: str) -> None:
 def test_a_share_is_in_percent() -> None:
     assert short(BY_STANDING_NAME["trainer_idle"], 0.05) == "5 %"
     assert short(BY_STANDING_NAME["queue_depth"], 2300.0) == "2,300"
+
+
+def test_a_narrow_terminal_shows_whole_names_without_the_bounds() -> None:
+    text = as_text(draw(document(chosen(), "rules.yaml", None)), 60)
+    thresholds = text.partition("their faults")[0]
+    assert max(map(len, text.splitlines())) <= 60
+    assert "PrefixHitsDropped " in thresholds
+    assert "at most" not in thresholds
+    assert "bounds of false alarms are in the rule file" in " ".join(thresholds.split())

@@ -92,7 +92,7 @@ def _instances(plan: Plan, observed: Observed) -> Check:
     if observed.fleet is None:
         return _check("instances", None, planned, None, f"no engine was read; {planned} are planned")
     now, low = observed.fleet.instances_now, observed.fleet.instances_min
-    text = f"{now} instances, {planned} planned" + (f"; {low} at times" if low < now else "")
+    text = f"{units.plural(now, 'instance')}, {planned} planned" + (f"; {low} at times" if low < now else "")
     return _check("instances", now, planned, now == planned, text)
 
 
@@ -204,7 +204,7 @@ def _warnings(plan: Plan, observed: Observed) -> tuple[str, ...]:
 def _next(plan: Plan, failed: set[Name]) -> str | None:
     if not failed:
         return None
-    back = plan.rollback.command or f"go back to {plan.rollback.instances} instances"
+    back = plan.rollback.command or f"go back to {units.plural(plan.rollback.instances, 'instance')}"
     if "instances" in failed:
         return f"the fleet is not the planned one: apply the change, or wait for it; the way back: {back}"
     if "trainer_idle" in failed:

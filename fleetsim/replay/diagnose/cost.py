@@ -72,9 +72,9 @@ def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()
     cost, tp = scenario.cost, scenario.engine.tp
     assumed = []
     if "engine.tp" not in given:
-        assumed.append(f"{tp} GPU{'' if tp == 1 else 's'} per instance (engine.tp)")
+        assumed.append(f"{units.plural(tp, 'GPU')} per instance (engine.tp)")
     if "trainer.gpus" not in given and not shared:
-        assumed.append(f"{scenario.trainer.gpus} trainer GPUs (trainer.gpus)")
+        assumed.append(f"{units.plural(scenario.trainer.gpus, 'trainer GPU')} (trainer.gpus)")
     if "cost.instance_price_usd_per_gpu_h" not in given:
         assumed.append(
             f"{units.price(cost.instance_price_usd_per_gpu_h)} a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fleetsim import units
 from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.lengths import Lognormal, longest_length
 from fleetsim.config.load import default_scenario, with_changes
@@ -152,7 +153,7 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
         draft.taken.append(f"fleet.instances: mean of {fleet.instances_min} to {fleet.instances_max}")
     now = levels[-1][1]
     resized = len(levels) - 1
-    what = f"{now} at the end" + (f", after {resized} resize{'' if resized == 1 else 's'}" if resized > 0 else "")
+    what = f"{now} at the end" + (f", after {units.plural(resized, 'resize')}" if resized > 0 else "")
     draft.take("fleet.instances", now, what)
     if draft.set_by_user("fleet.instances"):
         now, levels = draft.start.fleet.instances, ((observed.start_s, draft.start.fleet.instances),)
@@ -160,7 +161,8 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
     half = [v for v in observed.instances if v.present_s >= 0.5 * longest]
     slow = [1.0 / pace for pace in own_paces(half).values()][:now]
     if any(f != 1.0 for f in slow) or draft.start.fleet.speed_factors:
-        draft.take("fleet.speed_factors", slow, f"{sum(f != 1.0 for f in slow)} instances off the median's pace")
+        off = units.plural(sum(f != 1.0 for f in slow), "instance")
+        draft.take("fleet.speed_factors", slow, f"{off} off the median's pace")
         if draft.start.fleet.straggler_share and not draft.set_by_user("fleet.straggler_share"):
             draft.changes["fleet.straggler_share"] = 0.0
     elif draft.start.fleet.straggler_share and not draft.set_by_user("fleet.straggler_share"):

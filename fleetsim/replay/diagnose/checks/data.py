@@ -18,7 +18,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     o = case.observed
     n, span = len(o.instances), units.seconds(o.span_s)
     evidence = [
-        f"{n} instance{'' if n == 1 else 's'} over {span}, a value every {units.seconds(o.step_s)}"
+        f"{units.plural(n, 'instance')} over {span}, a value every {units.seconds(o.step_s)}"
         if n
         else f"no engine metrics over {span}: what the instances do is unknown"
     ]

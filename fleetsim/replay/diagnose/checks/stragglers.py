@@ -26,7 +26,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f is None or len(o.instances) < FEWEST:
         n = len(o.instances)
         return Draft(
-            "stragglers", "unknown", f"{n} instance{'' if n == 1 else 's'}: none to compare with",
+            "stragglers", "unknown", f"{units.plural(n, 'instance')}: none to compare with",
             (f"a straggler shows against the median of {FEWEST} or more",),
         )  # fmt: skip
     evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
