@@ -30,8 +30,12 @@ class EngineConfig(Section):
     )
     dtype: Name = Field(
         default="auto",
-        description="type of the weights: bfloat16, float16, fp8, or auto = as the checkpoint has them; the KV cache "
-        "is in 16 bits",
+        description="type of the weights: bfloat16, float16, fp8, nvfp4, mxfp4, int4, or auto = as the checkpoint has "
+        "them",
+    )
+    kv_dtype: Name = Field(
+        default="auto",
+        description="type of the KV cache: bfloat16, fp8, or auto = as the checkpoint asks, else 16 bits",
     )
     profile: Name | None = Field(default=None, description="profile name or file, for kind measured")
     instance_tok_s: Annotated[float, Field(gt=0, le=1e12)] | None = Field(

@@ -11,6 +11,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.transport import sync_times
 from fleetsim.faces import flag, setting, text
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
@@ -50,16 +51,17 @@ def _profile(s: Scenario) -> str:
     return "" if found is None else profile_words(found)
 
 
-def _in_fp8(s: Scenario) -> bool:
-    return model_shape(s.engine.model).weights_type(s.engine.dtype) == "fp8"
-
-
 def _weights(s: Scenario) -> str:
-    dtype = model_shape(s.engine.model).weights_type(s.engine.dtype)
-    if dtype != "fp8":
-        return f"{dtype} weights and KV cache"
-    own = ", as the checkpoint has them," if s.engine.dtype == "auto" else ""
-    return f"fp8 weights{own} and a KV cache in 16 bits"
+    shape = model_shape(s.engine.model)
+    small = PRECISIONS[shape.weights_type(s.engine.dtype)].bits < 16
+    own = ", as the checkpoint has them" if s.engine.dtype == "auto" and small else ""
+    return f"{shape.stored(s.engine.dtype).text(shape.mixture is not None)}{own}"
+
+
+def _cache(s: Scenario) -> str:
+    kind = model_shape(s.engine.model).cache_type(s.engine.kv_dtype)
+    own = ", as the checkpoint asks" if s.engine.kv_dtype == "auto" and KV_BYTES[kind] < 2 else ""
+    return f"KV cache in {kind}{own}"
 
 
 def _reuses_prompts(s: Scenario) -> bool:
@@ -128,8 +130,8 @@ _DEFAULTS = (
     _Default("engine.model", flag("model"), lambda s: s.engine.model, _modelled),
     _Default("engine.gpu", flag("gpu"), lambda s: s.engine.gpu, _modelled),
     _Default("engine.tp", flag("tp"), lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
-    _Default("engine.dtype", "--set engine.dtype=fp8", _weights, lambda s: _modelled(s) and not _in_fp8(s)),
-    _Default("engine.dtype", "--set engine.dtype=bfloat16", _weights, lambda s: _modelled(s) and _in_fp8(s)),
+    _Default("engine.dtype", flag("dtype"), _weights, _modelled),
+    _Default("engine.kv_dtype", flag("kv_dtype"), _cache, _modelled),
     _Default(
         "engine.prefix_caching",
         "--set engine.prefix_caching=false",

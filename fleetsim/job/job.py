@@ -47,6 +47,8 @@ PATHS: Mapping[str, str] = {
     "gpu": "engine.gpu",
     "model": "engine.model",
     "tp": "engine.tp",
+    "dtype": "engine.dtype",
+    "kv_dtype": "engine.kv_dtype",
     "profile": "engine.profile",
     "instance_tok_s": "engine.instance_tok_s",
     "headroom": "targets.headroom",

@@ -19,10 +19,11 @@ class Options(TypedDict, total=False):
 
     The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
     (deviation / mean), group_size (samples per prompt), prompt_len (tokens). The engine: gpu, model, tp (GPUs per
-    instance), profile (name or file), instance_tok_s (output tok/s of one instance). Trainer and sync: trainer_step_s
-    (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
-    (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, instance_price,
-    trainer_price (US dollars per GPU-hour). The run: steps, replications, seed.
+    instance), dtype (of the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s
+    of one instance). Trainer and sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]),
+    parallel_share, switch_s (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices:
+    target_idle (0.05 = 5 %), headroom, instance_price, trainer_price (US dollars per GPU-hour). The run: steps,
+    replications, seed.
     """
 
     batch: int
@@ -34,6 +35,8 @@ class Options(TypedDict, total=False):
     gpu: str
     model: str
     tp: int
+    dtype: str
+    kv_dtype: str
     profile: str | os.PathLike[str]
     instance_tok_s: float
     trainer_step_s: float
@@ -52,7 +55,7 @@ class Options(TypedDict, total=False):
     seed: int
 
 
-_TEXTS = ("gpu", "model", "profile")
+_TEXTS = ("gpu", "model", "dtype", "kv_dtype", "profile")
 _COUNTS = ("batch", "group_size", "prompt_len", "tp", "trainer_gpus", "steps", "replications", "seed")
 NAMES: tuple[str, ...] = tuple(Options.__annotations__)
 # What a value may look like, for the remedy of one that is none.
@@ -66,6 +69,8 @@ EXAMPLES: Mapping[str, Any] = {
     "gpu": "H100",
     "model": "Qwen/Qwen2.5-7B",
     "tp": 1,
+    "dtype": "fp8",
+    "kv_dtype": "fp8",
     "profile": "engine.profile.json",
     "instance_tok_s": 4000,
     "trainer_step_s": 20,

@@ -81,6 +81,7 @@ def _engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
         dp=engine.dp,
         engine=engine.name,
         dtype=engine.dtype,
+        kv_dtype=engine.kv_dtype,
         gpu_memory_utilization=engine.gpu_memory_utilization,
         block_size=engine.block_size,
         **given,

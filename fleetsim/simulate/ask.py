@@ -47,6 +47,8 @@ class SimulatedJob(JobFields):
     profile: Annotated[
         str | None, Option("A measured engine instead of the scenario's: profile name or file.", JOB)
     ] = None
+    dtype: Annotated[str | None, Option("Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto (auto).", JOB)] = None
+    kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", JOB)] = None
     seed: Annotated[int | None, Option("Same seed, same bytes (0).", SIMULATED)] = None
     replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
 
@@ -71,7 +73,7 @@ class Simulate:
     """
 
     job: Annotated[AnyJob, Lends(SimulatedJob)]
-    steps: Annotated[int | None, Option("Optimizer steps to simulate (30).", SIMULATED, after="profile")] = None
+    steps: Annotated[int | None, Option("Optimizer steps to simulate (30).", SIMULATED, after="kv_dtype")] = None
     hours: Annotated[float | None, Option("Or as many as fill so many hours.", SIMULATED, after="steps")] = None
     scrape_interval_s: float | None = None
     activity: bool = False

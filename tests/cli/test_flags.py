@@ -29,6 +29,8 @@ EXAMPLES: dict[str, Any] = {
     "gpu": "H200-SXM",
     "model": "Qwen/Qwen3-8B",
     "tp": 2,
+    "dtype": "fp8",
+    "kv_dtype": "fp8",
     "instance_tok_s": 3500.0,
     "headroom": 0.7,
     "max_staleness": 2.5,

@@ -317,6 +317,40 @@ def test_data_sheets_are_dense_peaks_with_a_source() -> None:
         assert gpu.fp8_flop_s is None or gpu.fp8_flop_s == pytest.approx(2 * gpu.bf16_flop_s, rel=0.02)
         assert 10 < gpu.bf16_flop_s / gpu.memory_bytes_s < 1000  # flop per byte at the ridge
         assert gpu.link_bytes_s < gpu.memory_bytes_s
+        assert gpu.fp4_flop_s is None or 1.9 <= gpu.fp4_flop_s / gpu.flop_s("fp8") <= 4.1
+        assert gpu.flop_s("fp4") == (gpu.fp4_flop_s or gpu.bf16_flop_s), "else weights are unpacked to 16 bits"
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_gb", "bandwidth", "fp4"),
+    [
+        ("A100-PCIe", 80, 1.935, None),
+        ("H100 NVL", 94, 3.9, None),
+        ("B200", 192, 8.0, 9000),
+        ("NVIDIA B300", 288, 8.0, 13500),
+        ("GB200", 192, 8.0, 10000),
+        ("GB300-NVL72", 288, 8.0, 15000),
+        ("RTX 4090", 24, 1.008, None),
+        ("rtx_5090", 32, 1.792, 1676),
+        ("NVIDIA RTX PRO 6000", 96, 1.597, 2015),
+        ("AMD MI325X", 256, 6.0, None),
+        ("MI355X", 288, 8.0, 10066.3),
+    ],
+)
+def test_the_gpus_of_2026(name: str, memory_gb: float, bandwidth: float, fp4: float | None) -> None:
+    gpu = gpu_spec(name)
+    assert gpu.memory_bytes_s == bandwidth * 1e12
+    assert gpu.fp4_flop_s == (None if fp4 is None else fp4 * 1e12)
+    # what a process sees is below the number on the box, which NVIDIA counts in GB or in GiB
+    assert 0.9 * memory_gb * 1e9 < gpu.memory_bytes < memory_gb * GIB
+
+
+def test_weights_in_four_bits_are_read_faster_and_multiplied_faster_where_the_gpu_can() -> None:
+    model = "Qwen/Qwen3-32B"
+    for gpu, gain in (("H100", 1.0), ("B200", 3.0)):
+        wide, small = (roofline(gpu, model, dtype=dtype, factors=IDEAL)[0] for dtype in ("bfloat16", "nvfp4"))
+        assert 2.5 < wide.seconds(1) / small.seconds(1) < 3.6
+        assert wide.seconds(0, 8192) / small.seconds(0, 8192) == pytest.approx(gain, abs=1.0 if gain > 1 else 0.05)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import fleetsim as fs
+from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import roofline
 from fleetsim.engine.model.hf_config import shape_from_config
@@ -18,6 +20,7 @@ from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.model_notes import model_notes
+from fleetsim.sim.engines import engine_of
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
@@ -86,8 +89,8 @@ def test_a_plan_counts_fp8_weights_and_says_so(tmp_path: Path) -> None:
     own, wide = fs.load(model=file), fs.load(None, {"engine.dtype": "bfloat16"}, model=file)
     line = next(a for a in assumptions_of(own.scenario, own.given) if a.path == "engine.dtype")
     assert (line.text, line.flag) == (
-        "fp8 weights, as the checkpoint has them, and a KV cache in 16 bits",
-        "--set engine.dtype=bfloat16",
+        "fp8 weights, as the checkpoint has them",
+        "--dtype",
     )
     assert not [a for a in assumptions_of(wide.scenario, wide.given) if a.path == "engine.dtype"]
     sent = [transfer_of(j.with_({"sync.transport": "rdma_p2p"}).scenario) for j in (own, wide)]
@@ -180,3 +183,22 @@ def test_a_measured_engine_whose_model_nobody_named_is_asked_nothing() -> None:
         None, {"workload.output_tokens": {"mean": 50_000.0, "cv": 1.0, "max": 200_000.0}}, instance_tok_s=4000.0
     )
     assert not [n for n in job.notes if "max_position" in n]
+
+
+def test_both_types_are_flags_of_every_planning_command(tmp_path: Path) -> None:
+    """fp8 halves the weights and the cache; each is told under its own flag."""
+    file = config(tmp_path, quantization_config={"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"})
+    own = fs.load(model=file)
+    told = {a.path: (a.text, a.flag) for a in assumptions_of(own.scenario, own.given)}
+    assert told["engine.dtype"] == ("fp8 weights, as the checkpoint has them", "--dtype")
+    assert told["engine.kv_dtype"] == ("KV cache in fp8, as the checkpoint asks", "--kv-dtype")
+    wide = fs.load(model=file, kv_dtype="bf16")
+    limits = [engine_of(j.scenario)[1] for j in (own, wide)]
+    assert limits[0].kv_tokens == pytest.approx(2 * limits[1].kv_tokens, rel=0.001)
+    assert "engine.kv_dtype" not in [a.path for a in assumptions_of(wide.scenario, wide.given)]
+    with pytest.raises(InputError, match="kv_dtype: 'int4': one of auto, bfloat16, float16, fp8"):
+        roofline("H100", file, kv_dtype="int4")
+    for command in ("size", "split", "simulate"):
+        shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "120"}).stdout
+        assert "--dtype" in shown
+        assert "--kv-dtype" in shown

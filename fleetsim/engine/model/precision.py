@@ -77,6 +77,13 @@ class Parts:
         """The precision that names the checkpoint: the smallest of its layers."""
         return min((self.expert, self.mlp, self.attention), key=lambda name: PRECISIONS[name].weight_bytes)
 
+    def text(self, experts: bool) -> str:
+        """ "fp8 weights", or "attention in bfloat16, experts in mxfp4". experts: whether the model has some."""
+        named = {"attention": self.attention, "MLPs": self.mlp} | ({"experts": self.expert} if experts else {})
+        if len(set(named.values())) == 1:
+            return f"{self.attention} weights"
+        return "weights: " + ", ".join(f"{part} in {dtype}" for part, dtype in named.items())
+
 
 # All in bfloat16.
 WIDE = Parts()
