@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,15 +60,30 @@ class InputError(FleetsimError):
         return "\n".join(str(p) for p in self.problems)
 
 
-def problems_of(*checks: Callable[[], object]) -> list[Problem]:
-    """The problems of all these checks, each made whatever another one says; any other error is raised at once."""
-    problems: list[Problem] = []
-    for check in checks:
+class Problems(list[Problem]):
+    """All that is wrong, gathered over several checks: one that fails must not hide the next.
+
+        >>> wrong = Problems()
+        >>> with wrong.check():
+        ...     raise InputError([Problem("fleet.instances", 0, "must be at least 1", "give a number at least 1")])
+        >>> len(wrong)
+        1
+
+    A check that failed has no result: nothing before `stop` may need it.
+    """
+
+    @contextmanager
+    def check(self) -> Iterator[None]:
+        """Around one check, or some that hang together; any other error than bad input is raised at once."""
         try:
-            check()
+            yield
         except InputError as error:
-            problems += error.problems
-    return problems
+            self += error.problems
+
+    def stop(self) -> None:
+        """Raises InputError with all of them, if there are any."""
+        if self:
+            raise InputError(self)
 
 
 class StuckError(FleetsimError):

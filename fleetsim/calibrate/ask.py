@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.job.question import Argument, Option
 
@@ -91,13 +91,10 @@ class Calibrate:
 
     def ready(self) -> Self:
         """The same question. Raises InputError with all that is wrong with it."""
-        problems = [*self._contradictions(), *_engine_args(self.engine_arg or ())[1], *self._out_of_range()]
-        try:
+        wrong = Problems([*self._contradictions(), *_engine_args(self.engine_arg or ())[1], *self._out_of_range()])
+        with wrong.check():
             _ = self.places
-        except InputError as error:
-            problems += error.problems
-        if problems:
-            raise InputError(problems)
+        wrong.stop()
         return self
 
     def _contradictions(self) -> Iterator[Problem]:

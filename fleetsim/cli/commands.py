@@ -78,19 +78,19 @@ def lines(width: int) -> list[tuple[str, str]]:
 def _built(name: str) -> Any:
     """A command, or a group with its commands: with manual, and while a shell completes with what it may offer."""
     from fleetsim.cli import manual
-    from fleetsim.cli.flags import as_command
+    from fleetsim.cli.flags import command
 
     module = import_module(f"fleetsim.cli.{_GROUPS.get(name, name)}")
     group: typer.Typer | None = getattr(module, "app", None)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich") if group is None else group
     prefix = "" if group is None else f"{name} "
     if group is None:
-        app.command(name)(as_command(getattr(module, name)))
+        app.command(name)(command(getattr(module, name)))
     manual.attach(app, prefix)
     if COMPLETING in os.environ:
         from fleetsim.cli import complete
 
         complete.attach(app, prefix)
-    command: Any = typer.main.get_command(app) if group is None else typer.main.get_group(app)
-    command.name = name
-    return command
+    built: Any = typer.main.get_command(app) if group is None else typer.main.get_group(app)
+    built.name = name
+    return built

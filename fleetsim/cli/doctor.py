@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleetsim import units
-from fleetsim.cli.history_options import (
-    BasicAuthFile,
-    CaFile,
-    ClientCert,
-    ClientKey,
-    OrgId,
-    SkipVerify,
-    TokenFile,
-)
-from fleetsim.cli.options import Json
 from fleetsim.cli.say import say
 from fleetsim.cli.wrapped import columns, wrapped
+from fleetsim.job.fields import RUN
 from fleetsim.job.history_fields import AccessFields
+from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
     from fleetsim.cli.doctor_checks.check import Check
@@ -31,22 +23,23 @@ ASKED = "What is looked at"
 _MARKS = {"ok": "ok", "info": "-", "warning": "warning", "fault": "FAULT"}
 
 
-def doctor(
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="Is this server there, and useful?", rich_help_panel=ASKED)
-    ] = None,
-    compile_: Annotated[
-        bool, typer.Option("--compile", help="Compile the kernel if it is not yet (seconds).", rich_help_panel=ASKED)
-    ] = False,
-    json_: Json = False,
-    token_file: TokenFile = None,
-    basic_auth_file: BasicAuthFile = None,
-    org_id: OrgId = None,
-    ca_file: CaFile = None,
-    client_cert: ClientCert = None,
-    client_key: ClientKey = None,
-    insecure_skip_verify: SkipVerify = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """What is looked at."""
+
+    prometheus: Annotated[str | None, Option("Is this server there, and useful?", ASKED, metavar="URL")] = None
+    compile_: Annotated[bool, Option("Compile the kernel if it is not yet (seconds).", ASKED)] = False
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
+
+
+@dataclass(frozen=True)
+class Access(AccessFields):
+    """The way in, with little patience."""
+
+    timeout: float = 10.0
+
+
+def doctor(asked: Doctor, access: Access) -> None:
     """Look at this installation: versions, extras, kernel, caches, GPU, and a Prometheus if one is named.
 
     Examples:
@@ -59,12 +52,9 @@ def doctor(
 
     Secrets are not shown. Attach its --json to a report of a bug.
     """
-    access = AccessFields(
-        token_file, basic_auth_file, org_id, ca_file, client_cert, client_key, insecure_skip_verify, 10.0
-    )
-    checks = examined(prometheus, access, compile_)
+    checks = examined(asked.prometheus, access, asked.compile_)
     faults = [check for check in checks if check.state == "fault"]
-    if json_:
+    if asked.json_:
         import fleetsim
         from fleetsim.cli.output import show_json
 

@@ -30,13 +30,6 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def as_command(run: Callable[..., None]) -> Callable[..., None]:
-    """A function for `app.command`: `command` of it where it takes questions, itself where its parameters are
-    typer's."""
-    kinds = [kind for name, kind in typing.get_type_hints(run).items() if name != "return"]
-    return command(run) if all(map(is_dataclass, kinds)) else run
-
-
 def annotate(call: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
     """Gives a command its parameters; typer reads the signature, completion the annotations."""
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

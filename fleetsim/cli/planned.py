@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
+from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, Output
 from fleetsim.job.question import Option, Question
-from fleetsim.job.together import together
 
 if TYPE_CHECKING:
     from fleetsim.job.gate import Gate
@@ -44,15 +44,16 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
     from fleetsim.files import apart, new_file
     from fleetsim.job.gate import METRICS, parse_gate
 
-    with together() as wrong:
-        with wrong.check():
-            apart({"--save": output.save, "--html": output.html})
-        with wrong.check():
-            place = None if output.save is None else new_file("--save", output.save)
-        with wrong.check():
-            page = new_page("--html", output.html)
-        with wrong.check():
-            gate = parse_gate(output.fail_if or (), (*METRICS, *more))
-        with wrong.check():
-            asked = asked.ready()
+    wrong = Problems()
+    with wrong.check():
+        apart({"--save": output.save, "--html": output.html})
+    with wrong.check():
+        place = None if output.save is None else new_file("--save", output.save)
+    with wrong.check():
+        page = new_page("--html", output.html)
+    with wrong.check():
+        gate = parse_gate(output.fail_if or (), (*METRICS, *more))
+    with wrong.check():
+        asked = asked.ready()
+    wrong.stop()
     return asked, Places(place, page, gate)

@@ -12,7 +12,7 @@ import typer
 
 from fleetsim import units
 from fleetsim.cli.say import say
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
 from fleetsim.job.fields import RUN
 from fleetsim.job.gate import EXIT_CODE
@@ -74,26 +74,26 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
     from fleetsim.cli.pages import new_page
     from fleetsim.files import apart
     from fleetsim.job.gate import parse_gate
-    from fleetsim.job.together import together
     from fleetsim.replay.figures import METRICS
 
     outputs = {"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch}
-    with together() as wrong:
-        with wrong.check():
-            gate = parse_gate(output.fail_if or (), METRICS, "window")
-        with wrong.check():
-            # Elsewhere than on a terminal a line for every query would be too many.
-            window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
-        with wrong.check():
-            fleet = asked.fleet.ready()
-        with wrong.check():
-            questions = _questions(asked, files)
-        with wrong.check():
-            apart(outputs)
-        with wrong.check():
-            dump = new_dump(output.save)
-        with wrong.check():
-            page = new_page("--html", output.html)
+    wrong = Problems()
+    with wrong.check():
+        gate = parse_gate(output.fail_if or (), METRICS, "window")
+    with wrong.check():
+        # Elsewhere than on a terminal a line for every query would be too many.
+        window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
+    with wrong.check():
+        fleet = asked.fleet.ready()
+    with wrong.check():
+        questions = _questions(asked, files)
+    with wrong.check():
+        apart(outputs)
+    with wrong.check():
+        dump = new_dump(output.save)
+    with wrong.check():
+        page = new_page("--html", output.html)
+    wrong.stop()
 
     def kept(history: History) -> None:
         from fleetsim.history.dump import save_history
@@ -106,18 +106,18 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
     """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
-    from fleetsim.job.together import together
 
-    with together() as wrong:
+    wrong = Problems()
+    with wrong.check():
+        questions = asked.changes.ready()
+    for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
         with wrong.check():
-            questions = asked.changes.ready()
-        for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
-            with wrong.check():
-                if output is not None:
-                    new_file(name, output)
-        with wrong.check():
-            assert isinstance(asked.changes, ChangeFields)
-            _check_deployment(asked.changes, files)
+            if output is not None:
+                new_file(name, output)
+    with wrong.check():
+        assert isinstance(asked.changes, ChangeFields)
+        _check_deployment(asked.changes, files)
+    wrong.stop()
     return replace(questions, recommend=questions.recommend or files.asked())
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.say import say
+from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, Output
 from fleetsim.job.question import Option
 from fleetsim.simulate.ask import Simulate
@@ -151,25 +152,25 @@ def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate,
     from fleetsim.export.parquet import check_folder
     from fleetsim.files import apart
     from fleetsim.job.gate import METRICS, parse_gate
-    from fleetsim.job.together import together
 
     first = {"--openmetrics": files.openmetrics, "--perfetto": files.perfetto}
-    with together() as wrong:
-        with wrong.check():
-            gate = parse_gate(output.fail_if or (), METRICS)
-        with wrong.check():
-            asked = asked.ready()
-        with wrong.check():
-            apart({"--html": output.html, **first, "--parquet": output.parquet})
-        with wrong.check():
-            asked.check()
-            history = check_history(files.openmetrics, files.scrape_interval, files.openmetrics_end, asked.hours)
-        with wrong.check():
-            trace = check_trace(files.perfetto, files.perfetto_steps)
-        with wrong.check():
-            page = new_page("--html", output.html)
-        with wrong.check():
-            folder = None if output.parquet is None else check_folder(output.parquet, "--parquet")
+    wrong = Problems()
+    with wrong.check():
+        gate = parse_gate(output.fail_if or (), METRICS)
+    with wrong.check():
+        asked = asked.ready()
+    with wrong.check():
+        apart({"--html": output.html, **first, "--parquet": output.parquet})
+    with wrong.check():
+        asked.check()
+        history = check_history(files.openmetrics, files.scrape_interval, files.openmetrics_end, asked.hours)
+    with wrong.check():
+        trace = check_trace(files.perfetto, files.perfetto_steps)
+    with wrong.check():
+        page = new_page("--html", output.html)
+    with wrong.check():
+        folder = None if output.parquet is None else check_folder(output.parquet, "--parquet")
+    wrong.stop()
     places = Places(gate, history, trace, page, folder)
     every_s = None if history is None else history.every_s
     check_steps = None if trace is None else trace.steps.check

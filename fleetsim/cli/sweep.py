@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, Printed
 from fleetsim.job.question import Option
 from fleetsim.sweep.ask import Sweep, ask
@@ -68,15 +69,15 @@ def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | Non
     """The question with its job, the condition, and the page's place. Raises InputError with all that is wrong."""
     from fleetsim.cli.pages import new_page
     from fleetsim.job.gate import METRICS, parse_gate
-    from fleetsim.job.together import together
 
-    with together() as wrong:
-        with wrong.check():
-            gate = parse_gate(output.fail_if or (), METRICS)
-        with wrong.check():
-            asked = asked.ready()
-        with wrong.check():
-            page = new_page("--html", output.html)
+    wrong = Problems()
+    with wrong.check():
+        gate = parse_gate(output.fail_if or (), METRICS)
+    with wrong.check():
+        asked = asked.ready()
+    with wrong.check():
+        page = new_page("--html", output.html)
+    wrong.stop()
     return asked, gate, page
 
 

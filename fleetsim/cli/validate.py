@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from fleetsim.cli.say import say
 from fleetsim.job.gate import EXIT_CODE
+from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
     from fleetsim.validate.verdict import CaseResult
 
 
-def validate(
-    case: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this case, as C01. Repeatable.")] = None,
-    write: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write validation.md and validation.svg there.")
-    ] = None,
-    check: Annotated[str | None, typer.Option(metavar="DIR", help="Exit 10 if the page there would change.")] = None,
-    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with charts there.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 10 if a gate does not hold.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Which cases, and what is done with their verdicts."""
+
+    case: Annotated[list[str] | None, Option("Only this case, as C01. Repeatable.", None, metavar="ID")] = None
+    write: Annotated[str | None, Option("Write validation.md and validation.svg there.", None, metavar="DIR")] = None
+    check: Annotated[str | None, Option("Exit 10 if the page there would change.", None, metavar="DIR")] = None
+    html: Annotated[str | None, Option("Write a page with charts there.", None, metavar="FILE")] = None
+    json_: Annotated[bool, Option("One JSON document.", None)] = False
+    strict: Annotated[bool, Option("Exit 10 if a gate does not hold.", None)] = False
+
+
+def validate(asked: Validation) -> None:
     """How far is the simulation from what real projects published? One scalar fitted, everything else predicted.
 
     Examples:
@@ -42,29 +47,30 @@ def validate(
     from fleetsim.cli.progress import progress
     from fleetsim.validate.docs_files import checked_folder, drifted, write_docs
 
-    folder, page = checked_folder(case or (), write, check), new_page("--html", html)
-    with if_interrupted(_so_far(json_)), progress("loading the simulator") as tell:
+    folder = checked_folder(asked.case or (), asked.write, asked.check)
+    page = new_page("--html", asked.html)
+    with if_interrupted(_so_far(asked.json_)), progress("loading the simulator") as tell:
         from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
 
-        cases = load_cases(tuple(case or ()))
+        cases = load_cases(tuple(asked.case or ()))
         order = [c.id for c in cases]
         loaded()
         tell("simulating published runs")
         tell.at(0, len(order))
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
-    _show(results, json_)
+    _show(results, asked.json_)
     if page is not None:
         from fleetsim.tell.page import document_page
         from fleetsim.validate.told import document
 
         write_page(page, document_page(document(results, of=len(case_files()))))
-    if write is not None and folder is not None:
+    if folder is not None and asked.write is not None:
         write_docs(folder, results)
-    if check is not None and folder is not None and drifted(folder, results):
-        _failed(f"the page in {check} has drifted: run fleetsim validate --write {check}")
-    if strict and not summary(results).holds:
+    elif folder is not None and drifted(folder, results):
+        _failed(f"the page in {asked.check} has drifted: run fleetsim validate --write {asked.check}")
+    if asked.strict and not summary(results).holds:
         _failed("error: --strict: a gate does not hold")
 
 

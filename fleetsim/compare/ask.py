@@ -178,9 +178,8 @@ def compare(
 
     if not isinstance(windows, tuple) or len(windows) != 2:
         raise InputError([Problem("windows", windows, "must be a pair, of A and of B", f"each {IN_PYTHON}")])
-    given, problems = told_apart({"A": a} if b is None else {"A": a, "B": b}, given_in_python)
-    if problems:
-        raise InputError(problems)
+    given, wrong = told_apart({"A": a} if b is None else {"A": a, "B": b}, given_in_python)
+    wrong.stop()
     if labels is None and not any(one.what == "history" for one in given):
         labels = ("A", "B")
     asked = Compare(

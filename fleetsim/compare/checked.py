@@ -9,8 +9,8 @@ from fleetsim.compare import checks
 from fleetsim.compare.gate import ComparisonGate, comparison_gate
 from fleetsim.compare.inputs import What, given_of, told_apart
 from fleetsim.compare.question import Compare
-from fleetsim.compare.spans import Span, spans_of
-from fleetsim.errors import InputError, problems_of
+from fleetsim.compare.spans import spans_of
+from fleetsim.errors import Problems
 from fleetsim.quantities import METRICS, WINDOW_METRICS
 
 if TYPE_CHECKING:
@@ -42,20 +42,18 @@ def checked(asked: Compare) -> Checked:
     kinds: frozenset[What] = frozenset(("history",) if server else (one.what for one in given))
     there = WINDOW_METRICS if kinds == {"history"} else METRICS
     metrics = tuple(name for name in there if not asked.metric or name in asked.metric)
-    spans: dict[str, Span | None] = {}
-    gates: list[ComparisonGate] = []
-    problems = [*checks.numbers(asked), *wrong, *checks.misplaced(asked, kinds, given, not wrong)]
+    problems = Problems([*checks.numbers(asked), *wrong, *checks.misplaced(asked, kinds, given, not wrong)])
     problems += checks.unknown(asked.metric or (), there)
-    if kinds == {"history"}:
-        problems += problems_of(lambda: spans.update(spans_of(asked, len(given) < 2)))
-    problems += problems_of(lambda: gates.append(comparison_gate(asked.fail_if or (), metrics, bool(asked.metric))))
-    if problems:
-        raise InputError(problems)
+    with problems.check():
+        spans = spans_of(asked, len(given) < 2) if kinds == {"history"} else {}
+    with problems.check():
+        gate = comparison_gate(asked.fail_if or (), metrics, bool(asked.metric))
+    problems.stop()
     if kinds == {"history"}:
         from fleetsim.compare.read import parts_of
 
-        return Checked(asked, metrics, gates[0], windows=parts_of(asked, given, spans))
+        return Checked(asked, metrics, gate, windows=parts_of(asked, given, spans))
     from fleetsim.compare.sides import sides_of
 
     sides, notes = sides_of(asked, given)
-    return Checked(asked, metrics, gates[0], sides=sides, notes=notes)
+    return Checked(asked, metrics, gate, sides=sides, notes=notes)

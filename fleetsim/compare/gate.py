@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fleetsim.errors import InputError, Problem
-from fleetsim.job.gate import Condition, Gate, parse_conditions
+from fleetsim.errors import Problem, Problems
+from fleetsim.job.gate import Gate, parse_conditions
 from fleetsim.quantities import PAID_FOR, quantity
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = 
     known = [*metrics, *(f"{part}.{m}{end}" for m in metrics for part in _PARTS for end in _ENDS)]
     words = (REGRESSION, *(f"{REGRESSION}.{m}" for m in judged))
     regressions, rest = [], []
-    problems: list[Problem] = []
+    problems = Problems()
     for text in texts:
         word, dot, metric = text.strip().partition(".")
         if not _SIGN.search(text) and word != REGRESSION:
@@ -67,13 +67,9 @@ def comparison_gate(texts: Iterable[str], metrics: Sequence[str], named: bool = 
                 remedy = f'put a bound on the change itself: "ratio.{metric or metrics[0]}.high>1.05"'
                 problems.append(Problem("--fail-if", text, "neither more nor less of it is worse", remedy))
             regressions.append(metric)
-    conditions: tuple[Condition, ...] = ()
-    try:
+    with problems.check():
         conditions = parse_conditions(rest, known, _EXAMPLE)
-    except InputError as error:
-        problems += error.problems
-    if problems:
-        raise InputError(problems)
+    problems.stop()
     return ComparisonGate(tuple(regressions), Gate(conditions, "comparison"), watched)
 
 

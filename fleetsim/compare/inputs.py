@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.json_text import from_json
 
 What = Literal["scenario", "result", "history"]
@@ -40,16 +40,14 @@ class Given:
 T = TypeVar("T")
 
 
-def told_apart(sides: Mapping[str, T], what: Callable[[str, T], Given]) -> tuple[tuple[Given, ...], list[Problem]]:
+def told_apart(sides: Mapping[str, T], what: Callable[[str, T], Given]) -> tuple[tuple[Given, ...], Problems]:
     """What each side is by its letter, and what is wrong with those of which it cannot be told."""
     given: list[Given] = []
-    problems: list[Problem] = []
+    wrong = Problems()
     for where, side in sides.items():
-        try:
+        with wrong.check():
             given.append(what(where, side))
-        except InputError as error:
-            problems += error.problems
-    return tuple(given), problems
+    return tuple(given), wrong
 
 
 def given_of(where: str, text: str, mapped: bool = False, addresses: bool = False) -> Given:

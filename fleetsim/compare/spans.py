@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.compare.question import Compare
-from fleetsim.errors import InputError, Problem, problems_of
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import Text
 from fleetsim.job.history_fields import mapping_of, step_of
 
@@ -20,30 +20,29 @@ def spans_of(asked: Compare, one_history: bool) -> dict[str, Span | None]:
     """
     from fleetsim.history.prometheus import Prometheus
 
-    problems: list[Problem] = []
+    wrong = Problems()
     spans: dict[str, Span | None] = {"A": None, "B": None}
     for where, flag, text in (
         ("A", Text("--a", "windows A"), asked.window_a),
         ("B", Text("--b", "windows B"), asked.window_b),
     ):
-        try:
+        with wrong.check():
             spans[where] = None if text is None else _span(flag, text)
-        except InputError as error:
-            problems += error.problems
         if asked.prometheus is not None and text is not None and text.startswith(".."):
-            problems.append(Problem(flag, text, "begins when?", FORM))
+            wrong.append(Problem(flag, text, "begins when?", FORM))
     if one_history and spans["B"] is None:
         spans["B"] = spans["A"]  # the same time, other instances
     url = asked.prometheus
-    problems += problems_of(
-        lambda: step_of(asked.step),
-        lambda: mapping_of(asked.map_ or (), None if url is not None else "file"),
-        lambda: None if url is None else Prometheus(url, asked.access.access()).close(),
-    )
+    with wrong.check():
+        step_of(asked.step)
+    with wrong.check():
+        mapping_of(asked.map_ or (), None if url is not None else "file")
+    with wrong.check():
+        if url is not None:
+            Prometheus(url, asked.access.access()).close()
     if url is not None and asked.framework:
-        problems.append(Problem("--framework", asked.framework, "means something for run logs only", "drop it"))
-    if problems:
-        raise InputError(problems)
+        wrong.append(Problem("--framework", asked.framework, "means something for run logs only", "drop it"))
+    wrong.stop()
     return spans
 
 
@@ -53,15 +52,12 @@ def _span(flag: str, text: str) -> Span:
     start, dots, end = (part.strip() for part in text.partition(".."))
     if not dots or not (start or end):
         raise InputError([Problem(flag, text, "is no window", FORM)])
-    problems: list[Problem] = []
+    wrong = Problems()
     at: list[float] = []
     for part in (start, end):
-        try:
+        with wrong.check():
             at += [parse_time(part, 0.0, flag)] if part else []
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
+    wrong.stop()
     # Relative ends count from the same now; a relative end beside an absolute one is judged when there is a now.
     if len(at) == 2 and at[0] >= at[1] and _relative(start) == _relative(end):
         raise InputError([Problem(flag, text, "ends before it starts", "swap the two")])

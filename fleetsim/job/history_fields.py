@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.history.named import HISTORY, MAP, STEP
 from fleetsim.job.question import Option
-from fleetsim.job.together import together
 
 if TYPE_CHECKING:
     from fleetsim.history.access import Access
@@ -193,17 +192,18 @@ class WindowFields:
         """The window, with a way in as the environment says. Raises InputError, all problems at once."""
         from fleetsim.history.window import parse_time
 
-        with together() as wrong:
+        wrong = Problems()
+        with wrong.check():
+            mapping = mapping_of(self.map_ or (), self.from_)
+        with wrong.check():
+            self._check_source()
+        with wrong.check():
+            step_s = step_of(self.step)
+        for name, time in (("start", self.start), ("end", self.end)):
             with wrong.check():
-                mapping = mapping_of(self.map_ or (), self.from_)
-            with wrong.check():
-                self._check_source()
-            with wrong.check():
-                step_s = step_of(self.step)
-            for name, time in (("start", self.start), ("end", self.end)):
-                with wrong.check():
-                    if time is not None:
-                        parse_time(time, 0.0, flag(name))
+                if time is not None:
+                    parse_time(time, 0.0, flag(name))
+        wrong.stop()
         return Window(
             prometheus=self.prometheus,
             file=self.from_,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import SET, flag, text
 from fleetsim.job.question import Option
 
@@ -56,19 +56,19 @@ class ChangeFields:
     def ready(self) -> Questions:
         """Raises InputError, all problems at once."""
         from fleetsim.config.override import parse_overrides
-        from fleetsim.job.together import together
         from fleetsim.replay.change.patch import parse_deployment
         from fleetsim.replay.change.plan_fields import load_plan
 
-        with together() as wrong:
-            with wrong.check():
-                changes = dict(parse_overrides(self.set_ or []))
-            with wrong.check():
-                swept = _swept(self.sweep or [])
-            with wrong.check():
-                deployment = None if self.deployment is None else parse_deployment(self.deployment)
-            with wrong.check():
-                plan = None if self.verify is None else load_plan(self.verify)
+        wrong = Problems()
+        with wrong.check():
+            changes = dict(parse_overrides(self.set_ or []))
+        with wrong.check():
+            swept = _swept(self.sweep or [])
+        with wrong.check():
+            deployment = None if self.deployment is None else parse_deployment(self.deployment)
+        with wrong.check():
+            plan = None if self.verify is None else load_plan(self.verify)
+        wrong.stop()
         return Questions(changes, swept, self.recommend, deployment, plan)
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
-from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError, problems_of
+from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, JobFields
 from fleetsim.job.keywords import keywords
@@ -93,18 +93,18 @@ class Sweep:
         from fleetsim.sweep.axes import axes_written
         from fleetsim.sweep.objective import objectives_of
 
-        axes = list(self.axes)
-        problems = problems_of(lambda: axes.extend(axes_written(self.grid or ())))
-        problems += self._said_twice({axis.path for axis in axes})
-        if not problems:
-            problems += problems_of(lambda: grid_of(axes))
-        problems += problems_of(lambda: objectives_of(self.objective or ()))
-        try:
+        axes, wrong = list(self.axes), Problems()
+        with wrong.check():
+            axes += axes_written(self.grid or ())
+        wrong += self._said_twice({axis.path for axis in axes})
+        with wrong.check():
+            if not wrong:
+                grid_of(axes)
+        with wrong.check():
+            objectives_of(self.objective or ())
+        with wrong.check():
             job = ready(self.job)
-        except InputError as error:
-            raise InputError([*problems, *error.problems]) from None
-        if problems:
-            raise InputError(problems)
+        wrong.stop()
         call = self.job.words() if isinstance(self.job, SweptJob) else self.call
         return replace(self, job=job, grid=None, axes=tuple(axes), call=call)
 
@@ -116,12 +116,17 @@ class Sweep:
 
     def place(self) -> AbstractContextManager[Output | None]:
         """Where the table goes. Raises InputError with what is wrong about it, and about where the work is done."""
-        places: list[Output] = []
-        problems = list(self._wrong_where())
-        problems += problems_of(lambda: places.extend(self._output()), self._check_cluster)
-        if problems:
-            raise InputError(problems)
-        return places[0] if places else nullcontext()
+        from fleetsim.sweep.cluster import check_ray
+        from fleetsim.sweep.output import Output
+
+        wrong = Problems(self._wrong_where())
+        with wrong.check():
+            place = nullcontext() if self.out is None else Output(self.out)
+        with wrong.check():
+            if self.ray is not None:
+                check_ray(self.ray)
+        wrong.stop()
+        return place
 
     def _wrong_where(self) -> Iterator[Problem]:
         if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
@@ -132,18 +137,6 @@ class Sweep:
             yield Problem(flag("workers"), self.workers, "a cluster has its own", remedy)
         if self.restart and self.out is None:
             yield Problem("--restart", True, "there is nothing to forget without --out", "add --out FILE")
-
-    def _output(self) -> Iterator[Output]:
-        from fleetsim.sweep.output import Output
-
-        if self.out is not None:
-            yield Output(self.out)
-
-    def _check_cluster(self) -> None:
-        from fleetsim.sweep.cluster import check_ray
-
-        if self.ray is not None:
-            check_ray(self.ray)
 
 
 def ask(asked: Sweep, watch: Watch = SILENT) -> SweepResult:

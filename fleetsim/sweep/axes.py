@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from fleetsim.config.override import parse_override
-from fleetsim.errors import InputError, Problem, problems_of
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.job.options import change_texts
 from fleetsim.sweep.grid import MOST_VALUES, Axis
 from fleetsim.sweep.values import parse_sweep
@@ -15,13 +14,11 @@ from fleetsim.sweep.values import parse_sweep
 
 def axes_written(texts: Sequence[str]) -> list[Axis]:
     """The axes of `KEY=VALUES` texts. Raises InputError with all problems."""
-    axes: list[Axis] = []
-
-    def read(one: str) -> None:
-        axes.append(Axis(*parse_sweep(one, "--grid", MOST_VALUES)))
-
-    if problems := problems_of(*(partial(read, one) for one in texts)):
-        raise InputError(problems)
+    axes, wrong = list[Axis](), Problems()
+    for one in texts:
+        with wrong.check():
+            axes.append(Axis(*parse_sweep(one, "--grid", MOST_VALUES)))
+    wrong.stop()
     return axes
 
 
@@ -33,14 +30,12 @@ def axes_of(grid: Mapping[str, Sequence[Any]]) -> tuple[Axis, ...]:
     if not isinstance(grid, Mapping) or not grid:
         example = '{"fleet.instances": [4, 8, 12]}'
         raise InputError([Problem("grid", grid, "must say what to sweep over", f"for example {example}")])
-    axes: list[Axis] = []
-
-    def read(path: str, values: Sequence[Any]) -> None:
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") or not len(values):
-            raise InputError([Problem(f"grid {path}", values, "must be a list of values", "[4, 8, 12]")])
-        texts = [change_texts({path: value})[path] for value in values]
-        axes.append(Axis(path, tuple(parse_override(text)[1] for text in texts)))
-
-    if problems := problems_of(*(partial(read, path, values) for path, values in grid.items())):
-        raise InputError(problems)
+    axes, wrong = list[Axis](), Problems()
+    for path, values in grid.items():
+        with wrong.check():
+            if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") or not len(values):
+                raise InputError([Problem(f"grid {path}", values, "must be a list of values", "[4, 8, 12]")])
+            texts = [change_texts({path: value})[path] for value in values]
+            axes.append(Axis(path, tuple(parse_override(text)[1] for text in texts)))
+    wrong.stop()
     return tuple(axes)

@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
-from fleetsim.errors import InputError, OutsideError, Problem
-from fleetsim.job.together import together
+from fleetsim.errors import InputError, OutsideError, Problem, Problems
 
 
 @pytest.mark.parametrize(
@@ -30,16 +29,11 @@ def test_all_that_is_wrong_is_told(arguments: tuple[str, ...]) -> None:
 
 
 def test_another_error_is_raised_at_once() -> None:
-    made = []
-
-    def checks() -> None:
-        with together() as wrong:
-            with wrong.check():
-                raise InputError([Problem("a", 1, "b", "c")])
-            with wrong.check():
-                raise OutsideError("server down")
-            made.append("a third check")
-
-    with pytest.raises(OutsideError, match="server"):
-        checks()
-    assert not made
+    wrong = Problems()
+    with wrong.check():
+        raise InputError([Problem("a", 1, "b", "c")])
+    with pytest.raises(OutsideError, match="server"), wrong.check():
+        raise OutsideError("server down")
+    with pytest.raises(InputError, match="a: 1: b; c"):
+        wrong.stop()
+    Problems().stop()

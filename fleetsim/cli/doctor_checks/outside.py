@@ -32,11 +32,11 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 def prometheus(url: str, flags: AccessFields) -> Check:
     """Whether a Prometheus answers, what it is, and whether it knows rollout engines."""
-    from fleetsim.cli.history_options import connect
+    from fleetsim.history.prometheus import Prometheus
 
     shown = _CREDENTIALS.sub("//", url)
     try:
-        server = connect(url, flags)
+        server = Prometheus(url, flags.access())
     except InputError as error:
         return Check("prometheus", "fault", str(error), error.problems[0].remedy, {"url": shown})
     except FleetsimError as error:
