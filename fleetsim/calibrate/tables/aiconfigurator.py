@@ -208,10 +208,12 @@ def _config_of(shape: ModelShape) -> dict[str, Any]:
     """
     block = shape.blocks[0]
     attention, mlp = block.mixer, block.mlp
-    if len(shape.blocks) > 1 or not isinstance(attention, Attention) or attention.gate or attention.indexer:
-        rule = "aiconfigurator knows its attention by the model's own config.json only"
-        raise InputError([Problem("--model", shape.name, rule, "download that file and give its path")])
     mixture = mlp if isinstance(mlp, Mixture) else None
+    plain = isinstance(attention, Attention) and not (attention.gate or attention.indexer or attention.window)
+    if len(shape.blocks) > 1 or not plain or (mixture and mixture.shared_width):
+        rule = "aiconfigurator knows its layers by the model's own config.json only"
+        raise InputError([Problem("--model", shape.name, rule, "download that file and give its path")])
+    assert isinstance(attention, Attention)
     family = "Qwen3" if attention.qk_norm else "Qwen2" if attention.bias else "Llama"
     mixtral = mixture and not attention.qk_norm and not mixture.shared_width
     family = "Mixtral" if mixtral else f"{family}Moe" if mixture else family

@@ -1,4 +1,4 @@
-"""Models by name: the shapes of common open models, and the way from a name or a file to a shape."""
+"""Models by name: other names of those in the catalogue, and the way from a name or a file to a shape."""
 
 from __future__ import annotations
 
@@ -7,139 +7,113 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from fleetsim.engine.model.mixers import Attention, LatentAttention
-from fleetsim.engine.model.mlps import Dense, Mixture
-from fleetsim.engine.model.precision import Parts, usual_parts
-from fleetsim.engine.model.shape import Block, ModelShape
-from fleetsim.engine.model.states import GatedDelta
+from fleetsim.engine.model.catalogue import DENSE
+from fleetsim.engine.model.catalogue_mixtures import MIXTURES
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 
-
-def _parts(dtype: str, latent: bool = False) -> Parts:
-    """A checkpoint of one precision, its embeddings in 16 bits."""
-    return usual_parts(dtype, Parts(), experts=latent, latent=latent)
-
-
-def _dense(name: str, layers: int, hidden: int, width: int, vocab: int, attention: Attention, tied: bool = False,
-           dtype: str = "bfloat16", ctx: int | None = None) -> ModelShape:  # fmt: skip
-    block = Block(layers, attention, Dense(width))
-    return ModelShape(name, hidden, vocab, (block,), tied, _parts(dtype), max_position=ctx)
-
-
-def _qwen25(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, vocab: int, tied: bool) -> ModelShape:
-    attention = Attention(heads, kv, 128 if hidden != 896 else 64, bias=True)
-    return _dense(name, layers, hidden, inter, vocab, attention, tied, ctx=32768)
-
-
-def _qwen3(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, tied: bool) -> ModelShape:
-    return _dense(name, layers, hidden, inter, 151936, Attention(heads, kv, 128, qk_norm=True), tied, ctx=40960)
-
-
-def _llama(name: str, layers: int, hidden: int, inter: int, heads: int, kv: int, vocab: int, dtype: str, ctx: int
-           ) -> ModelShape:  # fmt: skip
-    return _dense(name, layers, hidden, inter, vocab, Attention(heads, kv, 128), dtype=dtype, ctx=ctx)
-
-
-def _mixture(name: str, layers: int, hidden: int, vocab: int, attention: Attention, mixture: Mixture, ctx: int
-             ) -> ModelShape:  # fmt: skip
-    return ModelShape(name, hidden, vocab, (Block(layers, attention, mixture),), max_position=ctx)
-
-
-def _deepseek(name: str, layers: int, hidden: int, inter: int, heads: int, vocab: int, mixture: Mixture,
-              dense: int, q_lora: int, dtype: str, ctx: int) -> ModelShape:  # fmt: skip
-    mla = LatentAttention(heads, q_lora, 512, 128, 64, 128)
-    blocks = Block(dense, mla, Dense(inter)), Block(layers - dense, mla, mixture)
-    return ModelShape(name, hidden, vocab, blocks, parts=_parts(dtype, latent=True), max_position=ctx)
-
-
-# Source of every row: that repository's config.json on the Hugging Face hub.
-_SHAPES = (
-    _qwen25("Qwen/Qwen2.5-0.5B", 24, 896, 4864, 14, 2, 151936, True),
-    _qwen25("Qwen/Qwen2.5-1.5B", 28, 1536, 8960, 12, 2, 151936, True),
-    _qwen25("Qwen/Qwen2.5-3B", 36, 2048, 11008, 16, 2, 151936, True),
-    _qwen25("Qwen/Qwen2.5-7B", 28, 3584, 18944, 28, 4, 152064, False),
-    _qwen25("Qwen/Qwen2.5-14B", 48, 5120, 13824, 40, 8, 152064, False),
-    _qwen25("Qwen/Qwen2.5-32B", 64, 5120, 27648, 40, 8, 152064, False),
-    _qwen25("Qwen/Qwen2.5-72B", 80, 8192, 29568, 64, 8, 152064, False),
-    _qwen3("Qwen/Qwen3-0.6B", 28, 1024, 3072, 16, 8, True),
-    _qwen3("Qwen/Qwen3-1.7B", 28, 2048, 6144, 16, 8, True),
-    _qwen3("Qwen/Qwen3-4B", 36, 2560, 9728, 32, 8, True),
-    _qwen3("Qwen/Qwen3-8B", 36, 4096, 12288, 32, 8, False),
-    _qwen3("Qwen/Qwen3-14B", 40, 5120, 17408, 40, 8, False),
-    _qwen3("Qwen/Qwen3-32B", 64, 5120, 25600, 64, 8, False),
-    _mixture("Qwen/Qwen3-30B-A3B", 48, 2048, 151936, Attention(32, 4, 128, qk_norm=True), Mixture(128, 8, 768), 40960),
-    _mixture(
-        "Qwen/Qwen3-235B-A22B", 94, 4096, 151936, Attention(64, 4, 128, qk_norm=True), Mixture(128, 8, 1536), 40960
-    ),
-    ModelShape(
-        "Qwen/Qwen3.5-35B-A3B", 2048, 248320,
-        (
-            Block(30, GatedDelta(16, 32, 128, 128, 4), Mixture(256, 8, 512, 512, shared_gate=True)),
-            Block(10, Attention(16, 2, 256, qk_norm=True, gate=True), Mixture(256, 8, 512, 512, shared_gate=True)),
-        ),
-        max_position=262144,
-    ),
-    _deepseek(
-        "deepseek-ai/DeepSeek-V3", 61, 7168, 18432, 128, 129280, Mixture(256, 8, 2048, 2048), 3, 1536, "fp8", 163840
-    ),
-    _deepseek(
-        "moonshotai/Kimi-K2-Base", 61, 7168, 18432, 64, 163840, Mixture(384, 8, 2048, 2048), 1, 1536, "fp8", 131072
-    ),
-    _deepseek(
-        "moonshotai/Moonlight-16B-A3B", 27, 2048, 11264, 16, 163840, Mixture(64, 6, 1408, 2816), 1, 0, "bfloat16", 8192
-    ),
-    _dense(
-        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", 28, 1536, 8960, 151936, Attention(12, 2, 128, bias=True),
-        ctx=131072,
-    ),
-    _llama("meta-llama/Llama-2-7b-hf", 32, 4096, 11008, 32, 32, 32000, "float16", 4096),
-    _llama("meta-llama/Llama-2-13b-hf", 40, 5120, 13824, 40, 40, 32000, "float16", 4096),
-    _llama("meta-llama/Llama-2-70b-hf", 80, 8192, 28672, 64, 8, 32000, "float16", 4096),
-    _llama("meta-llama/Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128256, "bfloat16", 131072),
-    _llama("meta-llama/Llama-3.1-70B", 80, 8192, 28672, 64, 8, 128256, "bfloat16", 131072),
-    _llama("meta-llama/Llama-3.1-405B", 126, 16384, 53248, 128, 8, 128256, "bfloat16", 131072),
-    _llama("codellama/CodeLlama-34b-hf", 48, 8192, 22016, 64, 8, 32000, "bfloat16", 16384),
-    _mixture("mistralai/Mixtral-8x7B-v0.1", 32, 4096, 32000, Attention(32, 8, 128), Mixture(8, 2, 14336), 32768),
-)  # fmt: skip
-
+_SHAPES = (*DENSE, *MIXTURES)
 MODELS: dict[str, ModelShape] = {shape.name: shape for shape in _SHAPES}
 
-# Same layers under other names; fine-tunes share their base's shape.
-_ALIASES = {
-    "qwen2.5-math-1.5b": "Qwen/Qwen2.5-1.5B",
-    "qwen2.5-math-7b": "Qwen/Qwen2.5-7B",
-    "qwen2.5-math-72b": "Qwen/Qwen2.5-72B",
-    "qwen2.5-coder-7b": "Qwen/Qwen2.5-7B",
-    "deepseek-r1-distill-qwen-7b": "Qwen/Qwen2.5-7B",
-    "deepseek-r1-distill-qwen-14b": "Qwen/Qwen2.5-14B",
-    "deepseek-r1-distill-qwen-32b": "Qwen/Qwen2.5-32B",
-    "deepseek-r1-distill-llama-8b": "meta-llama/Llama-3.1-8B",
-    "deepseek-r1-distill-llama-70b": "meta-llama/Llama-3.1-70B",
-    "deepseek-v3.1": "deepseek-ai/DeepSeek-V3",
-    "deepseek-v3-0324": "deepseek-ai/DeepSeek-V3",
-    "deepseek-r1": "deepseek-ai/DeepSeek-V3",
-    "kimi-k2": "moonshotai/Kimi-K2-Base",
-    "moonlight-16b-a3b-instruct": "moonshotai/Moonlight-16B-A3B",
-    "qwen3.6-35b-a3b": "Qwen/Qwen3.5-35B-A3B",
-    "llama-2-7b": "meta-llama/Llama-2-7b-hf",
-    "llama-2-7b-chat": "meta-llama/Llama-2-7b-hf",
-    "llama-2-13b": "meta-llama/Llama-2-13b-hf",
-    "llama-2-13b-chat": "meta-llama/Llama-2-13b-hf",
-    "llama-2-70b": "meta-llama/Llama-2-70b-hf",
-    "llama-2-70b-chat": "meta-llama/Llama-2-70b-hf",
-    "meta-llama-3-8b": "meta-llama/Llama-3.1-8B",
-    "llama-3-8b": "meta-llama/Llama-3.1-8B",
-    "meta-llama-3.1-8b": "meta-llama/Llama-3.1-8B",
-    "meta-llama-3.1-405b": "meta-llama/Llama-3.1-405B",
-    "meta-llama-3.1-70b": "meta-llama/Llama-3.1-70B",
-    "llama-3.3-70b": "meta-llama/Llama-3.1-70B",
-    "codellama-34b": "codellama/CodeLlama-34b-hf",
-    "codellama-34b-instruct": "codellama/CodeLlama-34b-hf",
-    "mixtral-8x7b": "mistralai/Mixtral-8x7B-v0.1",
-}
+# Same layers under other names, as fine-tunes have their base's; and the tokens that they read, 0 = as many.
+_ALIASES: dict[str, dict[str, int]] = {
+    "Qwen/Qwen2.5-0.5B": {"qwen2-0.5b": 131072, "qwen2.5-coder-0.5b": 0},
+    "Qwen/Qwen2.5-1.5B": {"qwen2-1.5b": 131072, "qwen2.5-math-1.5b": 4096, "qwen2.5-coder-1.5b": 0},
+    "Qwen/Qwen2.5-3B": {"qwen2.5-vl-3b": 128000, "qwen2.5-coder-3b": 0},
+    "Qwen/Qwen2.5-7B": {
+        "qwen2-7b": 131072, "qwen2.5-math-7b": 4096, "qwen2.5-coder-7b": 0, "qwen2.5-vl-7b": 128000,
+        "deepseek-r1-distill-qwen-7b": 131072, "qwen2.5-7b-instruct-1m": 1010000, "openr1-qwen-7b": 131072,
+    },
+    "Qwen/Qwen2.5-14B": {
+        "qwen2.5-coder-14b": 0, "deepseek-r1-distill-qwen-14b": 131072, "qwen2.5-14b-instruct-1m": 1010000,
+        "deepcoder-14b-preview": 131072,
+    },
+    "Qwen/Qwen2.5-32B": {
+        "qwq-32b": 131072, "qwen2.5-coder-32b": 0, "qwen2.5-vl-32b": 128000, "deepseek-r1-distill-qwen-32b": 131072,
+    },
+    "Qwen/Qwen2.5-72B": {"qwen2-72b": 131072, "qwen2.5-math-72b": 4096, "qwen2.5-vl-72b": 128000},
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {"deepscaler-1.5b-preview": 0},
+    "Qwen/Qwen3-1.7B": {"qwen3-vl-2b": 262144},
+    "Qwen/Qwen3-4B": {"qwen3-vl-4b": 262144},
+    "Qwen/Qwen3-8B": {"qwen3-vl-8b": 262144, "deepseek-r1-0528-qwen3-8b": 131072},
+    "Qwen/Qwen3-32B": {"qwen3-vl-32b": 262144},
+    "Qwen/Qwen3-30B-A3B": {"qwen3-coder-30b-a3b": 262144, "qwen3-vl-30b-a3b": 262144},
+    "Qwen/Qwen3-235B-A22B": {"qwen3-vl-235b-a22b": 262144},
+    "Qwen/Qwen3-Coder-480B-A35B-Instruct": {"qwen3-coder-480b-a35b": 0},
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": {"qwen3-next-80b-a3b": 0, "qwen3-coder-next": 0},
+    "Qwen/Qwen3.5-35B-A3B": {"qwen3.6-35b-a3b": 0},
+    "deepseek-ai/DeepSeek-V2": {"deepseek-v2-chat": 0, "deepseek-v2.5": 0, "deepseek-coder-v2": 0},
+    "deepseek-ai/DeepSeek-V2-Lite": {"deepseek-v2-lite-chat": 0, "deepseek-coder-v2-lite": 0},
+    "deepseek-ai/DeepSeek-V3": {
+        "deepseek-v3.1": 0, "deepseek-v3-0324": 0, "deepseek-r1": 0, "deepseek-r1-0528": 0, "deepseek-r1-zero": 0,
+        "deepseek-v3.1-terminus": 0,
+    },
+    "deepseek-ai/DeepSeek-V3.2": {"deepseek-v3.2-exp": 0, "deepseek-v3.2-speciale": 0},
+    "deepseek-ai/deepseek-llm-7b-base": {"deepseek-math-7b": 0, "deepseek-llm-7b-chat": 0, "deepseek-math-7b-rl": 0},
+    "moonshotai/Kimi-K2-Base": {"kimi-k2": 0, "kimi-k2-instruct-0905": 262144},
+    "moonshotai/Kimi-K2.5": {"kimi-k2-thinking": 0, "kimi-k2.6": 0, "kimi-k2.7-code": 0},
+    "moonshotai/Kimi-Linear-48B-A3B-Instruct": {"kimi-linear-48b-a3b": 0},
+    "meta-llama/Llama-2-7b-hf": {"llama-2-7b": 0, "llama-2-7b-chat": 0},
+    "meta-llama/Llama-2-13b-hf": {"llama-2-13b": 0, "llama-2-13b-chat": 0},
+    "meta-llama/Llama-2-70b-hf": {"llama-2-70b": 0, "llama-2-70b-chat": 0},
+    "meta-llama/Llama-3.1-8B": {
+        "meta-llama-3-8b": 8192, "llama-3-8b": 8192, "meta-llama-3.1-8b": 0, "deepseek-r1-distill-llama-8b": 0,
+        "llama-3.1-tulu-3-8b": 0, "hermes-3-llama-3.1-8b": 0,
+    },
+    "meta-llama/Llama-3.1-70B": {
+        "meta-llama-3-70b": 8192, "llama-3-70b": 8192, "meta-llama-3.1-70b": 0, "llama-3.3-70b": 0,
+        "deepseek-r1-distill-llama-70b": 0, "llama-3.1-nemotron-70b": 0, "llama-3.1-tulu-3-70b": 0,
+    },
+    "meta-llama/Llama-3.1-405B": {"meta-llama-3.1-405b": 0},
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": {"llama-4-scout-17b-16e": 262144, "llama-4-scout": 0},
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct": {"llama-4-maverick-17b-128e": 262144, "llama-4-maverick": 0},
+    "codellama/CodeLlama-34b-hf": {"codellama-34b": 0, "codellama-34b-instruct": 0},
+    "mistralai/Mistral-7B-v0.3": {"mistral-7b-instruct-v0.3": 0},
+    "mistralai/Mistral-Nemo-Base-2407": {"mistral-nemo-instruct-2407": 0},
+    "mistralai/Mistral-Small-24B-Base-2501": {
+        "mistral-small-24b-instruct-2501": 0, "mistral-small-3.1-24b-instruct-2503": 131072,
+        "mistral-small-3.2-24b-instruct-2506": 131072, "magistral-small-2506": 40960, "magistral-small-2507": 131072,
+        "devstral-small-2505": 131072, "devstral-small-2507": 131072,
+    },
+    "mistralai/Mistral-Large-Instruct-2411": {"mistral-large-instruct-2407": 0},
+    "mistralai/Mixtral-8x7B-v0.1": {"mixtral-8x7b": 0},
+    "mistralai/Mixtral-8x22B-v0.1": {"mixtral-8x22b": 0},
+    "microsoft/phi-4": {"phi-4-reasoning": 32768, "phi-4-reasoning-plus": 32768},
+    "microsoft/Phi-4-mini-instruct": {"phi-4-mini": 0, "phi-4-mini-reasoning": 0},
+    "microsoft/Phi-3-mini-4k-instruct": {"phi-3-mini-128k-instruct": 131072, "phi-3.5-mini-instruct": 131072},
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": {"tinyllama-1.1b": 0, "tinyllama-1.1b-chat": 0},
+    "XiaomiMiMo/MiMo-7B-Base": {"mimo-7b": 0, "mimo-7b-rl": 0, "mimo-7b-sft": 0},
+    "allenai/Olmo-3-7B": {"olmo-3-1025-7b": 0, "olmo-3-7b-think": 0},
+    "allenai/Olmo-3-32B": {"olmo-3-1125-32b": 0, "olmo-3-32b-think": 0},
+    "google/gemma-3-1b-pt": {"gemma-3-1b": 0},
+    "google/gemma-3-4b-pt": {"gemma-3-4b": 0},
+    "google/gemma-3-12b-pt": {"gemma-3-12b": 0},
+    "google/gemma-3-27b-pt": {"gemma-3-27b": 0},
+    "zai-org/GLM-4.5": {"glm-4.6": 202752, "glm-4.7": 202752},
+    "zai-org/GLM-5": {"glm-5.1": 0},
+    "zai-org/GLM-5.2": {"glm-5.3": 0},
+    "MiniMaxAI/MiniMax-M1-80k": {"minimax-m1": 0, "minimax-m1-40k": 0},
+    "MiniMaxAI/MiniMax-M2": {"minimax-m2.1": 0, "minimax-m2.5": 0, "minimax-m2.7": 204800},
+    "nvidia/NVIDIA-Nemotron-Nano-9B-v2": {"nemotron-nano-9b-v2": 0},
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B": {
+        "nemotron-3-nano-30b-a3b": 0, "nemotron-3-nano": 0, "nvidia-nemotron-3.5-lightning-30b-a3b": 1048576,
+    },
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B": {"nemotron-3-super-120b-a12b": 0, "nemotron-3-super": 0},
+    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B": {"nemotron-3-ultra-550b-a55b": 0, "nemotron-3-ultra": 0},
+    "tencent/Hunyuan-A13B-Instruct": {"hunyuan-a13b": 0},
+    "baidu/ERNIE-4.5-300B-A47B-PT": {"ernie-4.5-300b-a47b": 0},
+    "ByteDance-Seed/Seed-OSS-36B-Base": {"seed-oss-36b": 0},
+}  # fmt: skip
 # What the name of a checkpoint tells of its weights, whoever made it.
-_STORED = {"-fp8": "fp8", "-fp8-dynamic": "fp8", "-bf16": "bfloat16"}
+_STORED = {
+    "-fp8": "fp8", "-fp8-static-pertensor": "fp8", "-fp8-modelopt": "fp8", "-fp8-dynamic": "fp8",
+    "-fp8-block": "fp8", "-bf16": "bfloat16", "-nvfp4": "nvfp4", "-fp4": "nvfp4",
+    "-mxfp4": "mxfp4", "-awq": "int4", "-gptq": "int4", "-gptq-int4": "int4", "-int4": "int4", "-w4a16": "int4",
+    "-quantized.w4a16": "int4",
+}  # fmt: skip
 _SUFFIXES = ("-hf", "-instruct", "-it", "-base", "-v0.1", "-2507", "-instruct", "-thinking")
+# Releases of a model that read more than it did.
+_LONGER = {"-2507": 262144}
 
 
 def _keys(name: str) -> list[str]:
@@ -152,8 +126,32 @@ def _keys(name: str) -> list[str]:
     return keys
 
 
-_BY_KEY = {key: shape for shape in reversed(_SHAPES) for key in (*_keys(shape.name), shape.name.lower())}
-_BY_KEY |= {alias: MODELS[name] for alias, name in _ALIASES.items()}
+def _table() -> dict[str, ModelShape]:
+    """Every known spelling, in lower case."""
+    found = {key: shape for shape in reversed(_SHAPES) for key in (*_keys(shape.name), shape.name.lower())}
+    for name, others in _ALIASES.items():
+        shape = MODELS[name]
+        found |= {key: replace(shape, max_position=ctx) if ctx else shape for key, ctx in others.items()}
+    return found
+
+
+_BY_KEY = _table()
+
+
+def _named(text: str) -> ModelShape | None:
+    """The model of a name: as it stands, or less what it tells of its weights; None for an unknown one."""
+    for ending, dtype in (("", None), *_STORED.items()):
+        if not text.lower().endswith(ending):
+            continue
+        keys = _keys(text[: len(text) - len(ending)])
+        found = next((_BY_KEY[key] for key in keys if key in _BY_KEY), None)
+        if found is None:
+            continue
+        for release, ctx in _LONGER.items():
+            if keys[0].endswith(release) and keys[0] not in _BY_KEY:
+                found = replace(found, max_position=ctx)
+        return found if dtype is None else replace(found, name=text, parts=found.stored(dtype))
+    return None
 
 
 def _exists(text: str) -> bool:
@@ -166,7 +164,7 @@ def _exists(text: str) -> bool:
 def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
     """The shape for a Hugging Face id (organisation and -Instruct optional), or for a path to a `config.json`.
 
-    A name that ends in -FP8 or -BF16 is its model with weights of that type.
+    A name that ends in -FP8, -NVFP4, -AWQ and the like is its model with weights of that type.
     Raises InputError with the nearest known name, or with everything that is wrong with the file.
     """
     if isinstance(model, ModelShape):
@@ -175,14 +173,9 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
         raise InputError([Problem("model", model, "a model's name or the path of a config.json", "give a text")])
     text = os.fspath(model)
     is_name = isinstance(model, str) and not text.endswith(".json") and text.count("/") <= 1 and "\\" not in text
-    if is_name:
-        for ending, dtype in (("", None), *_STORED.items()):
-            if not text.strip().lower().endswith(ending):
-                continue
-            for key in _keys(text.strip()[: len(text.strip()) - len(ending)]):
-                if key in _BY_KEY:
-                    found = _BY_KEY[key]
-                    return found if dtype is None else replace(found, name=text.strip(), parts=found.stored(dtype))
+    found = _named(text.strip()) if is_name else None
+    if found is not None:
+        return found
     if not is_name or _exists(text):
         from fleetsim.engine.model.hf_config import shape_from_config
 

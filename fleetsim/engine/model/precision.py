@@ -94,15 +94,15 @@ def usual_parts(dtype: str, own: Parts, *, experts: bool, latent: bool) -> Parts
 
     own: parts of the checkpoint at hand; its 16-bit type is what stays unquantized. experts, latent: whether the model
     is a mixture, and whether it has latent attention. Embeddings and LM head always stay in 16 bits. Sources: NVIDIA's
-    nvfp4 checkpoints of DeepSeek and Kimi leave latent attention out; openai/gpt-oss (mxfp4) and moonshotai/Kimi-K2.5
+    nvfp4 checkpoints of mixtures leave attention out; openai/gpt-oss (mxfp4) and moonshotai/Kimi-K2.5
     (int4) quantize routed experts only.
     """
     wide = own.head if PRECISIONS[own.head].bits == 16 else "bfloat16"
     if PRECISIONS[dtype].bits == 16:
         return Parts(dtype, dtype, dtype, dtype)
     whole = Parts(dtype, dtype, dtype, wide)
-    if dtype == "nvfp4" and latent:
+    if dtype == "nvfp4" and experts:
         return replace(whole, attention=own.attention)
-    if experts and (dtype == "mxfp4" or (dtype == "int4" and latent)):
+    if experts and (dtype == "mxfp4" or (dtype.startswith("int4") and latent)):
         return replace(whole, attention=own.attention, mlp=own.mlp)
     return whole
