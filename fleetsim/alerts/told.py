@@ -9,7 +9,7 @@ from fleetsim.alerts.alert_rule import Standing
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.signal_text import FEWEST, per_month, short
 from fleetsim.alerts.signals import BY_STANDING_NAME, duration
-from fleetsim.tell.document import Document, Section, Table, Words
+from fleetsim.tell.document import Document, Listed, Section, Table, Words
 
 
 def document(standing: Standing, rule_file: str, test_file: str | None) -> Document:
@@ -26,6 +26,7 @@ def document(standing: Standing, rule_file: str, test_file: str | None) -> Docum
         sections=(
             Section("alerts", (_thresholds(standing),)),
             Section("their faults", (_delays(standing),)),
+            Section("what else these faults fire", (_also(standing),) if any(r.also for r in standing.rules) else ()),
             Section(
                 "not seen in this plan",
                 tuple(f"{r.signal.alert}: {r.why_not}" for r in standing.rules if r.why_not is not None),
@@ -53,7 +54,7 @@ def _thresholds(standing: Standing) -> Table:
     """Threshold, window, `for:` and false alarms."""
     rows = tuple(
         (
-            rule.signal.alert.removeprefix("Rollout"),
+            _short(rule.signal.alert),
             short(rule.signal, rule.healthy),
             f"{'>' if rule.signal.alerts_when == 'above' else '<'} {short(rule.signal, rule.threshold)}",
             duration(rule.window_s),
@@ -70,18 +71,27 @@ def _thresholds(standing: Standing) -> Table:
 
 
 def _delays(standing: Standing) -> Table:
-    """How soon each alert finds its fault, and what else that fault fires."""
+    """How soon each alert finds its fault."""
     rows = tuple(
         (
-            rule.signal.alert.removeprefix("Rollout"),
+            _short(rule.signal.alert),
             BY_FAULT[rule.signal.fault].title,
             _delay(rule.delay_s),
             _delay(rule.delay_p95_s),
-            ", ".join(alert.removeprefix("Rollout") for alert in rule.also) or "-",
         )
         for rule in standing.rules
     )
-    return Table("", ("", "fault", "median", "95 %", "also fires"), rows, left=2, words_last=1)
+    return Table("", ("", "fault", "median", "95 %"), rows, left=2, wordy=True)
+
+
+def _also(standing: Standing) -> Listed:
+    """The alerts that fire beside the one whose fault it is."""
+    rules = [rule for rule in standing.rules if rule.also]
+    return Listed(tuple((_short(rule.signal.alert), ", ".join(map(_short, rule.also))) for rule in rules))
+
+
+def _short(alert: str) -> str:
+    return alert.removeprefix("Rollout")
 
 
 def _few(count: float) -> str:

@@ -46,7 +46,8 @@ def test_the_view_says_what_is_best_what_each_key_does_and_what_to_type(scenario
         "fleetsim size --scenario",
     ):
         assert told in text
-    assert all(len(line) <= 80 for line in result.stdout.splitlines() if "--scenario" not in line)
+    # The name of the file may be longer than a line; it is never cut.
+    assert all(len(line) <= 80 for line in result.stdout.splitlines() if scenario not in line)
 
 
 def test_the_document_the_tables_and_the_view_agree(scenario: str, tmp_path: Path) -> None:
