@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fleetsim import units
 from fleetsim.compare.compare import Change, Comparison
-from fleetsim.compare.words import change_of
+from fleetsim.compare.words import band_of, change_of
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart, axis
@@ -34,7 +34,7 @@ def ratios_chart(found: Comparison) -> Chart | None:
     low = min(min(d.low or d.value for d in dots), 1 / (1 + 2 * band))
     high = max(max(d.high or d.value for d in dots), 1 + 2 * band)
     words = "B / A with its 95 % interval, on a logarithmic axis; right of the line B has more."
-    words += _band_words(band, " %")
+    words += _band_words(band, of_shares=False)
     if left_out := [c for c in beyond if not c.equal]:
         words += f" Beyond a factor of {_FURTHEST:g}, and in the table only: {units.plural(len(left_out), 'metric')}."
     return forest("ratios", "Ratio of every metric, B / A", words, near, _STYLES, ratio_axis("B / A", low, high),
@@ -52,8 +52,7 @@ def shares_chart(found: Comparison) -> Chart | None:
     low, high = min(*ends, -2 * band), max(*ends, 2 * band)
     span = high - low
     x_axis = axis("B - A, points", range=[low - 0.05 * span, high + 0.05 * span], nticks=7, tickangle=0)
-    unit = " point" if band == 1.0 else " points"
-    words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, unit)}"
+    words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, of_shares=True)}"
     return forest("shares", "Difference of every share, B - A", words, rows, _STYLES, x_axis, centre=0.0,
                   bands=((-band, band),))  # fmt: skip
 
@@ -88,6 +87,6 @@ def _is_near(ratio: Estimate) -> bool:
     return ratio.ci_low > 1 / _FURTHEST and ratio.ci_high < _FURTHEST
 
 
-def _band_words(min_change: float, unit: str) -> str:
-    smallest = f"{100 * min_change:g}{unit}"
+def _band_words(min_change: float, of_shares: bool) -> str:
+    smallest = band_of(min_change, of_shares)
     return f" The band is the smallest change of interest, {smallest} either way." if min_change > 0 else ""

@@ -8,7 +8,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.compare.compare import Change, Comparison
 from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
-from fleetsim.compare.words import change_of
+from fleetsim.compare.words import band_of, change_of
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
 from fleetsim.tell.document import (
@@ -79,8 +79,8 @@ def _opening(found: Comparison) -> Iterator[str]:
         how = f"{units.plural(found.replications, 'replication')}, " + (
             "paired: the same draws on both sides" if found.paired else "unpaired"
         )
-    points = units.plural(100.0 * found.min_change, "point")
-    yield f"{how}; smallest change of interest {units.limit(found.min_change)}, of shares {points}"
+    band, points = band_of(found.min_change, of_shares=False), band_of(found.min_change, of_shares=True)
+    yield f"{how}; smallest change of interest {band}, of shares {points}"
 
 
 def _lede(found: Comparison) -> Iterator[str]:

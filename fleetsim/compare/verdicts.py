@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fleetsim.compare.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.compare.input_changes import input_differences
-from fleetsim.compare.words import headline_of
+from fleetsim.compare.words import band_of, headline_of
 from fleetsim.job.assumptions import is_touched
 from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.quantities import quantity
@@ -159,7 +159,7 @@ def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Ch
             better = "better" if (metric.better == "more") == judged.above else "worse"
         return replace(change, verdict=better)
     points = metric.unit == "share"  # of time, tokens, samples
-    band = f"{100.0 * min_change:g} {'%' if not points else 'point' if min_change == 0.01 else 'points'}"
+    band = band_of(min_change, points)
     if judged.p_value < ALPHA:
         return replace(change, why=BY_ITSELF)
     if _inside(change, points, min_change):

@@ -90,6 +90,11 @@ def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tupl
     return f"{write(value.mean)}{unit}", "" if value.ci_low == value.ci_high else f"{low} to {high}"
 
 
+def band_of(min_change: float, of_shares: bool) -> str:
+    """The smallest change of interest: "1 %"; of shares "1 point"."""
+    return units.plural(100.0 * min_change, "point") if of_shares else units.limit(min_change)
+
+
 def _percent(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.1f}"
 

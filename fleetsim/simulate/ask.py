@@ -15,6 +15,7 @@ from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.files import replace_file, unwritten
 from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields
+from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Argument, Lends, Option
 from fleetsim.job.ready import ready
 from fleetsim.job.result import Result
@@ -192,6 +193,7 @@ class SimulateResult(Result):
             raise unwritten(place, error) from None
         return place
 
+    @keywords()
     def to_perfetto(self, path: str | os.PathLike[str], steps: str | None = None) -> Path:
         """Writes the first run as a trace for ui.perfetto.dev and chrome://tracing; one that ends in .gz is compressed.
 
@@ -201,11 +203,8 @@ class SimulateResult(Result):
         from fleetsim.export.perfetto import parse_steps, record, trace_of
 
         first = self.runs[0]
-        try:
-            asked = parse_steps(steps)
-            trace = trace_of(record(self.scenario, first, asked), asked)
-        except InputError as error:
-            raise InputError([replace(p, path="steps") for p in error.problems]) from None
+        asked = parse_steps(steps)
+        trace = trace_of(record(self.scenario, first, asked), asked)
         return replace_file(path, trace.data(compressed=os.fspath(path).endswith(".gz")))
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:

@@ -9,9 +9,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import Text
 from fleetsim.sim.records import Records
 from fleetsim.sim.warmup import warmup_steps
 
+STEPS = Text("--perfetto-steps", "steps")
 DEFAULT_STEPS = 20
 
 
@@ -30,7 +32,7 @@ class Steps:
         """Raises InputError where a run of n steps has none of them."""
         if self.first is not None and self.first >= n:
             rule = f"the run has {n} steps, 0 to {n - 1}"
-            raise InputError([Problem("--perfetto-steps", self.first, rule, "name steps that it has")])
+            raise InputError([Problem(STEPS, self.first, rule, "name steps that it has")])
 
     def of(self, records: Records) -> tuple[int, int]:
         """First and last step of the run that are meant, counted from 0. Raises InputError where it has none such."""
@@ -60,7 +62,7 @@ def parse_steps(text: str | None) -> Steps:
     if found and found[2] is not None and int(found[1]) <= int(found[2]):
         return Steps(int(found[1]), int(found[2]) - int(found[1]) + 1)
     rule = "must be a number of steps, FIRST:LAST or all"
-    raise InputError([Problem("--perfetto-steps", text, rule, "for example 20, or 0:9 for the first ten")])
+    raise InputError([Problem(STEPS, text, rule, "for example 20, or 0:9 for the first ten")])
 
 
 def looks_in(records: Records, window: tuple[float, float]) -> NDArray[Any]:
