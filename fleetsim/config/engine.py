@@ -8,6 +8,21 @@ from pydantic import Field, model_validator
 
 from fleetsim.config.base import Count, Name, Section
 
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class GpuSheet(Section):
+    """The data sheet of a GPU that is not built in: peaks are dense, memory is what a process sees of it."""
+
+    name: Name = Field(default="own GPU", description="what engine.gpu calls it")
+    memory_gib: Rate = Field(description="GiB that a process sees")
+    memory_tb_s: Rate = Field(description="memory bandwidth, TB/s")
+    bf16_tflop_s: Rate = Field(description="dense bf16 and fp16, TFLOP/s")
+    fp8_tflop_s: Rate | None = Field(default=None, description="dense fp8, TFLOP/s; null = it has none")
+    fp4_tflop_s: Rate | None = Field(default=None, description="dense fp4, TFLOP/s; null = it has none")
+    link_gb_s: Rate = Field(default=16.0, description="to its peers, one direction, GB/s; the default is PCIe's")
+    node_gpus: Count = Field(default=8, description="GPUs that such links join")
+
 
 class EngineConfig(Section):
     """One rollout instance. Null limits mean the engine's own default for the GPU, or what the memory leaves."""
@@ -18,7 +33,10 @@ class EngineConfig(Section):
     name: Literal["vllm", "sglang", "tensorrt-llm"] = Field(
         default="vllm", description="whose scheduler, defaults and prefix cache are simulated"
     )
-    gpu: Name = Field(default="H100-SXM", description="GPU type, for kind roofline")
+    gpu: Name = Field(
+        default="H100-SXM", description="GPU type, for kind roofline; or a mapping, which is put into gpu_sheet"
+    )
+    gpu_sheet: GpuSheet | None = Field(default=None, description="a GPU of one's own, used where gpu has its name")
     model: Name = Field(
         default="Qwen/Qwen2.5-7B", description="Hugging Face id, or path of a config.json, for kind roofline"
     )
@@ -65,6 +83,15 @@ class EngineConfig(Section):
         default=True,
         description="cached prompts are reused: by siblings, by all groups that share a system prompt, by later turns",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sheet_in_place_of_a_name(cls, given: Any) -> Any:
+        """`gpu: {name: X, memory_gib: ...}` is the sheet of X, and X."""
+        if not isinstance(given, dict) or not isinstance(given.get("gpu"), dict):
+            return given
+        sheet = given["gpu"]
+        return {**given, "gpu": sheet.get("name", GpuSheet.model_fields["name"].default), "gpu_sheet": sheet}
 
     @model_validator(mode="before")
     @classmethod

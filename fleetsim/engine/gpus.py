@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from fleetsim.config.engine import EngineConfig
 from fleetsim.errors import InputError, Problem
 
 _GIB = 2**30
@@ -207,3 +208,18 @@ def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
     raise InputError(
         [Problem("gpu", gpu, "a GPU whose data sheet is built in", f"{hint}known: {', '.join(sorted(GPUS))}")]
     )
+
+
+def gpu_of(engine: EngineConfig) -> GpuSpec:
+    """The data sheet of a scenario's GPU: its own where it has one of that name, else a built-in one.
+
+    Raises InputError as `gpu_spec` does.
+    """
+    sheet = engine.gpu_sheet
+    if sheet is None or sheet.name != engine.gpu:
+        return gpu_spec(engine.gpu)
+    fp8, fp4 = ((None if peak is None else peak * 1e12) for peak in (sheet.fp8_tflop_s, sheet.fp4_tflop_s))
+    return GpuSpec(
+        sheet.name, sheet.memory_gib * _GIB, sheet.memory_tb_s * 1e12, sheet.bf16_tflop_s * 1e12, fp8,
+        sheet.link_gb_s * 1e9, "engine.gpu_sheet", sheet.node_gpus, fp4_flop_s=fp4,
+    )  # fmt: skip

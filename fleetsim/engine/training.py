@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.engine.gpus import gpu_spec
+from fleetsim.config.engine import EngineConfig
+from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 
@@ -13,13 +14,14 @@ UPDATE_FLOPS, PASS_FLOPS = 8, 2
 OF_PEAK = 0.5
 
 
-def trainer_s_per_token(model: str, gpu: str, gpus: int) -> tuple[float, float] | None:
+def trainer_s_per_token(model: str, gpu: str | EngineConfig, gpus: int) -> tuple[float, float] | None:
     """Seconds per trained token of an update and of a log-prob pass, at half of the GPUs' dense bf16 peak.
 
-    None for a model or GPU that is not built in.
+    gpu: a name, or the engine whose GPU it is. None for a model or GPU that is not known.
     """
     try:
-        parameters, peak = model_shape(model).active_params, gpu_spec(gpu).bf16_flop_s * OF_PEAK * gpus
+        spec = gpu_spec(gpu) if isinstance(gpu, str) else gpu_of(gpu)
+        parameters, peak = model_shape(model).active_params, spec.bf16_flop_s * OF_PEAK * gpus
     except InputError:
         return None
     return UPDATE_FLOPS * parameters / peak, PASS_FLOPS * parameters / peak

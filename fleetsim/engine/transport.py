@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, replace
 
 from fleetsim import units
+from fleetsim.config.engine import EngineConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
-from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import precision_of
 from fleetsim.engine.model.shape import ModelShape
@@ -85,7 +86,7 @@ def transfer_of(scenario: Scenario) -> Transfer:
     if link.model_bytes is None or link.tensors is None:
         shape = _shape(s, problems)
     try:
-        gpu = _gpu(s.engine.gpu)
+        gpu = _gpu(s.engine)
         node_gpus, link_bytes_s = link.node_gpus or gpu.node_gpus, link.link_bytes_s or gpu.link_bytes_s
     except InputError as error:
         node_gpus, link_bytes_s = link.node_gpus or 8, link.link_bytes_s or 0.0
@@ -133,11 +134,12 @@ def checkpoint_tensors(shape: ModelShape) -> int:
     return layers + (2 if shape.tied_embeddings else 3)
 
 
-def _gpu(name: str) -> GpuSpec:
-    """The data sheet for a name; a profile has it from the driver ("NVIDIA H100 80GB HBM3"), so the chip may do."""
+def _gpu(engine: EngineConfig) -> GpuSpec:
+    """The data sheet; a profile has its name from the driver ("NVIDIA H100 80GB HBM3"), so the chip may do."""
     try:
-        return gpu_spec(name)
+        return gpu_of(engine)
     except InputError:
+        name = engine.gpu
         chip = re.search(r"[a-z]+[0-9]+[a-z]*", name.lower())
         if chip is None or chip[0] == name.lower():
             raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.checked import PublicError, domain_of, known_error
-from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.measured_range import outside_as_planned, outside_as_run
@@ -88,7 +88,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
     profile = profile_of(scenario)
     if profile is None:
         shape = model_shape(e.model)
-        known = known_error(domain_of(gpu_spec(e.gpu), shape, e.tp, e.dp, e.name))
+        known = known_error(domain_of(gpu_of(e), shape, e.tp, e.dp, e.name))
         name = f"{e.model} on {e.gpu}"
         text = f"roofline of {name}" + ("" if e.name == "vllm" else f", {e.name}'s scheduler")
         return EngineSource(

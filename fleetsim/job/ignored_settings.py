@@ -18,6 +18,10 @@ def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:
 # Path -> (whether the scenario reads it, what would).
 _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     **{path: _law(laws) for path, laws in readers().items()},
+    "engine.gpu_sheet": (
+        lambda s: s.engine.gpu_sheet is None or s.engine.gpu == s.engine.gpu_sheet.name,
+        "an engine.gpu of the sheet's name",
+    ),
     "admission.max_age": (
         lambda s: AGE_ACTIONS[s.admission.age_action].limits_age,
         "an admission.age_action other than train_anyway",

@@ -28,7 +28,7 @@ from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
-from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
@@ -141,7 +141,7 @@ def least_trainer_gpus(scenario: Scenario) -> int:
     """
     try:
         if scenario.engine.kind == "roofline":
-            model, gpu = model_shape(scenario.engine.model), gpu_spec(scenario.engine.gpu)
+            model, gpu = model_shape(scenario.engine.model), gpu_of(scenario.engine)
         else:
             profile = profile_of(scenario)
             if profile is None:

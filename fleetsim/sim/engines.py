@@ -72,10 +72,11 @@ def _engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
             limits.block_size,
             scheduler=engine.name,
         )
+    from fleetsim.engine.gpus import gpu_of
     from fleetsim.engine.roofline_step import roofline
 
     return roofline(
-        engine.gpu,
+        gpu_of(engine),
         engine.model,
         tp=engine.tp,
         dp=engine.dp,

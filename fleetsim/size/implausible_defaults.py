@@ -40,7 +40,7 @@ def _trainer_seconds(s: Scenario, given: Collection[str]) -> Iterator[str]:
     about = ("engine.model", "engine.profile", "workload.output_tokens")
     if any(is_given(path, given) for path in _SECONDS) or not any(is_touched(path, given) for path in about):
         return
-    found = trainer_s_per_token(s.engine.model, s.engine.gpu, s.trainer.gpus)
+    found = trainer_s_per_token(s.engine.model, s.engine, s.trainer.gpus)
     if found is None:
         return
     tokens = s.trainer.batch_samples * (mean_prompt_tokens(s) + mean_output_tokens(s))

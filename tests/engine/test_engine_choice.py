@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fleetsim.config import scenario_from_mapping
+from fleetsim.config import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.errors import InputError
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
@@ -85,3 +86,29 @@ def test_ranks_are_instances() -> None:
 def test_a_constant_rate_runs_under_every_scheduler(name: str) -> None:
     chosen = scenario(name=name, kind="constant", instance_tok_s=4000.0, model="Qwen/Qwen2.5-7B")
     assert len(simulate(chosen).steps) == 6
+
+
+SHEET = {"name": "X1", "memory_gib": 79.11, "memory_tb_s": 3.35, "bf16_tflop_s": 989.4, "fp8_tflop_s": 1978.9}
+
+
+def test_a_gpu_of_ones_own_is_as_fast_as_its_sheet_says() -> None:
+    """The sheet of an H100 under another name makes its engine; twice the bandwidth makes a faster one."""
+    own, known = (
+        engine_of(scenario_from_mapping({"engine": {"gpu": gpu}}))
+        for gpu in ({**SHEET, "link_gb_s": 450.0}, "H100-SXM")
+    )
+    assert own[0].seconds(8, 0, 8000) == pytest.approx(known[0].seconds(8, 0, 8000), rel=1e-9)
+    assert own[1].kv_blocks == known[1].kv_blocks
+    assert "X1 x1" in own[0].source
+    fast = engine_of(scenario_from_mapping({"engine": {"gpu": {**SHEET, "memory_tb_s": 6.7}}}))
+    assert fast[0].seconds(1) < 0.7 * own[0].seconds(1)
+
+
+def test_a_sheet_is_used_where_the_gpu_has_its_name() -> None:
+    s = scenario_from_mapping({"engine": {"gpu": SHEET}})
+    assert (s.engine.gpu, gpu_of(s.engine).fp4_flop_s, gpu_of(s.engine).node_gpus) == ("X1", None, 8)
+    assert scenario_from_mapping(s.model_dump()) == s
+    other = with_changes(s, {"engine.gpu": "H200"})
+    assert gpu_of(other.engine) is gpu_spec("H200")
+    with pytest.raises(InputError, match=r"engine.gpu_sheet.memory_tb_s: this key is required"):
+        scenario_from_mapping({"engine": {"gpu": {"memory_gib": 80, "bf16_tflop_s": 400}}})
