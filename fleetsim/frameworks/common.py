@@ -150,16 +150,20 @@ def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) ->
 
 
 _WIDE = {"bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16"}
+# Parts of a setting's text, the longer one first; GPTQ and AWQ are taken to be of 4 bits.
+_SMALL = {"mxfp4": "mxfp4", "fp4": "nvfp4", "fp8": "fp8", "int4": "int4", "awq": "int4", "gptq": "int4"}
 
 
 def weights_type(draft: Draft, *keys: str) -> None:
     """The type of the engine's weights, where a setting says it; else they are as the checkpoint has them."""
     read = draft.maybe_text(*keys)
-    if read is not None and "fp8" in read.value.lower():
-        draft.put("engine.dtype", "fp8", read)
-    elif read is not None and read.value.lower() in _WIDE:
-        draft.put("engine.dtype", _WIDE[read.value.lower()], read)
-    elif read is not None and any(word in read.value.lower() for word in ("int", "awq", "gptq", "fp4")):
+    if read is None:
+        return
+    value = read.value.lower()
+    small = next((dtype for word, dtype in _SMALL.items() if word in value), None)
+    if small is not None or value in _WIDE:
+        draft.put("engine.dtype", small or _WIDE[value], read)
+    elif "int" in value:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
 
 

@@ -159,7 +159,7 @@ def test_what_nobody_measured_is_listed_in_the_scenario(tmp_path: Path) -> None:
 def test_the_next_command_of_an_unknown_model_has_its_config(tmp_path: Path) -> None:
     script, file = tmp_path / "run.sh", tmp_path / "job.yaml"
     text = (DATA / "open_instruct.sh").read_text()
-    script.write_text(text.replace("meta-llama/Llama-3.1-8B", "allenai/Olmo-3-1025-7B"))
+    script.write_text(text.replace("meta-llama/Llama-3.1-8B", "allenai/Unheard-of-7B"))
     result = run("open-instruct", str(script), "-o", str(file))
     last = result.stderr.splitlines()[-1]
     assert last == f"wrote {file}; next: fleetsim simulate {file} --set engine.model=PATH/config.json"

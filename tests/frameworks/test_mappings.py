@@ -492,3 +492,23 @@ def test_keys_that_do_not_matter_are_counted() -> None:
     result = CASES[0].read()
     assert "actor_rollout_ref.actor.strategy" in result.not_looked_at
     assert "data.train_batch_size" not in result.not_looked_at
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ("fp8", "fp8"),
+        ("mxfp4", "mxfp4"),
+        ("modelopt_fp4", "nvfp4"),
+        ("awq_marlin", "int4"),
+        ("gptq", "int4"),
+        ("bf16", "bfloat16"),
+        ("int8", "auto"),
+    ],
+)
+def test_the_type_of_the_weights_is_taken_over(value: str, dtype: str) -> None:
+    settings = read_source(str(DATA / "verl_sync.yaml"), (f"actor_rollout_ref.rollout.quantization={value}",), CLASSES)
+    result = scenario_from("verl", settings, "x", ())
+    assert result.scenario.engine.dtype == dtype
+    told = [n for n in result.not_modelled if "16-bit weights are simulated" in str(n)]
+    assert bool(told) == (value == "int8")
