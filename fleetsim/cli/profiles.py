@@ -127,7 +127,7 @@ def estimate(
     gpu: Annotated[str, typer.Option(help="GPU: H100, H200, A100...")],
     model: Annotated[str, typer.Option(help="Hugging Face id, or a config.json.")],
     tp: Annotated[int, typer.Option(help="GPUs per instance.")] = 1,
-    dtype: Annotated[str, typer.Option(help="Type of the weights: bfloat16, float16, fp8, auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Type of the weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto.")] = "auto",
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there: NAME.profile.json.")
     ] = None,
