@@ -91,6 +91,7 @@ def test_every_token_is_in_the_rows(played: Raw) -> None:
     assert rows["K"].tolist() == [0, *(n * (300 + i) for i, n in enumerate(rows["nd"][1:]))]
 
 
+@pytest.mark.timed
 def test_durations_add_up_to_the_wall_time(played: Raw) -> None:
     for phase in ("siblings", "preempted", "contexts"):
         segment, rows = of(played, phase)
@@ -99,6 +100,7 @@ def test_durations_add_up_to_the_wall_time(played: Raw) -> None:
         assert seconds == pytest.approx(segment.record["sum_dt"], abs=1e-3)
 
 
+@pytest.mark.timed
 def test_recording_costs_little(played: Raw) -> None:
     own = sum(s.record["rec_s"] for s in played.segments)
     assert own < 0.02 * sum(s.wall_s for s in played.segments)  # of 5 ms iterations: an H200's are longer
