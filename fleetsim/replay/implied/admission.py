@@ -269,6 +269,8 @@ def _distance(
         off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
         off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)
+    if fleet.tok_s:
+        off.append(float(metrics["generated_tok_s"]) / fleet.tok_s - 1.0)
     if observed.queue.generated_per_trained is not None:
         off.append(float(metrics["tokens_per_trained_token"]) / observed.queue.generated_per_trained - 1.0)
     return float(np.sqrt(np.mean(np.square(off))))
