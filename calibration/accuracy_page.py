@@ -1,270 +1,258 @@
-"""docs/accuracy.md, rendered from the fitted factors by simulating every measured stage again."""
+"""docs/accuracy.md and engine_errors.json: every published run predicted again with the committed curves."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from statistics import median
-from typing import Any
 
-from factor_priors import NAMES, PRIORS
-from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evaluate, fitted_models
+import numpy as np
+from points import Point, Prediction, Run
+from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evaluate
 
-from fleetsim.engine.checked import public_errors
-from fleetsim.engine.factors import RooflineFactors
+from fleetsim.engine.known_error import Domain, KnownError, domain_of
+from fleetsim.engine.operators.curves import Curves, read_curves
 
 HERE = Path(__file__).resolve().parent
-FACTORS = HERE / "roofline_factors.json"
-ERRORS = HERE / "public_errors.json"
-PAGE = HERE.parent / "docs" / "accuracy.md"
-TARGET_FIT, TARGET_LEFT_OUT = 0.08, 0.15
+CURVES, LEFT_OUT, KERNELS = HERE / "engine_curves.json", HERE / "engine_left_out.json", HERE / "kernel_curves.json"
+# A domain of fewer runs is not told.
+LEAST_RUNS = 6
 # Clients gave up after five minutes: no latency above 300 s is in any file, p99 is 290 to 298 s in all four.
 GIVE_UP_S = 300.0
-
-Pairs = Sequence[tuple[Stage, Predicted]]
+# Of so many runs the worst are named.
+WORST = 25
 
 INTRO = """# How accurate is the roofline?
 
-Where nobody has measured an engine, fleetsim predicts its iteration time from the GPU's data sheet, the model's shape
-and eight global efficiency factors (`fleetsim/engine/roofline_step.py`). This page says how far that is off on real
-vLLM: latencies that others published for H100 SXM, predicted by simulating each run request by request. A measured
-profile is better than this wherever you can get one.
+Where nobody has measured an engine, fleetsim sums up what its operators take: matrix products, experts, attention,
+collectives and the host, from the GPU's data sheet, the model's shape and a few curves (`fleetsim/engine/operators`).
+This page says how far that is off: {runs} published runs of whole engines, predicted by simulating each request by
+request. A measured profile is better than this wherever you can get one.
 
-This page and `calibration/roofline_factors.json` are written by
+This page, `calibration/engine_curves.json` and `calibration/engine_errors.json` are written by
 
-    python calibration/fit_roofline.py
+    python calibration/fit_engine.py
 
-and `python calibration/fit_roofline.py --check` fails when either has drifted. A test does the same.
+and `python calibration/fit_engine.py --check` fails when one has drifted from the committed curves. A test does so too.
+
+An error is |predicted / measured time - 1|, of the median response, the makespan, or the seconds per output token.
+*fitted*: the run was among those that the curves were fitted to. *model left out*: predicted by a fit that saw no run
+of this model on this GPU. *GPU left out*: by one that saw no run of this GPU at all. An answer shows the error of its
+own kind of engine with the model left out; of a GPU that no run is public of, that with the GPU left out.
 """
 
-OVERLOAD = """## Overload
+BY = """## By {what}
 
-Four runs offered more than the engine could serve. Clients gave up after {give_up_s:.0f} s and their latencies are
-missing, so the means are of survivors; the simulated clients wait for ever. What can be compared: whether the queue
-grows (it should), and the pace of decoding at up to 128 running sequences, (e2e - ttft) per token.
 """
 
-AFTER_OVERLOAD = """\
-In all four the simulated queue grows as well. The pace is right for the model with one KV head per query head (where
-memory binds and requests are preempted). For the three with grouped heads, which hold 230,000 tokens of context, real
-decoding was slower than predicted (though CodeLlama's pace is in the fit), for Mixtral by far: treat a roofline plan
-that holds so much context as optimistic, or measure.
+WORST_INTRO = """## The worst
+
+The {count} runs that are furthest off, with what may be behind them. None is left out of the tables above.
+
+- TensorRT-LLM and SGLang on DeepSeek-R1 come out up to twice as slow as measured with few clients: 3.6 ms per token is
+  less than reading the weights that one token touches takes at the data sheet's bandwidth with every launch of 61
+  layers; multi-token prediction that no label tells is the likely cause.
+- Runs with 4,000 + 1,000 tokens of aiconfigurator's makers are up to twice as fast as measured alone can be, or four
+  times as slow: replicas or prefill on other GPUs behind one row.
+- SGLang on DeepSeek in NVFP4 waits for 5 to 9 seconds for the first token of four clients: something else than the
+  engine.
+- Qwen's page for the H20 implies 1.4 of 4.0 TB/s in 16 bits and agrees in fp8. Its 16-bit rows are not fitted.
+- TensorRT-LLM's runs of GPUStack are half as fast as the same engine elsewhere.
+
 """
 
-ELSEWHERE = """## Published runs elsewhere
+STAGES = """## H100 under a constant rate of requests
 
-The error above is one of dense models on one or two H100 under vLLM. Everywhere else an answer says that its engine
-was not checked there, and what the roofline predicts of runs that others published: {points} runs in bf16 and fp8,
-`calibration/public/points.yaml`. None of them was fitted. The error is predicted / measured time - 1, so below zero the
-engine is taken too fast, and a fleet sized by it is too small. Half of the runs lie between the quartiles. An answer
-shows the row of its own GPU, model, size and engine where there is one, else one for each way in which it leaves what
-was checked. This table and `calibration/public_errors.json` are written by `python calibration/public_points.py`.
+`calibration/vllm_h100_published.yaml`, from https://github.com/inference-sim/training at commit ed5c1d2 (vLLM 0.15.1,
+H100 SXM, fp16, client inference-perf, constant request rate, fixed output lengths). Llama-2-7b and CodeLlama-34b are
+fitted, Llama-2-70b and Mixtral-8x7B are not. `max_num_seqs` 128, `max_num_batched_tokens` 2048,
+`gpu_memory_utilization` {utilization}. Async scheduling lets an arriving request miss the iteration that is already
+planned: one iteration is added to both latencies here.
+
 """
 
-FACTORS_INTRO = """## Factors
+OVERLOAD = """Four more runs offered more than the engine could serve. Clients gave up after {give_up_s:.0f} s and their
+latencies are missing. What can be compared: whether the queue grows (it does in all four), and the pace of decoding.
 
-Bounded and held towards priors that come from elsewhere. *Narrowed to* is the posterior's standard deviation over the
-prior's: 1 means that these measurements say nothing about the factor.
 """
 
-HOW = """## How
+KERNEL_INTRO = """## Single kernels
 
-Measurements: `calibration/vllm_h100_published.yaml`, from https://github.com/inference-sim/training at commit
-ed5c1d2 (vLLM 0.15.1, H100 SXM, fp16, client inference-perf, constant request rate, fixed output lengths). Llama-2-7b
-(TP 1) and CodeLlama-34b (TP 2) are fitted. Mixtral-8x7B (TP 2) and Llama-2-70b (TP 4) of the same collection are held
-out: they never entered a fit. Of the four overloaded runs one figure did, CodeLlama's pace of decoding. None of this is
-blind: whoever wrote the model's form and its priors had seen these latencies, the held-out ones too.
+Where the curves start: each fitted alone to operator tables that NVIDIA measured (`calibration/kernels.py`). The fit of
+whole engines then moves them within a prior of 12 to 40 %. Ada and consumer Blackwell have no tables here: they are
+their nearest relative on their own data sheet. Nobody's tables of AMD's kernels are here either: those start from a
+guess, and six published runs of an MI300X move them.
 
-Every stage runs through `fleetsim.engine.run_requests`: arrivals at the offered rate for the stage's full length,
-`max_num_seqs` 128, `max_num_batched_tokens` 2048, KV capacity from memory. The factors minimise the squared logarithm
-of predicted over measured mean end-to-end latency (sigma 3 %) and time to first token (sigma 50 %: it hardly counts),
-the pace of decoding in CodeLlama's overloaded run (sigma 5 %; hardly anyone gave up there, and it alone tells how
-grouped heads read 230,000 tokens of cache), plus each factor's distance from its prior. *Left out*: fitted again
-without any run of that model, then predicted.
-
-Assumptions, the same for every run:
-
-- Prefix reuse: the generator cycles through 100 prompts (its resolved configuration), so after the first round only the
-  last, partial block of a prompt is computed. The cache starts cold and keeps prefixes as vLLM does.
-- Prompt length is the measured mean, output length the configured one (`ignore_eos` was on).
-- Async scheduling, on by default in this vLLM, lets an arriving request miss the iteration that is already planned: one
-  iteration is added to both latencies here. The simulator itself does not model it.
-- `gpu_memory_utilization` {utilization} (that version's default; the files do not record it).
-- Weight reads and matrix products overlap with a smooth knee, (weights^3 + products^3)^(1/3).
-- Experts are picked evenly and independently; an iteration reads the weights of every expert that it touches.
-- Attention reads an ungrouped KV cache at the same share of bandwidth as weights; no term for cascade attention.
-- fp16 and bf16 run alike. Sliding windows are taken as full attention.
-
-What this does not show: other GPUs (the factors are taken as shares of their data sheets) and fp8, of which
-[published runs](#published-runs-elsewhere) tell; prompts that miss the prefix cache (compute efficiency rests largely
-on its prior), more than {max_running} running sequences, contexts beyond 2,600 tokens, and tensor parallelism without
-NVLink. The time to first token is predicted too low,
-by {ttft_low} to {ttft_high} % (median {ttft_median} %; the largest is a run in which a few
-requests waited most of a second): the client's own path and about half an iteration are not modelled. The median gap is
-{ttft_ms} ms, less than half a percent of the end-to-end latency.
 """
 
+HOW = """## What is assumed
 
-def error(predicted: float, measured: float) -> float:
-    return predicted / measured - 1
+- The first token is predicted too early by far in closed loads (the median of predicted over measured is {first:.2f}):
+  the server's and the client's own path, and that requests arrive in clumps, are not modelled. Later tokens are at
+  {later:.2f} of the measured time, and they make nearly all of a rollout.
+- Experts are picked evenly and independently; the busiest GPU takes {uneven:.2f} times the mean for its operations.
+- Layers that look back up to 2,048 tokens cost every sequence the same; longer windows count as full attention.
+- fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
+- KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
+- Speculative decoding, and prefill on other GPUs, cannot be expressed.
+"""
 
-
-def e2e_errors(pairs: Pairs) -> list[float]:
-    """Relative errors of the mean end-to-end latency over the stages that were not overloaded."""
-    return [error(p.e2e_s, s.e2e_s) for s, p in pairs if not s.overloaded]
-
-
-def left_out_error(document: dict[str, Any]) -> dict[str, Any]:
-    """The error that a plan shows beside a roofline: of each fitted model, predicted without it in the fit."""
-    sizes = [
-        abs(e)
-        for model, factors in document["leave_one_model_out"].items()
-        for e in e2e_errors(evaluate(RooflineFactors(**factors), "fit", model))
-    ]
-    what = "mean latency of models left out of the fit, vLLM on H100, docs/accuracy.md"
-    return {"median": round(median(sizes), 4), "worst": round(max(sizes), 4), "what": what}
+Row = tuple[Run, Prediction, float | None, float | None]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    align = ["---", *("---:" for _ in head[1:])]
+def rows_of(runs: Sequence[Run]) -> list[Row]:
+    """Each run with its prediction, and its ratio with its model and with its GPU left out, where they were."""
+    curves = read_curves(CURVES)
+    left = json.loads(LEFT_OUT.read_text(encoding="utf-8"))
+    return [(r, r.predict(curves), left["pairs"].get(r.point.id), left["gpus"].get(r.point.id)) for r in runs]
+
+
+# -------------------------------------------------------------------------------------------------------- records
+
+
+def records(rows: Sequence[Row]) -> list[KnownError]:
+    """A record for every kind of engine that has runs enough, with the model left out, and with the GPU left out."""
+    found: dict[tuple[Domain, bool], list[tuple[float, str]]] = {}
+    for run, _, pair, gpu in rows:
+        domain = domain_of(run.gpu, run.shape, run.point.dtype, run.point.engine)
+        narrower = {domain.only(names) for names in _kinds()}
+        for kind in narrower if pair is not None else ():
+            found.setdefault((kind, True), []).append((pair - 1, run.point.source))
+        for kind in narrower if gpu is not None else ():
+            if kind.gpu is None:
+                found.setdefault((kind, False), []).append((gpu - 1, run.point.source))
+    out = [_record(kind, seen, errors) for (kind, seen), errors in found.items() if len(errors) >= LEAST_RUNS]
+    return sorted(out, key=lambda r: (not r.gpu_seen, *(str(v) for v in asdict(r.domain).values())))
+
+
+def _kinds() -> Iterator[tuple[str, ...]]:
+    names = [f.name for f in fields(Domain)]
+    for mask in range(2 ** len(names)):
+        yield tuple(name for i, name in enumerate(names) if mask >> i & 1)
+
+
+def _record(domain: Domain, seen: bool, errors: Sequence[tuple[float, str]]) -> KnownError:
+    signed = np.array([e for e, _ in errors])
+    middle, far = np.quantile(np.abs(signed), (0.5, 0.9))
+    sources = tuple(sorted({source for _, source in errors}))
+    bias = float(np.median(signed))
+    return KnownError(domain, seen, round(float(middle), 3), round(float(far), 3), round(bias, 3), len(errors), sources)
+
+
+def errors_text(runs: Sequence[Run]) -> str:
+    """engine_errors.json, a record a line."""
+    found = records(rows_of(runs))
+    lines = [json.dumps({**asdict(r.domain), **{k: v for k, v in asdict(r).items() if k != "domain"}}) for r in found]
+    about = {
+        "schema": 1,
+        "what": "|predicted / measured - 1| of published runs that the fit did not see (calibration/fit_engine.py)",
+    }
+    head = json.dumps(about, indent=1).removesuffix("\n}")
+    return f'{head},\n "errors": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+
+
+# ----------------------------------------------------------------------------------------------------------- page
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    align = ["---"] * words + ["---:"] * (len(head) - words)
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, align, *rows)) + "\n"
 
 
-def _percent(x: float) -> str:
-    return f"{100 * x:+.1f} %"
+def _errors(ratios: Sequence[float | None]) -> tuple[str, str]:
+    sizes = [abs(r - 1) for r in ratios if r is not None]
+    if not sizes:
+        return "-", "-"
+    middle, far = np.quantile(sizes, (0.5, 0.9))
+    return f"{100 * middle:.1f} %", f"{100 * far:.0f} %"
 
 
-def _coarse(x: float) -> str:
-    """Two digits: a queue that grows for 20 minutes magnifies the last bit of every sum before it."""
-    return f"{float(f'{x:.2g}'):,.0f}"
-
-
-def _size(values: Sequence[float]) -> str:
-    sizes = [abs(v) for v in values]
-    return f"median {100 * median(sizes):.1f} %, largest {100 * max(sizes):.1f} %"
-
-
-def _short(model: str) -> str:
-    return model.rpartition("/")[2]
-
-
-def _latency_rows(pairs: Pairs, left_out: Pairs | None) -> Iterable[list[str]]:
-    for index, (stage, predicted) in enumerate(pairs):
-        if stage.overloaded:
-            continue
-        row = [
-            stage.name,
-            f"{stage.e2e_s:.3f}",
-            f"{predicted.e2e_s:.3f}",
-            _percent(error(predicted.e2e_s, stage.e2e_s)),
+def _grouped(rows: Sequence[Row], by: Callable[[Point, Run], str]) -> str:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(by(row[0].point, row[0]), []).append(row)
+    told = []
+    for name, members in sorted(groups.items()):
+        cells = [
+            _errors([ratio(m) for m in members]) for ratio in (lambda m: m[1].time, lambda m: m[2], lambda m: m[3])
         ]
-        if left_out is not None:
-            row.append(_percent(error(left_out[index][1].e2e_s, stage.e2e_s)))
-        row += [f"{1e3 * stage.ttft_s:.1f}", f"{1e3 * predicted.ttft_s:.1f}"]
-        yield [*row, _percent(error(predicted.ttft_s, stage.ttft_s))]
+        told.append([name, f"{len(members)}", *(cell for pair in cells for cell in pair)])
+    far = "90 % within"
+    head = ("", "runs", "fitted: median", far, "model left out: median", far, "GPU left out: median", far)
+    return _table(head, told)
 
 
-def _overload_rows(pairs: Pairs) -> Iterable[list[str]]:
-    for stage, predicted in pairs:
-        if not stage.overloaded:
-            continue
-        measured_s, predicted_s = stage.decode_s, predicted.decode_s(stage)
-        yield [
-            stage.name,
-            f"{100 * stage.failed / (stage.duration_s * stage.offered_req_s):.1f} %",
-            f"{_coarse(predicted.ttft_s)} s",
-            f"{1e3 * measured_s:.1f}",
-            f"{1e3 * predicted_s:.1f}",
-            _percent(error(predicted_s, measured_s)),
-            f"{predicted.kv_tokens:,}",
-            _coarse(predicted.preemptions),
-        ]
-
-
-def _factor_rows(document: dict[str, Any]) -> Iterable[list[str]]:
-    for name in NAMES:
-        prior, unit = PRIORS[name], 1e6 if name.endswith("_s") else 1
-        values = [document["factors"][name], *(f[name] for f in document["leave_one_model_out"].values())]
-        shown = [
-            f"{float(f'{v * unit:.3g}'):g}" + (" us" if unit > 1 else "")
-            for v in (*values, prior.value, prior.low, prior.high)
-        ]
-        narrowed = document["posterior_over_prior_sigma"][name]
-        fit, *left, at, low, high = shown
-        yield [f"`{name}`", fit, *left, f"{at} ({low} to {high})", f"{narrowed:.2f}", prior.source]
-
-
-def _public_rows() -> Iterable[list[str]]:
-    for e in public_errors():
-        quartiles = f"{_percent(e.low)} to {_percent(e.high)}"
-        yield [e.domain.text, str(e.points), _percent(e.median), quartiles, ", ".join(e.sources)]
-
-
-def render(document: dict[str, Any]) -> str:
-    """The page as text. `document` is roofline_factors.json; every number is simulated anew from its factors."""
-    factors = RooflineFactors(**document["factors"])
-    fitted, held_out = evaluate(factors, "fit"), evaluate(factors, "held out")
-    left = {m: RooflineFactors(**f) for m, f in document["leave_one_model_out"].items()}
-    by_experiment = {
-        (stage.experiment, stage.offered_req_s): pair
-        for model in fitted_models()
-        for pair in evaluate(left[model], "fit", model)
-        for stage in (pair[0],)
-    }
-    left_out = [by_experiment[(stage.experiment, stage.offered_req_s)] for stage, _ in fitted]
-    first_tokens = [pair for pair in (*fitted, *held_out) if not pair[0].overloaded]
-    ttft_low = sorted(-100 * error(p.ttft_s, s.ttft_s) for s, p in first_tokens)
-    summary = _table(
-        ("mean end-to-end latency", "stages", "error", "target"),
-        [
-            ["fitted models", str(len(e2e_errors(fitted))), _size(e2e_errors(fitted)), f"median {TARGET_FIT:.0%}"],
-            [
-                "fitted models, each left out of its fit",
-                str(len(e2e_errors(left_out))),
-                _size(e2e_errors(left_out)),
-                f"median {TARGET_LEFT_OUT:.0%}",
-            ],
-            *(
-                [f"- without {_short(m)}", str(len(errors)), _size(errors), ""]
-                for m in fitted_models()
-                for errors in [e2e_errors([pair for pair in left_out if pair[0].model == m])]
-            ),
-            ["models never fitted", str(len(e2e_errors(held_out))), _size(e2e_errors(held_out)), ""],
-        ],
+def _load(p: Point) -> str:
+    at_once = p.clients or p.requests
+    return next(f"up to {top} at once" for top in (4, 16, 64, 256, 10**9) if at_once <= top).replace(
+        f"up to {10**9}", "more"
     )
-    latency = ("mean e2e s", "predicted", "error")
-    first_token = ("mean ttft ms", "predicted", "error")
+
+
+def _worst(rows: Sequence[Row]) -> Iterator[list[str]]:
+    for run, prediction, pair, _ in sorted(rows, key=lambda row: -abs(np.log(row[1].time)))[:WORST]:
+        p = run.point
+        name = f"{p.model.rpartition('/')[2]} {p.dtype}, {p.gpu} x {p.tp * p.dp}, {p.engine} {p.version}".rstrip()
+        at_once = f"{p.clients} clients" if p.clients else f"{p.requests} at once"
+        ratios = [f"{100 * (r - 1):+.0f} %" if r is not None else "-" for r in (prediction.time, pair)]
+        yield [p.id, p.source, name, f"{at_once}, {p.prompt} + {p.output}", *ratios]
+
+
+def _stage_rows(pairs: Sequence[tuple[Stage, Predicted]]) -> Iterator[list[str]]:
+    for s, p in pairs:
+        if not s.overloaded:
+            yield [s.name, "yes" if s.use == "fit" else "no", f"{s.e2e_s:.3f}", f"{p.e2e_s:.3f}",
+                   f"{100 * (p.e2e_s / s.e2e_s - 1):+.1f} %", f"{1e3 * s.ttft_s:.1f}",
+                   f"{1e3 * p.ttft_s:.1f}"]  # fmt: skip
+
+
+def _overload_rows(pairs: Sequence[tuple[Stage, Predicted]]) -> Iterator[list[str]]:
+    for s, p in pairs:
+        if s.overloaded:
+            pace = p.decode_s(s)
+            yield [s.name, "yes" if s.use == "fit" else "no", f"{1e3 * s.decode_s:.1f}", f"{1e3 * pace:.1f}",
+                   f"{100 * (pace / s.decode_s - 1):+.1f} %"]  # fmt: skip
+
+
+def _kernel_rows(families: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]) -> Iterator[list[str]]:
+    for family, kernels in sorted(families.items()):
+        for kernel, kinds in sorted(kernels.items()):
+            for kind, row in sorted(kinds.items()):
+                yield [f"{family}, {kernel}, {kind}", f"{row['rows']:,}", f"{100 * row['median']:.0f} %",
+                       f"{100 * row['p90']:.0f} %"]  # fmt: skip
+
+
+def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
+    """The page as text."""
+    rows = rows_of(runs)
+    curves: Curves = read_curves(CURVES)
+    stages = [pair for use in ("fit", "held out") for pair in evaluate(curves, use)]
+    kernels = json.loads(KERNELS.read_text(encoding="utf-8"))["families"]
+    first = [q.first for _, q, _, _ in rows if q.first is not None]
+    later = [q.later for _, q, _, _ in rows if q.later is not None]
+    by = {
+        "GPU": lambda p, r: p.gpu,
+        "kind of model": lambda p, r: str(domain_of(r.gpu, r.shape, p.dtype, p.engine).model),
+        "precision of the weights": lambda p, r: p.dtype,
+        "engine": lambda p, r: p.engine,
+        "GPUs of the engine": lambda p, r: f"{p.tp * p.dp}",
+        "load": lambda p, r: _load(p),
+        "model": lambda p, r: r.shape.name,
+    }
     parts = [
-        INTRO,
-        summary,
-        "## Fitted models\n",
-        _table(("stage", *latency, "error, left out", *first_token), _latency_rows(fitted, left_out)),
-        "## Models that were never fitted\n",
-        _table(("stage", *latency, *first_token), _latency_rows(held_out, None)),
-        OVERLOAD.format(give_up_s=GIVE_UP_S),
-        _table(
-            (
-                "stage", "clients that gave up", "predicted mean ttft", "ms per token", "predicted", "error",
-                "predicted KV tokens", "predicted preemptions",
-            ),
-            _overload_rows([*fitted, *held_out]),
+        INTRO.format(runs=len(rows)),
+        _grouped(rows, lambda p, r: "all"),
+        *(BY.format(what=what) + _grouped(rows, key) for what, key in by.items()),
+        WORST_INTRO.format(count=WORST)
+        + _table(("run", "source", "engine", "load", "fitted", "model left out"), _worst(rows), 4),
+        STAGES.format(utilization=GPU_MEMORY_UTILIZATION)
+        + _table(
+            ("stage", "fitted", "mean e2e s", "predicted", "error", "mean ttft ms", "predicted"), _stage_rows(stages), 2
         ),
-        AFTER_OVERLOAD,
-        ELSEWHERE.format(points=json.loads(ERRORS.read_text(encoding="utf-8"))["runs"]),
-        _table(("runs of", "number", "median error", "quartiles", "published by"), _public_rows()),
-        FACTORS_INTRO,
-        _table(
-            ("factor", "fitted", *(f"without {_short(m)}" for m in left), "prior (bounds)", "narrowed to", "source"),
-            _factor_rows(document),
-        ),
-        HOW.format(
-            utilization=GPU_MEMORY_UTILIZATION,
-            max_running=128,
-            ttft_low=f"{ttft_low[0]:.0f}",
-            ttft_high=f"{ttft_low[-1]:.0f}",
-            ttft_median=f"{median(ttft_low):.0f}",
-            ttft_ms=f"{median(1e3 * (s.ttft_s - p.ttft_s) for s, p in first_tokens):.0f}",
-        ),
-    ]  # fmt: skip
+        OVERLOAD.format(give_up_s=GIVE_UP_S)
+        + _table(("stage", "fitted", "ms per token", "predicted", "error"), _overload_rows(stages), 2),
+        KERNEL_INTRO + _table(("kernel", "rows", "median error", "90 % within"), _kernel_rows(kernels)),
+        HOW.format(first=np.median(first), later=np.median(later), uneven=curves.uneven, refused=len(refused)),
+    ]
     return "\n".join(parts)

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from fleetsim.engine import roofline, run_requests
-from fleetsim.engine.factors import RooflineFactors
+from fleetsim.engine.operators.curves import Curves
 
 MEASURED = Path(__file__).resolve().parent / "vllm_h100_published.yaml"
 # vLLM 0.15.1's default; the experiments record no other.
@@ -103,7 +103,7 @@ def read_stages(path: Path = MEASURED) -> tuple[dict[str, Any], list[list[Stage]
     return document["common"], experiments
 
 
-def simulate(common: dict[str, Any], stages: Sequence[Stage], factors: RooflineFactors) -> list[Predicted]:
+def simulate(common: dict[str, Any], stages: Sequence[Stage], curves: Curves) -> list[Predicted]:
     """One experiment, its stages one after the other on the same engine; means over every request of a stage."""
     first = stages[0]
     step_time, limits = roofline(
@@ -114,7 +114,7 @@ def simulate(common: dict[str, Any], stages: Sequence[Stage], factors: RooflineF
         GPU_MEMORY_UTILIZATION,
         max_num_seqs=common["max_num_seqs"],
         max_num_batched_tokens=common["max_num_batched_tokens"],
-        factors=factors,
+        curves=curves,
     )
     sizes = [int(s.duration_s * s.offered_req_s) for s in stages]
     arrival = np.concatenate([s.start_s + np.arange(n) / s.offered_req_s for s, n in zip(stages, sizes, strict=True)])
@@ -146,14 +146,14 @@ def simulate(common: dict[str, Any], stages: Sequence[Stage], factors: RooflineF
     return predicted
 
 
-def evaluate(factors: RooflineFactors, use: str, model: str | None = None) -> list[tuple[Stage, Predicted]]:
+def evaluate(curves: Curves, use: str, model: str | None = None) -> list[tuple[Stage, Predicted]]:
     """Every stage of experiments with this `use` (and model), measured and predicted."""
     common, experiments = read_stages()
     return [
         pair
         for stages in experiments
         if stages[0].use == use and model in (None, stages[0].model)
-        for pair in zip(stages, simulate(common, stages, factors), strict=True)
+        for pair in zip(stages, simulate(common, stages, curves), strict=True)
     ]
 
 

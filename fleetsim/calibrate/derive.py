@@ -14,7 +14,7 @@ from fleetsim.calibrate.roofline_prior import roofline_prior
 from fleetsim.calibrate.tables.source import NAMES, Source, config_of, joined
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.engine_profile import Profile, ProfileError, ProfileLimits, Provenance
-from fleetsim.engine.checked import domain_of, known_error
+from fleetsim.engine.known_error import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.engine.step_time import StepTime
@@ -105,8 +105,8 @@ def estimate_profile(
         block_size=block_size,
     )
     spec, shape = gpu_spec(gpu), model_shape(model)
-    known = known_error(domain_of(spec, shape, tp, 1, "vllm"))
-    what = f"the roofline's own: {known.what}" if known.what else f"no error is known: {known.unchecked}"
+    known = known_error(domain_of(spec, shape, dtype, "vllm"))
+    what = f"the roofline's own: median and 90th percentile {known.what}"
     last = shape.name.rsplit("/", 1)[-1]
     said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     return Profile(
@@ -114,7 +114,7 @@ def estimate_profile(
         kind="derived",
         coefficients=coefficients_of(step_time),
         limits=_limit_fields(limits),
-        error=ProfileError(median=known.median, worst=known.worst, what=what),
+        error=ProfileError(median=known.median, worst=known.p90, what=what),
         provenance=Provenance(
             source="roofline",
             gpu=spec.name,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetsim.calibrate.tables.source import Measured, iteration, observations_from
-from fleetsim.engine.checked import domain_of, known_error
 from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.known_error import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.roofline_step import roofline
@@ -24,7 +24,7 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
     """Durations of a roofline over everything that an engine of these limits may hold, as one prior.
 
     Decodes over batch and context as far as the KV cache goes, prompts up to the token budget, chunks after cached
-    tokens, prompts beside decodes. Its spread is the error to count on for such an engine (`KnownError.spread`).
+    tokens, prompts beside decodes. Its spread is the error to count on for such an engine (`KnownError.sigma`).
     Raises InputError for an unknown GPU or model.
     """
     from fleetsim.calibrate.identify import Prior
@@ -55,7 +55,7 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
         Measured(step_time.seconds(b, p, kv, a), iteration(b, kv, p, a), run=i) for i, (b, kv, p, a) in enumerate(rows)
     ]
     observations, _ = observations_from(measured, "roofline")
-    spread = known_error(domain_of(gpu_spec(gpu), model_shape(model), tp, 1, "vllm")).spread
+    spread = known_error(domain_of(gpu_spec(gpu), model_shape(model), dtype, "vllm")).sigma
     return Prior(observations, max(LEAST_SIGMA, spread), source=f"a {step_time.source}")
 
 

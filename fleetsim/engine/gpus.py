@@ -1,8 +1,8 @@
 """GPU data sheets: the hardware half of the roofline.
 
 Peaks are dense (without sparsity) and as printed by the vendor; what an engine reaches of them is the business of
-the efficiency factors (`fleetsim.engine.factors`). Memory is what a process sees (`torch.cuda.mem_get_info`), because
-vLLM takes `gpu_memory_utilization` of that number and not of the one on the box.
+the curves of its operators (`fleetsim.engine.operators`). Memory is what a process sees (`torch.cuda.mem_get_info`),
+because vLLM takes `gpu_memory_utilization` of that number and not of the one on the box.
 """
 
 from __future__ import annotations
@@ -36,6 +36,21 @@ class GpuSpec:
     node_gpus: int = 8
     aliases: tuple[str, ...] = ()
     fp4_flop_s: float | None = None
+
+    @property
+    def family(self) -> str:
+        """Its architecture, by which it reaches more or less of its data sheet (`fleetsim.engine.operators.curves`)."""
+        return _made_of(self)[0]
+
+    @property
+    def processors(self) -> int:
+        """Streaming multiprocessors, or compute units."""
+        return _made_of(self)[1]
+
+    @property
+    def pcie(self) -> bool:
+        """Whether only PCIe joins it to its peers; `link_bytes_s` is then what collectives reach."""
+        return self.link_bytes_s <= PCIE_BYTES_S
 
     def flop_s(self, computes: str) -> float:
         """Dense peak of fp8 or fp4 where the GPU has it, else that of bf16: the weights are unpacked on the way."""
@@ -185,6 +200,30 @@ _GPUS = (
         aliases=("MI355X-288GB",), fp4_flop_s=10066.3e12,
     ),
 )  # fmt: skip
+
+# Architecture and processors, by how the name begins; the longest beginning counts. From the vendors' white papers.
+_MADE_OF = {
+    "A100": ("ampere", 108), "A800": ("ampere", 108), "H100": ("hopper", 132), "H100-PCIe": ("hopper", 114),
+    "H200": ("hopper", 132), "H800": ("hopper", 132), "H20-": ("hopper", 78), "B200": ("blackwell", 148),
+    "GB200": ("blackwell", 148), "B300": ("blackwell", 160), "GB300": ("blackwell", 160), "L40S": ("ada", 142),
+    "L4": ("ada", 58), "L20": ("ada", 92), "RTX 6000 Ada": ("ada", 142), "A10G": ("ampere", 80),
+    "RTX 4090": ("ada", 128), "RTX 5090": ("blackwell-rtx", 170), "RTX PRO 6000": ("blackwell-rtx", 188),
+    "MI300X": ("cdna3", 304), "MI325X": ("cdna3", 304), "MI350X": ("cdna4", 256),
+    "MI355X": ("cdna4", 256), "GH200": ("hopper", 132),
+}  # fmt: skip
+
+
+def _made_of(gpu: GpuSpec) -> tuple[str, int]:
+    """Family and processors; of a GPU of one's own those of the NVIDIA GPUs with the same arithmetic."""
+    starts = [
+        start for start in _MADE_OF if gpu.name.lower().replace("-", " ").startswith(start.lower().replace("-", " "))
+    ]
+    if starts:
+        return _MADE_OF[max(starts, key=len)]
+    if gpu.fp4_flop_s is not None:
+        return "blackwell", 148
+    return ("hopper", 132) if gpu.fp8_flop_s is not None else ("ampere", 108)
+
 
 GPUS: dict[str, GpuSpec] = {gpu.name: gpu for gpu in _GPUS}
 _BY_KEY = {key.lower(): gpu for gpu in _GPUS for key in (gpu.name, *gpu.aliases)}

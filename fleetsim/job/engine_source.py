@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.checked import PublicError, domain_of, known_error
 from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.known_error import bias_words, domain_of, known_error
 from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.measured_range import outside_as_planned, outside_as_run
@@ -26,10 +26,9 @@ class EngineSource:
 
     kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or
     modelled, empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit,
-    None where none are known for this engine; error_what says of which quantity. extrapolations: where the answer
-    leaves the measured range, in words; None where nothing was measured that it could leave. unchecked: of a roofline
-    outside of what it was checked for, that in words and what published runs show; published: those as numbers.
-    hash: of the profile's content, empty where there is none.
+    None where none are known for this engine; error_p90: 90 % of them are within, where many are known; error_what
+    says of which quantity. extrapolations: where the answer leaves the measured range, in words; None where nothing
+    was measured that it could leave. hash: of the profile's content, empty where there is none.
     """
 
     kind: str
@@ -41,8 +40,7 @@ class EngineSource:
     extrapolations: tuple[str, ...] | None
     gpu: str = ""
     model: str = ""
-    unchecked: str = ""
-    published: tuple[PublicError, ...] = ()
+    error_p90: float | None = None
     hash: str = ""
 
     @property
@@ -50,11 +48,11 @@ class EngineSource:
         """Where the engine's speed comes from and how far off it may be: the paragraph that every answer shows."""
         if self.kind == "constant":
             return f"engine speed: {self.text}, whatever an instance holds; prompts cost nothing"
-        if self.unchecked:
-            return f"engine speed: {self.text}; no error is known for it: {self.unchecked}"
         if self.error_median is None:
             return f"engine speed: {self.text}; no error is on record for it"
         worst = f", worst {units.share(self.error_worst)}" if self.error_worst is not None else ""
+        if self.error_p90 is not None:
+            worst = f", 90 % within {units.share(self.error_p90, 0)}"
         what = f" ({self.error_what})" if self.error_what else ""
         return f"engine speed: {self.text}; error: median {units.share(self.error_median)}{worst}{what}"
 
@@ -88,7 +86,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
     profile = profile_of(scenario)
     if profile is None:
         shape = model_shape(e.model)
-        known = known_error(domain_of(gpu_of(e), shape, e.tp, e.dp, e.name))
+        known = known_error(domain_of(gpu_of(e), shape, e.dtype, e.name))
         name = f"{e.model} on {e.gpu}"
         text = f"roofline of {name}" + ("" if e.name == "vllm" else f", {e.name}'s scheduler")
         return EngineSource(
@@ -96,13 +94,12 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
             name,
             text,
             known.median,
-            known.worst,
-            known.what,
+            None,
+            known.what + bias_words(known),
             None,
             e.gpu,
             e.model,
-            known.unchecked,
-            known.elsewhere,
+            error_p90=known.p90,
         )
     from fleetsim.config.profile_files import seal_of
 

@@ -19,8 +19,9 @@ GROUP_CORRELATION = 0.0
 _LONGEST_SHARE = 0.97
 
 # Generation inside a training job is slower than the same engine alone: what NeMo-RL v0.3 publishes for it (its blog's
-# table 1: 58, 84, 96 and 78 s for Llama-3.1-8B, 70B, Qwen3-32B and 30B-A3B) over what the roofline makes of the same
-# batches (40.4, 62.4, 66.0, 43.0 s): 1.43, 1.35, 1.46, 1.81. Their median. None of these runs is gated.
+# table 1: 58, 84, 96 and 78 s for Llama-3.1-8B, 70B, Qwen3-32B and 30B-A3B) over what the roofline of eight factors
+# made of the same batches (40.4, 62.4, 66.0, 43.0 s): 1.43, 1.35, 1.46, 1.81. Their median; it was kept when the
+# operators came, which make mixtures slower. None of these runs is gated.
 IN_SITU_SLOWDOWN = 1.45
 # Without CUDA graphs the host launches every kernel of every layer. vllm-project/vllm-omni issue 7960: 22 to 23 ms a
 # token without and 13 ms with graphs for the 28 layers of Qwen2.5-7B's shape.

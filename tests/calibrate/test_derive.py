@@ -9,17 +9,24 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.derive import coefficients_of, derive_profile, estimate_profile
-from fleetsim.calibrate.roofline_prior import roofline_prior
+from fleetsim.calibrate.roofline_prior import LEAST_SIGMA, roofline_prior
 from fleetsim.calibrate.tables import Given, Source, read_source
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
-from fleetsim.engine.checked import CHECKED, known_error
+from fleetsim.engine.gpus import gpu_spec
+from fleetsim.engine.known_error import KnownError, domain_of, known_error
+from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result
 from tests.calibrate.test_tables import lengths, write
 
 H200 = Given(gpu="H200", model="Qwen/Qwen2.5-7B", max_num_seqs=256, max_num_batched_tokens=8192)
+
+
+def error_of(gpu: str, model: str) -> KnownError:
+    """What is known of the roofline for one engine under vLLM, as the checkpoint is stored."""
+    return known_error(domain_of(gpu_spec(gpu), model_shape(model), "auto", "vllm"))
 
 
 def step_time_of(profile: Profile) -> StepTime:
@@ -182,7 +189,7 @@ def test_the_prior_covers_what_the_engine_may_hold() -> None:
     assert o.kv_tokens.max() <= limits.kv_tokens
     rows = zip(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs, strict=True)
     assert o.seconds.tolist() == [step.seconds(*map(float, row)) for row in rows]  # type: ignore[arg-type]
-    assert prior.relative_sigma == known_error(CHECKED).worst
+    assert prior.relative_sigma == max(LEAST_SIGMA, error_of("H200", "Qwen/Qwen2.5-7B").sigma)
 
 
 @pytest.mark.parametrize(("gpu", "model", "tp"), [("H100", "Qwen/Qwen2.5-7B", 1), ("H200", "Qwen/Qwen3-30B-A3B", 4)])
@@ -196,7 +203,8 @@ def test_an_estimate_is_the_roofline_to_the_last_bit(tmp_path: Path, gpu: str, m
     assert [getattr(step_time_of(back), n) for n in per_unit] == [getattr(step, n) for n in per_unit]
     assert back.limits.model_dump() == {name: getattr(limits, name) for name in back.limits.model_dump()}
     assert (back.kind, back.provenance.source, back.provenance.tp) == ("derived", "roofline", tp)
-    assert back.error.median == (known_error(CHECKED).median if gpu == "H100" else None)
+    known = error_of(gpu, model)
+    assert (back.error.median, back.error.worst) == (known.median, known.p90)
     assert back.ranges.decodes is None
 
 

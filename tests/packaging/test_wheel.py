@@ -31,7 +31,8 @@ def test_the_wheel_holds_code_scenarios_and_calibration(built: Path) -> None:
     scenarios = {p.relative_to(ROOT) for p in (ROOT / "scenarios").rglob("*.yaml")}
     assert scenarios
     assert {f"fleetsim/_data/{p.as_posix()}" for p in scenarios} <= names
-    assert "fleetsim/_data/calibration/roofline_factors.json" in names
+    assert "fleetsim/_data/calibration/engine_curves.json" in names
+    assert "fleetsim/_data/calibration/engine_errors.json" in names
     assert "fleetsim/py.typed" in names
     assert {f"fleetsim/tell/templates/{name}" for name in ("page.html.j2", "style.css", "draw.js")} <= names
     assert not [n for n in names if n.startswith(("tests/", "docs/", "scenarios/")) or "/raw/" in n]
@@ -49,7 +50,8 @@ def test_a_wheel_finds_its_data_outside_the_tree(built: Path, tmp_path: Path) ->
     zipfile.ZipFile(next(built.glob("*.whl"))).extractall(site)
     code = (
         "import fleetsim; from fleetsim.config import load_scenario, shipped_scenarios;"
-        "from fleetsim.engine.factors import shipped_factors; shipped_factors();"
+        "from fleetsim.engine.operators.curves import shipped_curves; shipped_curves();"
+        "from fleetsim.engine.known_error import known_errors; known_errors();"
         "print(fleetsim.__file__, *[load_scenario(name).name for name in shipped_scenarios()], sep='\\n')"
     )
     done = subprocess.run(

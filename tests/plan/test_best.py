@@ -100,7 +100,7 @@ def test_it_is_the_best_of_every_count_within_the_noise(job: Scenario, guess: in
     [
         # the help's own example, a long batch, and an L40S: 61, 430 and 187 came out, or about
         ({"batch": 256, "len": 6000, "gpu": "H200", "model": "Qwen/Qwen3-32B"}, 8),
-        ({"gpu": "L40S", "len": 1536, "max_staleness": 2.0}, 8),
+        ({"gpu": "L40S", "len": 1536, "max_staleness": 2.0}, 11),
     ],
 )
 def test_jobs_that_went_wrong(changes: dict[str, Any], about: int) -> None:

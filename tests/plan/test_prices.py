@@ -28,10 +28,10 @@ def test_a_sweep_over_gpus_tells_of_prices_and_of_each_speed(tmp_path: Path) -> 
     assert sum(SAME in text for text in found.warnings) == 1
     document = found.to_dict()
     assert [p["gpu"] for p in document["profiles"]] == ["H100", "B200", "H200"]
-    assert [p["error_median"] is None for p in document["profiles"]] == [False, True, True]
-    assert document["profiles"][1]["published"][0]["median"] < -0.05
+    errors = [p["error_p90"] for p in document["profiles"]]
+    assert len(set(errors)) == 3, "each GPU has an error of its own"
     page, text = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8"), str(found)
-    for words in ("So the engine is taken too fast", "No published run was looked at for H200-SXM"):
+    for words in ("on B200-SXM kept out of the fit", "on GPUs that were kept out of the fit, as none of this one"):
         assert words in " ".join(page.split())
         assert words in " ".join(text.split())
 
@@ -64,13 +64,12 @@ def test_results_of_runs_are_compared_as_their_jobs() -> None:
 
 
 @pytest.mark.parametrize("door", ["size", "split", "simulate"])
-def test_every_door_says_that_the_engine_was_not_checked(door: str, tmp_path: Path) -> None:
+def test_every_door_tells_the_error_of_its_own_engine(door: str, tmp_path: Path) -> None:
     job = fs.load(batch=64, len=500, gpu="B200", **SMALL)
     found = {"size": job.size, "split": lambda: job.split(4), "simulate": job.simulate}[door]()
     page = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     for shown in (str(found), page):
-        assert "So the engine is taken too fast" in " ".join(shown.split())
+        assert "on B200-SXM kept out of the fit" in " ".join(shown.split())
     profile = found.to_dict()["profile"]
-    assert profile["error_median"] is None
-    assert "B200-SXM" in profile["unchecked"]
-    assert profile["published"][0]["points"] >= 5
+    assert 0 < profile["error_median"] < profile["error_p90"]
+    assert "dense models on B200-SXM" in profile["error_what"]

@@ -218,7 +218,7 @@ JOBS = (
         None,
         "neither",
     ),
-    Job("straggler 1.3, round robin", ASYNC, _slow(1.0, 1.3), "stragglers", "trainer", EVEN, "drain"),
+    Job("straggler 1.4, round robin", ASYNC, _slow(1.0, 1.4), "stragglers", "trainer", EVEN, "drain"),
     Job("straggler 1.7, round robin", ASYNC, _slow(1.0, 1.7), "stragglers", "trainer", EVEN, "drain"),
     Job(
         "straggler 1.7, least loaded",
@@ -321,6 +321,7 @@ JOBS = (
         "trainer",
         {"fleet.instances": 4},
         "--recommend",
+        {"bare": ("stragglers", "which instances are lent is in no metric; those that work seldom look slow")},
     ),
     Job(
         "agentic, tools of 10 s, undersized",
@@ -359,9 +360,9 @@ JOBS = (
         dict.fromkeys(
             WAYS,
             (
-                "sync",
+                "rollout",
                 "a cap on few groups does not hold what is in flight level, as groups end one sample after the other; "
-                "what stands behind it, the sync, is named",
+                "what stands behind it, too few instances, is named",
             ),
         ),
     ),

@@ -91,7 +91,7 @@ def test_it_is_the_age_action_that_keeps_the_promise(name: str) -> None:
     """The stress is one: with the same law, even slower stragglers and no action, older groups are trained."""
     bound = BOUNDS[name]
     assert bound is not None
-    without = stressed(name, "admission.age_action=train_anyway", "fleet.straggler_slowdown=8")
+    without = stressed(name, "admission.age_action=train_anyway", "fleet.straggler_slowdown=10")
     assert submission_ages(simulate(without)).max() > bound
 
 

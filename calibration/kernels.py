@@ -1,0 +1,271 @@
+"""Curves of single kernels, fitted to measured operator tables: where the fit of whole engines starts.
+
+    python calibration/kernels.py        fit every table, write kernel_curves.json (a minute)
+
+The tables are those that NVIDIA measured (ai-dynamo/aiconfigurator, in PyPI's aiconfigurator-core 0.12.0), of A100,
+H100, H200 and B200; `pip install -e '.[aiconfigurator]'` has them. They are not part of fleetsim, and nothing but this
+script reads them. Of every engine the newest release counts. vLLM's table of block-wise fp8 products is left out: it is
+3 to 25 times slower than anything measured end to end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from fleetsim.engine.gpus import GpuSpec, gpu_spec
+
+HERE = Path(__file__).resolve().parent
+CURVES = HERE / "kernel_curves.json"
+SYSTEMS = {"a100_sxm": "A100", "h100_sxm": "H100", "h200_sxm": "H200", "b200_sxm": "B200"}
+ROWS = 1500
+Columns = dict[str, NDArray[np.float64]]
+
+# How the tables call a precision; weight bytes; the arithmetic it is multiplied in.
+GEMM_TYPES = {"bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4"}
+EXPERT_TYPES = {
+    "bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "w4a8_mxfp4_mxfp8": "fp4",
+    "w4a16_mxfp4": "weights", "int4_wo": "weights",
+}  # fmt: skip
+WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "w4a8_mxfp4_mxfp8": 0.53125,
+                "w4a16_mxfp4": 0.53125, "int4_wo": 0.515625}  # fmt: skip
+ACTIVATION_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp4": 0.5625, "weights": 2.0}
+
+
+@dataclass(frozen=True)
+class Form:
+    """One kernel's seconds as a function of its parameters, with where the fit starts and its bounds."""
+
+    names: tuple[str, ...]
+    start: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    seconds: Callable[[GpuSpec, Columns, Mapping[str, float]], NDArray[np.float64]]
+
+
+def gemm_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
+    """`Device.gemm_s` on a table's columns."""
+    flop_s = x["peak"] * v["compute"]
+    rows_s = 2 * x["k"] * x["n"] * np.maximum(x["m"], 16) / flop_s
+    wave_s = v["wave"] * 2 * x["k"] * 128 * 128 * gpu.processors / flop_s
+    moved = x["k"] * x["n"] * x["weight"] + x["m"] * (x["k"] * x["activation"] + x["n"] * 2)
+    moved_s = moved / (gpu.memory_bytes_s * v["bandwidth"])
+    return np.asarray(v["start_s"] + _knee(moved_s, _knee(rows_s, wave_s, v["knee"]), v["knee"]))
+
+
+def experts_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
+    """`Layers._experts_s` on a table's columns; the tables' routers pick by a power law."""
+    params, width = 3 * x["hidden"] * x["inter"], x["hidden"] + x["inter"]
+    touched = x["experts"] * (1 - (1 - x["top"] / (x["experts"] * x["ep"])) ** x["tokens"])
+    rows = x["tokens"] * x["top"] / x["ep"]
+    moved = touched * params * x["weight"] + rows * 3 * width * 2
+    read_s = moved / (gpu.memory_bytes_s * v["bandwidth"])
+    return np.asarray(v["start_s"] + read_s + 2 * params * rows / (x["peak"] * v["compute"]))
+
+
+def decode_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
+    """A cache is read at a share of the bandwidth; a short context costs what `shortest` tokens do."""
+    moved = x["batch"] * np.maximum(x["context"], v["shortest"]) * x["bytes"]
+    multiplied_s = x["batch"] * x["context"] * x["flop"] / (gpu.bf16_flop_s * v["compute"])
+    return np.asarray(v["start_s"] + np.maximum(moved / (gpu.memory_bytes_s * v["bandwidth"]), multiplied_s))
+
+
+def prefill_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
+    """Half of all pairs, at a share of the peak, and the queries, keys and values at one of the bandwidth."""
+    pairs_s = x["batch"] * x["tokens"] ** 2 / 2 * x["flop"] / (gpu.bf16_flop_s * v["compute"])
+    return np.asarray(
+        v["start_s"] + pairs_s + x["batch"] * x["tokens"] * x["bytes"] / (gpu.memory_bytes_s * v["bandwidth"])
+    )
+
+
+def allreduce_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
+    """`Device.allreduce_s` on a table's columns."""
+    moved = 2 * (x["gpus"] - 1) / x["gpus"] * x["message"]
+    return np.asarray(
+        v["start_s"] * (1 + v["per_doubling"] * np.log2(x["gpus"] / 2)) + moved / (gpu.link_bytes_s * v["link"])
+    )
+
+
+_GEMM = Form(("start_s", "bandwidth", "compute", "wave", "knee"), (4e-6, 0.8, 0.7, 0.3, 2.0),
+             (5e-7, 0.1, 0.05, 0.0, 1.0), (5e-5, 1.2, 1.2, 3.0, 8.0), gemm_s)  # fmt: skip
+_EXPERTS = Form(("start_s", "bandwidth", "compute"), (3e-5, 0.8, 0.3), (1e-6, 0.05, 0.02), (3e-4, 1.2, 1.2), experts_s)
+_DECODE = Form(("start_s", "bandwidth", "compute", "shortest"), (1e-5, 0.8, 0.5, 150.0), (1e-6, 0.05, 0.02, 1.0),
+               (5e-5, 1.2, 3.0, 1000.0), decode_s)  # fmt: skip
+_PREFILL = Form(("start_s", "compute", "bandwidth"), (1e-5, 0.5, 0.5), (1e-6, 0.02, 0.02), (5e-5, 1.2, 3.0), prefill_s)
+_ALLREDUCE = Form(
+    ("start_s", "per_doubling", "link"), (6e-6, 0.2, 0.6), (1e-6, 0.0, 0.05), (5e-5, 2.0, 1.2), allreduce_s
+)
+
+
+def tables(root: Path, operator: str, table: str) -> Iterator[tuple[GpuSpec, str, pd.DataFrame]]:
+    """GPU, engine and rows of the newest release of each engine that measured this table."""
+    for system, gpu in SYSTEMS.items():
+        for engine in ("vllm", "sglang", "trtllm"):
+            found = sorted((root / system / operator / engine).glob(f"*/{table}.parquet"), key=_release)
+            if found:
+                yield gpu_spec(gpu), engine, pd.read_parquet(found[-1])
+
+
+def _release(path: Path) -> list[int]:
+    digits = "".join(c if c.isdigit() else " " for c in path.parent.name)
+    return [int(part) for part in digits.split()]
+
+
+def gemms(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
+    for gpu, engine, rows in tables(root, "gemm", "gemm_perf"):
+        for name, kind in GEMM_TYPES.items():
+            if engine == "vllm" and name == "fp8_block":
+                continue
+            x = rows[
+                (rows.gemm_dtype == name) & (rows.m <= 16384) & rows.n.between(256, 65536) & rows.k.between(256, 32768)
+            ]
+            columns = _columns(x, {"m": "m", "n": "n", "k": "k"})
+            yield "gemm", kind, gpu, _typed(columns, gpu, kind, name)
+
+
+def experts(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
+    for gpu, _, rows in tables(root, "moe", "moe_perf"):
+        for name, kind in EXPERT_TYPES.items():
+            x = rows[
+                (rows.moe_dtype == name) & (rows.distribution == "power_law_1.01") & (rows.num_tokens <= 16384)
+                & (rows.moe_ep_size <= 16) & (rows.moe_tp_size <= 8) & (rows.hidden_size >= 2048)
+                & (rows.num_experts >= 32)
+            ]  # fmt: skip
+            columns = _columns(x, {
+                "tokens": "num_tokens", "hidden": "hidden_size", "inter": "inter_size", "top": "topk",
+                "experts": "num_experts", "tp": "moe_tp_size", "ep": "moe_ep_size",
+            })  # fmt: skip
+            columns["experts"], columns["inter"] = columns["experts"] / columns["ep"], columns["inter"] / columns["tp"]
+            yield "experts", kind, gpu, _typed(columns, gpu, kind, name)
+
+
+def decodes(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
+    for gpu, _, rows in tables(root, "attention", "generation_attention_perf"):
+        for kind, size in (("bfloat16", 2), ("fp8", 1)):
+            x = rows[(rows.kv_cache_dtype == kind) & (rows.head_dim == 128) & _whole(rows)]
+            columns = _columns(x, {"batch": "batch_size", "context": "step", "heads": "num_key_value_heads"})
+            columns["bytes"], columns["flop"] = 2 * 128 * size * columns["heads"], 0 * columns["heads"]
+            yield "decode", kind, gpu, columns
+    for gpu, _, rows in tables(root, "mla", "generation_mla_perf"):
+        # On Hopper an 8-bit latent is unpacked first, at a tenth of the bandwidth, in one engine's kernel only.
+        for kind, size in (("bfloat16", 2), ("fp8", 1)):
+            x = rows[rows.kv_cache_dtype == kind]
+            columns = _columns(x, {"batch": "batch_size", "context": "step", "heads": "num_heads"})
+            columns["bytes"], columns["flop"] = 576 * size + 0 * columns["heads"], 2 * columns["heads"] * (576 + 512)
+            yield "latent", kind, gpu, columns
+
+
+def prefills(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
+    for gpu, _, rows in tables(root, "attention", "context_attention_perf"):
+        x = rows[
+            (rows.attn_dtype == "bfloat16")
+            & (rows.kv_cache_dtype == "bfloat16")
+            & (rows.head_dim == 128)
+            & _whole(rows)
+        ]
+        columns = _columns(
+            x, {"batch": "batch_size", "tokens": "isl", "heads": "num_heads", "kv": "num_key_value_heads"}
+        )
+        columns["flop"] = 4 * 128 * columns["heads"]
+        columns["bytes"] = 2 * 128 * 2 * (columns["heads"] + columns["kv"])
+        yield "prefill", "bfloat16", gpu, columns
+
+
+def allreduces(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
+    for gpu, _, rows in tables(root, "comm", "custom_allreduce_perf"):
+        x = rows[~rows.kernel_source.astype(str).str.contains("eager")]
+        columns = _columns(x, {"gpus": "num_gpus", "message": "message_size"})
+        columns["message"] *= 2  # the tables count 16-bit numbers
+        yield "allreduce", "bfloat16", gpu, columns
+
+
+FORMS = {"gemm": _GEMM, "experts": _EXPERTS, "decode": _DECODE, "latent": _DECODE, "prefill": _PREFILL,
+         "allreduce": _ALLREDUCE}  # fmt: skip
+
+
+def fit(form: Form, rows: list[tuple[GpuSpec, Columns]]) -> dict[str, float]:
+    """The parameters of least robust squared logarithms over all rows."""
+
+    def logs(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = dict(zip(form.names, v * scale, strict=True))
+        return np.concatenate([np.log(form.seconds(gpu, x, values) / x["seconds"]) for gpu, x in rows])
+
+    scale = np.array(form.start)
+    bounds = np.array(form.low) / scale, np.array(form.high) / scale
+    found = least_squares(logs, np.ones(len(scale)), bounds=bounds, loss="soft_l1", f_scale=0.1)
+    return {name: float(f"{value:.4g}") for name, value in zip(form.names, found.x * scale, strict=True)}
+
+
+def errors(form: Form, values: Mapping[str, float], rows: list[tuple[GpuSpec, Columns]]) -> tuple[float, float]:
+    """Median and 90th percentile of |predicted / measured - 1|."""
+    sizes = np.concatenate([np.abs(form.seconds(gpu, x, values) / x["seconds"] - 1) for gpu, x in rows])
+    return round(float(np.median(sizes)), 3), round(float(np.quantile(sizes, 0.9)), 3)
+
+
+def fit_all(root: Path) -> dict[str, Any]:
+    """Family -> kernel -> type -> parameters, number of rows and errors."""
+    grouped: dict[tuple[str, str, str], list[tuple[GpuSpec, Columns]]] = {}
+    for source in (gemms, experts, decodes, prefills, allreduces):
+        for kernel, kind, gpu, columns in source(root):
+            if len(columns["seconds"]) >= 30:
+                grouped.setdefault((gpu.family, kernel, kind), []).append((gpu, columns))
+    document: dict[str, Any] = {}
+    for (family, kernel, kind), rows in sorted(grouped.items()):
+        values = fit(FORMS[kernel], rows)
+        middle, far = errors(FORMS[kernel], values, rows)
+        count = sum(len(x["seconds"]) for _, x in rows)
+        entry = {**values, "rows": count, "median": middle, "p90": far, "gpus": sorted({g.name for g, _ in rows})}
+        document.setdefault(family, {}).setdefault(kernel, {})[kind] = entry
+        print(f"{family:10} {kernel:10} {kind:9} {count:6,} rows: median {middle:.1%}, 90 % within {far:.1%}")
+    return document
+
+
+def _columns(rows: pd.DataFrame, names: Mapping[str, str]) -> Columns:
+    """A sample of a table's rows as columns, the same in every run; seconds beside them."""
+    rows = rows.sample(min(ROWS, len(rows)), random_state=0)
+    found = {short: rows[name].to_numpy(dtype=np.float64) for short, name in names.items()}
+    return {**found, "seconds": rows["latency"].to_numpy(dtype=np.float64) * 1e-3}
+
+
+def _typed(columns: Columns, gpu: GpuSpec, kind: str, name: str) -> Columns:
+    every = np.ones_like(columns["seconds"])
+    peak = gpu.flop_s("bfloat16" if kind == "weights" else kind)
+    return {
+        **columns,
+        "peak": peak * every,
+        "weight": WEIGHT_BYTES[name] * every,
+        "activation": ACTIVATION_BYTES[kind] * every,
+    }
+
+
+def _whole(rows: pd.DataFrame) -> Any:
+    """Rows of attention that sees everything."""
+    return rows.window_size == 0 if "window_size" in rows else True
+
+
+def _knee(a: NDArray[np.float64], b: NDArray[np.float64], sharpness: float) -> NDArray[np.float64]:
+    return np.asarray((a**sharpness + b**sharpness) ** (1 / sharpness))
+
+
+def main() -> int:
+    import aiconfigurator_core
+
+    root = Path(aiconfigurator_core.__file__).parent / "systems" / "data"
+    about = "curves of single kernels, fitted by calibration/kernels.py to the tables of aiconfigurator-core 0.12.0"
+    CURVES.write_text(
+        json.dumps({"schema": 1, "what": about, "families": fit_all(root)}, indent=1) + "\n", encoding="utf-8"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

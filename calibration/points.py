@@ -1,0 +1,159 @@
+"""Published runs of single engines, predicted: calibration/public/points.yaml.
+
+The rule was fixed before any prediction was seen, and nothing in it is tuned to a run: the engine's own defaults, but
+for what the source states; clients that send a request when an earlier one has ended; lengths even over [shortest, 1]
+of the longest (seed 0); of attention ranks that share a mixture's experts one, with its share of the clients. Time is
+the median response, the makespan, or the seconds per output token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from fleetsim.engine import roofline, run_requests
+from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.model.hf_config import shape_from_config
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.shape import ModelShape
+from fleetsim.engine.operators.curves import Curves
+from fleetsim.engine.roofline_step import roofline_step_time
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError
+
+POINTS = Path(__file__).resolve().parent / "public" / "points.yaml"
+_ROUNDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One published run: a row of the file."""
+
+    id: str
+    source: str
+    gpu: str
+    engine: str
+    version: str
+    model: str
+    dtype: str
+    kv_dtype: str
+    tp: int
+    dp: int
+    clients: int
+    requests: int
+    prompt: int
+    output: int
+    shortest: float
+    args: Mapping[str, Any]
+    measure: str
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Predicted over measured time; that of the first token and of later ones, where they were measured."""
+
+    time: float
+    first: float | None = None
+    later: float | None = None
+
+
+@cache
+def read_points(path: Path = POINTS) -> tuple[tuple[Point, ...], Mapping[str, ModelShape]]:
+    """The runs, and the shapes of the models that fleetsim does not know by name."""
+    document = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    points = tuple(Point(**dict(zip(document["columns"], row, strict=True))) for row in document["points"])
+    return points, {name: shape_from_config(config, name) for name, config in document["models"].items()}
+
+
+class Run:
+    """A published run, made ready: all that does not depend on the curves is worked out once.
+
+    Raises InputError for one that cannot be expressed.
+    """
+
+    def __init__(self, point: Point, shapes: Mapping[str, ModelShape]) -> None:
+        p = self.point = point
+        self.gpu: GpuSpec = gpu_spec(p.gpu)
+        self.shape = shapes.get(p.model) or model_shape(p.model)
+        self._dtype, self._kv_dtype = self.shape.weights_type(p.dtype), self.shape.cache_type(p.kv_dtype)
+        args = dict(p.args)
+        tokens = args.get("max_num_batched_tokens")
+        if tokens and p.engine != "sglang":
+            args["max_num_seqs"] = args.get("max_num_seqs", min(1024, tokens))
+        _, limits = roofline(p.gpu, self.shape, p.tp, p.dtype, dp=p.dp, engine=p.engine, kv_dtype=p.kv_dtype, **args)
+        self._most = max(limits.max_num_batched_tokens, limits.max_num_seqs)
+        count = max(1, math.ceil(p.requests / p.dp))
+        rng = np.random.default_rng(0)
+        self._prompt, self._output = (
+            rng.integers(max(1, int(top * p.shortest)), top + 1, size=count) if p.shortest < 1 else np.full(count, top)
+            for top in (p.prompt, p.output)
+        )
+        self._clients = max(1, math.ceil(p.clients / p.dp)) if p.clients else count
+        if p.clients:
+            limits = replace(limits, max_num_seqs=min(self._clients, limits.max_num_seqs))
+        self._limits: EngineLimits = limits
+        self._known: dict[StepTime, Prediction] = {}
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What runs of one measurement have in common: they count together."""
+        p = self.point
+        return p.source, p.gpu, p.engine, p.model, p.dtype
+
+    def predict(self, curves: Curves) -> Prediction:
+        """With these curves; the same step time is simulated once."""
+        p = self.point
+        step_time = roofline_step_time.__wrapped__(
+            self.gpu, self.shape, p.tp, self._dtype, curves, self._most, p.dp, p.engine, self._kv_dtype
+        )
+        if step_time not in self._known:
+            if len(self._known) > 8:
+                self._known.clear()
+            self._known[step_time] = self.simulated(step_time)
+        return self._known[step_time]
+
+    def simulated(self, step_time: StepTime) -> Prediction:
+        """With a step time of this engine. Raises InputError when a request does not fit its cache."""
+        p, count = self.point, len(self._output)
+        sent = np.zeros(count)
+        result = run_requests(step_time, self._limits, self._prompt, self._output)
+        for _ in range(_ROUNDS if p.clients else 0):
+            # A preempted request waits inside the engine, so when the next one is sent settles only by and by.
+            sent = np.zeros(count)
+            sent[self._clients :] = np.sort(result.finish_s)[: count - self._clients]
+            if np.all(result.first_token_s >= sent):
+                break
+            result = run_requests(step_time, self._limits, self._prompt, self._output, arrival_s=sent)
+        makespan = float(result.finish_s.max())
+        if p.measure == "makespan":
+            return Prediction(makespan / p.values[0])
+        if p.measure == "tokens":
+            return Prediction(makespan / (float(self._output.sum()) * p.dp) * p.values[0])
+        first, later = (v / 1e3 for v in p.values)
+        predicted_first = float(np.median(np.maximum(result.first_token_s - sent, 0)))
+        predicted_later = float(np.median((result.finish_s - result.first_token_s) / np.maximum(self._output - 1, 1)))
+        more = float(self._output.mean()) - 1
+        time = (predicted_first + more * predicted_later) / (first + more * later)
+        return Prediction(time, predicted_first / first, predicted_later / later)
+
+
+def ready(points: Sequence[Point], shapes: Mapping[str, ModelShape]) -> tuple[list[Run], list[tuple[Point, str]]]:
+    """The runs that can be expressed, and the others with why not."""
+    runs, refused = [], []
+    for point in points:
+        try:
+            run = Run(point, shapes)
+            run.simulated(StepTime((1.0,), (1e-3,)))  # what does not fit its cache is found here
+            runs.append(run)
+        except InputError as error:
+            refused.append((point, error.problems[0].rule))
+    return runs, refused

@@ -1,0 +1,155 @@
+"""How far off the roofline is for one kind of engine, on published runs that its fit did not see.
+
+`calibration/engine_errors.json` holds a record for each kind, by what its runs have in common, written by
+`calibration/fit_engine.py`: the runs of one model on one GPU are predicted by a fit without them, and those of a GPU by
+a fit without that GPU. docs/accuracy.md shows both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+from fleetsim import units
+from fleetsim.engine.gpus import GpuSpec
+from fleetsim.engine.model.precision import PRECISIONS
+from fleetsim.engine.model.shape import ModelShape
+from fleetsim.errors import InputError, Problem
+
+_WORDS = {
+    "model": {
+        "dense": "dense models",
+        "mixture": "mixtures of experts",
+        "latent mixture": "mixtures with latent attention (DeepSeek and the like)",
+        "hybrid": "models with layers of linear attention",
+    },
+    "bits": {"16": "in 16 bits", "8": "in fp8", "4": "in 4 bits"},
+    "engine": {"vllm": "under vLLM", "sglang": "under SGLang", "tensorrt-llm": "under TensorRT-LLM"},
+}
+# Which kinds are looked for, the most alike first. Only the first that has a record counts.
+_NARROWING = (
+    ("gpu", "model", "bits", "engine"), ("gpu", "model", "bits"), ("gpu", "model"), ("gpu",), ("model", "bits"),
+    ("model",), (),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A kind of engine; None = any. gpu: name of a data sheet. model: dense, mixture, latent mixture (of experts, with
+    latent attention) or hybrid. bits: of most of the weights, 16, 8 or 4. engine: whose scheduler."""
+
+    gpu: str | None = None
+    model: str | None = None
+    bits: str | None = None
+    engine: str | None = None
+
+    @property
+    def text(self) -> str:
+        """In words: "mixtures of experts in fp8 on B200-SXM under vLLM"."""
+        given = {f.name: getattr(self, f.name) for f in fields(Domain) if getattr(self, f.name) is not None}
+        words = [_WORDS[name][given[name]] for name in ("model", "bits") if name in given]
+        words += [f"on {given['gpu']}"] if "gpu" in given else []
+        return " ".join([*words, *([_WORDS["engine"][given["engine"]]] if "engine" in given else [])])
+
+    def only(self, names: Iterable[str]) -> Domain:
+        """The wider domain that these fields leave."""
+        return Domain(**{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownError:
+    """|predicted / measured time - 1| of published runs of one kind that the fit did not see.
+
+    gpu_seen: the fit saw other models on their GPU; else no run of that GPU at all. median, p90: half and 90 % of the
+    runs are within. bias: median of the signed error, below 0 where the engine is taken too fast. runs, sources: how
+    many, and who published them.
+    """
+
+    domain: Domain
+    gpu_seen: bool
+    median: float
+    p90: float
+    bias: float
+    runs: int
+    sources: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        """Of what it is the error."""
+        kind = self.domain.text
+        hidden = (
+            "kept out of the fit"
+            if self.gpu_seen
+            else "on GPUs that were kept out of the fit, as none of this one is public"
+        )
+        return f"of {self.runs:,} published runs{f' of {kind}' if kind else ''} {hidden}"
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the error's logarithm, as 90 % within `p90` have it."""
+        return math.log1p(self.p90) / 1.645
+
+
+def domain_of(gpu: GpuSpec, shape: ModelShape, dtype: str, engine: str) -> Domain:
+    """The kind of one engine. dtype: of the weights, auto = as the checkpoint has them."""
+    if any(True for _ in shape.states):
+        model = "hybrid"
+    elif shape.mixture is None:
+        model = "dense"
+    else:
+        model = "latent mixture" if shape.latent else "mixture"
+    return Domain(gpu.name, model, str(PRECISIONS[shape.weights_type(dtype)].bits), engine)
+
+
+def known_error(domain: Domain, records: Iterable[KnownError] | None = None) -> KnownError:
+    """The error of the narrowest kind with a record that holds `domain`; of a GPU that no run is public of, that of
+    others while they were kept out of the fit."""
+    found = {(r.domain, r.gpu_seen): r for r in (known_errors() if records is None else records)}
+    seen = any(r.domain.gpu == domain.gpu for r in found.values())
+    for names in _NARROWING:
+        record = found.get((domain.only(names), seen or "gpu" in names))
+        if record is not None:
+            return record
+    raise InputError([Problem("engine_errors", domain.text, "a record of all runs", "run calibration/fit_engine.py")])
+
+
+def read_known_errors(path: Path) -> tuple[KnownError, ...]:
+    """The records that calibration/fit_engine.py wrote. Raises InputError when it is not that file."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["errors"]
+        names = [f.name for f in fields(Domain)]
+        return tuple(
+            KnownError(
+                Domain(**{name: row[name] for name in names}),
+                bool(row["gpu_seen"]),
+                float(row["median"]),
+                float(row["p90"]),
+                float(row["bias"]),
+                int(row["runs"]),
+                tuple(row["sources"]),
+            )
+            for row in rows
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        rule = f"the JSON that calibration/fit_engine.py writes ({type(error).__name__}: {error})"
+        raise InputError([Problem("engine_errors", str(path), rule, "run it again")]) from error
+
+
+@cache
+def known_errors() -> tuple[KnownError, ...]:
+    """The records that come with the package, read once."""
+    from fleetsim.config.shipped import data_path
+
+    return read_known_errors(data_path("calibration", "engine_errors.json"))
+
+
+def bias_words(error: KnownError) -> str:
+    """What the median of the signed errors says, empty where it is small."""
+    if abs(error.bias) < 0.05:
+        return ""
+    way = "fast" if error.bias < 0 else "slow"
+    return f"; in the median the engine is taken {units.share(abs(error.bias), 0)} too {way}"

@@ -1,0 +1,115 @@
+"""What a layer's mixer costs: its matrices for all tokens of an iteration, its cache and its prompts' pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fleetsim.engine.model.gemm import Gemm
+from fleetsim.engine.model.mixers import Attention, CompressedAttention, Indexer
+from fleetsim.engine.model.precision import Precision
+from fleetsim.engine.model.shape import Attending, Mixer
+from fleetsim.engine.model.states import StateMixer
+from fleetsim.engine.operators.curves import DecodeCurve
+from fleetsim.engine.operators.device import Device, Tokens
+
+# Reading and writing a state of fixed size: small pieces, one for each head of each sequence.
+_STATE_BANDWIDTH = 0.7
+_STATE_START_S = 8e-6
+# Scores and top-k of sparse attention: a chain of small kernels, at shares that the indexer's own kernels reach.
+_INDEXER_START_S = 20e-6
+_INDEXER_BANDWIDTH, _INDEXER_COMPUTE = 0.8, 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Seconds of one layer beside its matrices: for each iteration, sequence, cached token, pair and prompt token."""
+
+    start_s: float = 0.0
+    sequence_s: float = 0.0
+    kv_token_s: float = 0.0
+    pair_s: float = 0.0
+    prompt_token_s: float = 0.0
+
+
+def gemms_s(device: Device, n: Tokens, gemms: tuple[Gemm, ...], precision: Precision) -> Tokens:
+    """Seconds of n tokens through weight matrices that tensor parallelism divides as each says."""
+    total = 0.0 * n
+    for g in gemms:
+        k = g.k / device.tp if g.split == "rows" else g.k
+        out = g.n / device.tp if g.split == "columns" else g.n
+        total += device.gemm_s(n, k, out, precision)
+    return total
+
+
+def core_of(device: Device, mixer: Mixer, cache_bytes: float) -> Core:
+    """What one layer's mixer costs beside its matrices. cache_bytes: of one number in the KV cache."""
+    if isinstance(mixer, StateMixer):
+        moved = 2 * mixer.state_bytes / device.tp
+        return Core(_STATE_START_S, moved / (device.gpu.memory_bytes_s * _STATE_BANDWIDTH))
+    core = _whole(device, mixer, cache_bytes)
+    if mixer.indexer is not None:
+        core = _picked(device, mixer.indexer, core, _ratio(mixer))
+    if mixer.near:
+        return _windowed(core, mixer.window)
+    if isinstance(mixer, CompressedAttention):
+        return replace(
+            core,
+            sequence_s=core.sequence_s
+            + mixer.window_bytes(device.tp, cache_bytes) / _cache_bytes_s(device, mixer, cache_bytes),
+            prompt_token_s=core.prompt_token_s + mixer.window_flop / device.tp / _prefill_flop_s(device),
+        )
+    return core
+
+
+def _whole(device: Device, mixer: Attending, cache_bytes: float) -> Core:
+    """Attention that sees the whole context: reading its cache, or multiplying with a latent for all heads, binds."""
+    scored = mixer.indexer.cached_bytes / _ratio(mixer) if mixer.indexer is not None else 0.0
+    read_s = (mixer.token_bytes(device.tp, cache_bytes) - scored) / _cache_bytes_s(device, mixer, cache_bytes)
+    curve = _curve(device, mixer)
+    multiply_s = mixer.decode_flop / device.tp / (device.gpu.bf16_flop_s * curve.compute)
+    return Core(
+        start_s=curve.start_s,
+        kv_token_s=read_s if isinstance(mixer, Attention) else max(read_s, multiply_s),
+        pair_s=mixer.prefill_flop / device.tp / _prefill_flop_s(device),
+    )
+
+
+def _picked(device: Device, indexer: Indexer, dense: Core, ratio: int) -> Core:
+    """Sparse attention: the indexer scores the whole context, attention sees `top_k` tokens, or groups of `ratio`."""
+    gpu = device.gpu
+    scores_s = indexer.pair_flop / ratio / (gpu.flop_s("fp8") * _INDEXER_COMPUTE)
+    read_s = indexer.cached_bytes / ratio / (gpu.memory_bytes_s * _INDEXER_BANDWIDTH)
+    seen = indexer.top_k * ratio
+    return Core(
+        start_s=dense.start_s + _INDEXER_START_S,
+        sequence_s=dense.sequence_s + seen * dense.kv_token_s,
+        kv_token_s=max(scores_s, read_s),
+        pair_s=scores_s,
+        prompt_token_s=seen * dense.pair_s,
+    )
+
+
+def _windowed(core: Core, window: int) -> Core:
+    return Core(
+        start_s=core.start_s,
+        sequence_s=core.sequence_s + window * core.kv_token_s,
+        prompt_token_s=core.prompt_token_s + window * core.pair_s,
+    )
+
+
+def _ratio(mixer: Attending) -> int:
+    """Tokens that one cached vector stands for."""
+    return (mixer.ratio or 1) if isinstance(mixer, CompressedAttention) else 1
+
+
+def _curve(device: Device, mixer: Attending) -> DecodeCurve:
+    return device.family.decode if isinstance(mixer, Attention) else device.family.latent
+
+
+def _cache_bytes_s(device: Device, mixer: Attending, cache_bytes: float) -> float:
+    curve = _curve(device, mixer)
+    return device.gpu.memory_bytes_s * (curve.bandwidth if cache_bytes >= 2 else curve.bandwidth_fp8)
+
+
+def _prefill_flop_s(device: Device) -> float:
+    return device.gpu.bf16_flop_s * device.family.prefill
