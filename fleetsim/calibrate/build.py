@@ -74,7 +74,8 @@ def default_name(facts: EngineFacts) -> str:
     gpu = gpu or ("cpu" if "+cpu" in facts.torch + facts.version else "")  # a server may not say what it runs on
     parts = (gpu, model, f"tp{facts.tp}", facts.engine, facts.version.split("+")[0])
     joined = "-".join(part for part in parts if part).lower()
-    return re.sub(r"[^a-z0-9.]+", "-", joined).strip("-.")
+    # as long as a file's name may be, with its ending
+    return re.sub(r"[^a-z0-9.]+", "-", joined)[:200].strip("-.")
 
 
 def error_of(checks: tuple[BatchCheck, ...]) -> ProfileError:

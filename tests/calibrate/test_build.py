@@ -116,6 +116,7 @@ def test_measurements_cut_short_give_a_profile_or_say_what_is_missing(path: Path
         ("NVIDIA H100 PCIe", "m", "1.0", "h100-pcie-m-tp1-vllm-1.0"),
         ("", "tiny", "0.32.0+cpu", "cpu-tiny-tp1-vllm-0.32.0"),
         ("", "m", "0.32.0", "m-tp1-vllm-0.32.0"),
+        ("", 5000 * "m", "0.32.0", 200 * "m"),
     ],
 )
 def test_a_name_from_what_was_measured(path: Path, gpu: str, model: str, version: str, name: str) -> None:

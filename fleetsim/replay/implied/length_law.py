@@ -23,6 +23,8 @@ _NORMAL = NormalDist()
 _PARTS = 12
 # A tilt beyond this has put a bucket's mass at its edge: no tilt reaches the mean then.
 _MOST_TILT = 30.0
+# A share of responses that is none, for all that its logarithms can tell.
+_LEAST_SHARE = 1e-12
 # Caps that clients set, for a window whose tail says nothing else.
 _FARTHEST = 4.0
 
@@ -85,9 +87,9 @@ def _cap(
     """The cap that the counted share of cut responses, or else the mean, asks for."""
     top = float(bounds[-1])
     open_share = max(0.0, 1.0 - float(shares.sum()))
-    if open_share <= 1e-12:
+    if open_share <= _LEAST_SHARE:
         return top, "bound"
-    if length_share is not None and 0 < length_share < open_share:
+    if length_share is not None and _LEAST_SHARE < length_share < open_share:
         z = _NORMAL.inv_cdf(1.0 - length_share)
         return min(top * _FARTHEST, top * math.exp((z - last_z) / slope)), "counted"
     if length_share is not None and length_share >= open_share:
