@@ -57,8 +57,28 @@ class Indexer:
         return 0 if self.shared else 5
 
 
+class Windowed:
+    """Attention that may look back so few tokens, `window`, that its cache does not grow with the context."""
+
+    __slots__ = ()
+    window: int
+
+    def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """Bytes in the cache of one of tp GPUs per token."""
+        raise NotImplementedError
+
+    @property
+    def near(self) -> bool:
+        """Whether it does so."""
+        return 0 < self.window <= SHORT_WINDOW
+
+    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
+        """Bytes that one sequence holds at most, where the cache does not grow with the context; else 0."""
+        return self.window * self.token_bytes(tp, element_bytes) if self.near else 0.0
+
+
 @dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Windowed):
     """Grouped-query attention: keys and values per head in the cache.
 
     value_dim: of the values where it is not head_dim. window: tokens that it looks back, 0 = all. bias: of queries,
@@ -108,20 +128,6 @@ class Attention:
         return own * element_bytes + (self.indexer.cached_bytes if self.indexer else 0)
 
     @property
-    def near(self) -> bool:
-        """Whether it looks back so few tokens that its cache does not grow with the context."""
-        return 0 < self.window <= SHORT_WINDOW
-
-    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
-        """Bytes that one sequence holds at most, where the cache does not grow with the context; else 0."""
-        return self.window * self.token_bytes(tp, element_bytes) if self.near else 0.0
-
-    @property
-    def window_flop(self) -> float:
-        """Operations of one token with the window, where the cache does not grow with the context; else 0."""
-        return float(self.window * self.prefill_flop) if self.near else 0.0
-
-    @property
     def prefill_flop(self) -> int:
         """Operations per query-key pair of a prompt."""
         return 2 * self.heads * (self.head_dim + self.values)
@@ -139,7 +145,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class LatentAttention:
+class LatentAttention(Windowed):
     """Multi-head latent attention: per token the cache holds one compressed vector and one rotary key for all heads.
 
     Names as in config.json; q_lora_rank 0: queries are not compressed. indexer: sparse, as in DeepSeek-V3.2. gate: of
@@ -181,20 +187,6 @@ class LatentAttention:
     def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
         """Bytes in the cache of each of tp GPUs per token: the latent belongs to all heads and is on every GPU."""
         return self.latent * element_bytes + (self.indexer.cached_bytes if self.indexer else 0)
-
-    @property
-    def near(self) -> bool:
-        """Whether it looks back so few tokens that its cache does not grow with the context."""
-        return 0 < self.window <= SHORT_WINDOW
-
-    def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
-        """Bytes that one sequence holds at most, where the cache does not grow with the context; else 0."""
-        return self.window * self.token_bytes(tp, element_bytes) if self.near else 0.0
-
-    @property
-    def window_flop(self) -> float:
-        """Operations of one token with the window, where the cache does not grow with the context; else 0."""
-        return float(self.window * self.prefill_flop) if self.near else 0.0
 
     @property
     def prefill_flop(self) -> int:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from fleetsim.engine.model.gemm import Gemm, Part, weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Counts = TypeVar("Counts", float, "NDArray[np.float64]")
 
 
 def _mlp(hidden: int, width: int, gated: bool, part: Part) -> tuple[Gemm, ...]:
@@ -85,12 +92,13 @@ class Mixture:
         """All weights."""
         return self.trunk_params(hidden) + self.experts * self.expert_params(hidden)
 
-    def touched(self, tokens: float) -> float:
-        """Expected routed experts that `tokens` tokens visit, each picking independently and evenly.
+    def touched(self, tokens: Counts) -> Counts:
+        """Expected routed experts that `tokens` tokens visit, one count or an array, each picking independently.
 
-        E * (1 - (1 - k/E)^n). Real routers are uneven, which touches fewer: this errs on the slow side.
+        And evenly: E * (1 - (1 - k/E)^n). Real routers are uneven, which touches fewer: this errs on the slow side.
         """
-        return float(self.experts * (1.0 - (1.0 - self.per_token / self.experts) ** tokens))
+        found: Counts = self.experts * (1.0 - (1.0 - self.per_token / self.experts) ** tokens)
+        return found
 
     @property
     def peak_width(self) -> int:

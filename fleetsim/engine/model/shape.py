@@ -129,11 +129,6 @@ class ModelShape:
         return math.gcd(*(m.heads for _, m in self.attentions))
 
     @property
-    def grouped_cache(self) -> bool:
-        """Whether several heads read one part of the cache: grouped queries, or a latent."""
-        return any(not isinstance(m, Attention) or m.kv_heads < m.heads for _, m in self.attentions)
-
-    @property
     def window(self) -> int:
         """Tokens that some layers look back though here they see everything, the fewest; 0 without such layers."""
         return min((m.window for _, m in self._long_windows), default=0)
@@ -232,17 +227,6 @@ class ModelShape:
         """Bytes of `routed_params`."""
         return self.routed_params * PRECISIONS[self.stored(dtype).expert].weight_bytes
 
-    def active_by_precision(self, dtype: str = "auto") -> dict[str, int]:
-        """`active_trunk_params` by the precision that they are stored in."""
-        parts, found = self.stored(dtype), dict[str, int]()
-        for name, count in (
-            (parts.attention, self.mixer_params + self.hidden),
-            (parts.mlp, self.mlp_params),
-            (parts.expert, self.active_routed_params),
-        ):
-            found[name] = found.get(name, 0) + count
-        return {name: count for name, count in found.items() if count}
-
     def weight_bytes(self, dtype: str = "auto") -> int:
         """Bytes of all weights."""
         head = self.embeddings_params * PRECISIONS[self.stored(dtype).head].weight_bytes
@@ -275,12 +259,6 @@ class ModelShape:
     def prefill_pair_flop(self) -> float:
         """Attention operations per query-key pair of a prompt, all layers that see the whole context."""
         return sum(n * m.prefill_flop for n, m in self._growing)
-
-    @property
-    def window_flop(self) -> float:
-        """Attention operations per token of a prompt in the layers that look back a number of tokens only."""
-        grows = any(not m.near for _, m in self.attentions)
-        return sum(n * m.window_flop for n, m in self.attentions) if grows else 0.0
 
     @property
     def decode_pair_flop(self) -> float:

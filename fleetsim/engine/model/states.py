@@ -30,11 +30,6 @@ class StateMixer:
         raise NotImplementedError
 
     @property
-    def token_flop(self) -> int:
-        """Operations on the state per token, the projections apart."""
-        raise NotImplementedError
-
-    @property
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
         raise NotImplementedError
@@ -87,11 +82,6 @@ class GatedDelta(StateMixer):
         return self.matrix * 4 + self._channels * (self.conv_kernel - 1) * 2
 
     @property
-    def token_flop(self) -> int:
-        """Decay, what the key finds, the update by the difference, what the query finds."""
-        return 7 * self.matrix
-
-    @property
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
         return 7
@@ -134,11 +124,6 @@ class KimiDelta(StateMixer):
     def state_bytes(self) -> int:
         """Bytes per sequence: the matrices in 32 bits, the convolutions' inputs in 16."""
         return self.matrix * 4 + 3 * self._width * (self.conv_kernel - 1) * 2
-
-    @property
-    def token_flop(self) -> int:
-        """As the gated delta rule."""
-        return 7 * self.matrix
 
     @property
     def tensors(self) -> int:
@@ -189,11 +174,6 @@ class Mamba2(StateMixer):
         return self.matrix * self.state_element + self._channels * (self.conv_kernel - 1) * 2
 
     @property
-    def token_flop(self) -> int:
-        """Decay, update and output."""
-        return 5 * self.matrix
-
-    @property
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
         return 8
@@ -231,11 +211,6 @@ class LightningAttention(StateMixer):
     def state_bytes(self) -> int:
         """Bytes per sequence, in 32 bits."""
         return self.matrix * 4
-
-    @property
-    def token_flop(self) -> int:
-        """Decay, update and output."""
-        return 5 * self.matrix
 
     @property
     def tensors(self) -> int:

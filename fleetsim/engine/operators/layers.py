@@ -80,9 +80,8 @@ class Layers:
         curve, flop_s = device.expert_curve(precision)
         params = sum(g.params for g in mixture.expert_gemms(self.shape.hidden))
         width = self.shape.hidden + mixture.width
-        touched = mixture.experts * (1.0 - (1.0 - mixture.per_token / mixture.experts) ** tokens)
         rows = tokens * mixture.per_token / gpus
-        moved = touched * params * precision.weight_bytes / gpus + rows * 3 * width * 2
+        moved = mixture.touched(tokens) * params * precision.weight_bytes / gpus + rows * 3 * width * 2
         operations = 2 * params * rows * (self.curves.uneven if gpus > 1 else 1.0)
         read_s = moved / (device.gpu.memory_bytes_s * curve.bandwidth)
         return np.asarray(self.host.experts * curve.start_s + read_s + operations / (flop_s * curve.compute))
