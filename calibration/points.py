@@ -89,7 +89,8 @@ class Run:
         tokens = args.get("max_num_batched_tokens")
         if tokens and p.engine != "sglang":
             args["max_num_seqs"] = args.get("max_num_seqs", min(1024, tokens))
-        _, limits = roofline(p.gpu, self.shape, p.tp, p.dtype, dp=p.dp, engine=p.engine, kv_dtype=p.kv_dtype, **args)
+        args = {"entry_point": "llm", "kv_dtype": p.kv_dtype, **args}  # the limits that the curves were fitted with
+        _, limits = roofline(p.gpu, self.shape, p.tp, p.dtype, dp=p.dp, engine=p.engine, **args)
         self._most = max(limits.max_num_batched_tokens, limits.max_num_seqs)
         count = max(1, math.ceil(p.requests / p.dp))
         rng = np.random.default_rng(0)

@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from fleetsim.config.base import Count, Name, Section
 
+# The keys of `fleetsim.engine.defaults.ENTRY_POINTS`.
+EntryPointName = Literal["api_server", "llm", "async_engine"]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
@@ -32,6 +34,12 @@ class EngineConfig(Section):
     )
     name: Literal["vllm", "sglang", "tensorrt-llm"] = Field(
         default="vllm", description="whose scheduler, defaults and prefix cache are simulated"
+    )
+    entry_point: EntryPointName = Field(
+        default="api_server",
+        description="how vLLM is started, which decides its limits where they are null: api_server (on a GPU of 70 GiB "
+        "or more that is no A100 1,024 requests and 8,192 tokens, else 256 and 2,048), llm (offline LLM: 1,024 and "
+        "16,384, else 256 and 8,192), async_engine (AsyncLLM from engine arguments: 128 and 2,048)",
     )
     gpu: Name = Field(
         default="H100-SXM", description="GPU type, for kind roofline; or a mapping, which is put into gpu_sheet"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fleetsim.engine.gpus import GpuSpec
 
 # Tokens per KV block: vLLM on CUDA; SGLang's page_size; TensorRT-LLM's KvCacheConfig.tokens_per_block.
@@ -15,21 +17,45 @@ _MIB = 2**20
 _BIG_DEVICE_BYTES = 70 * _GIB
 
 
-def default_limits(gpu: GpuSpec, engine: str = "vllm") -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """A way to start vLLM, and the (max_num_seqs, max_num_batched_tokens) that it takes there by itself.
+
+    big: on a GPU with 70 GiB or more that is no A100. small: on all others. words: as a report says it.
+    """
+
+    big: tuple[int, int]
+    small: tuple[int, int]
+    words: str
+
+
+# By the usage context that vLLM is told (vllm-project/vllm, vllm/engine/arg_utils.py, EngineArgs.get_batch_defaults,
+# 0.11 to 0.32): OPENAI_API_SERVER, LLM_CLASS, and any other, ENGINE_CONTEXT among them, which AsyncLLM.from_engine_args
+# takes where nobody says: then what stands in vllm/config/scheduler.py, whatever the GPU. The two other engines start
+# with the same limits everywhere: SGLang's Engine and server share ServerArgs, TensorRT-LLM's LLM and trtllm-serve
+# share LlmArgs.
+ENTRY_POINTS = {
+    "api_server": EntryPoint((1024, 8192), (256, 2048), "an API server"),
+    "llm": EntryPoint((1024, 16384), (256, 8192), "an offline LLM"),
+    "async_engine": EntryPoint((128, 2048), (128, 2048), "an AsyncLLM from engine arguments"),
+}
+
+
+def default_limits(gpu: GpuSpec, engine: str = "vllm", entry_point: str = "api_server") -> tuple[int, int]:
     """(max_num_seqs, max_num_batched_tokens) of an engine that is given neither.
 
-    vLLM: those of offline `LLM`, by device memory, A100 among the small (`EngineArgs.get_batch_defaults`, 0.26.0 to
-    0.32.0). SGLang: max_running_requests of a pool that holds less than 4 contexts per request, and
-    chunked_prefill_size by device memory (sgl-project/sglang, python/sglang/srt/server_args.py and
-    model_executor/model_runner.py). TensorRT-LLM: max_batch_size and max_num_tokens (NVIDIA/TensorRT-LLM,
-    tensorrt_llm/llmapi/llm_args.py).
+    vLLM: by entry point and GPU (`ENTRY_POINTS`). SGLang: max_running_requests before the cache is known
+    (`sglang_running_requests`), and chunked_prefill_size by device memory (sgl-project/sglang,
+    python/sglang/srt/server_args.py). TensorRT-LLM: max_batch_size and
+    max_num_tokens (NVIDIA/TensorRT-LLM, tensorrt_llm/llmapi/llm_args.py).
     """
     if engine == "sglang":
-        return 2048, _chunked_prefill_size(gpu)
+        return sglang_running_requests(1, None), _chunked_prefill_size(gpu)
     if engine == "tensorrt-llm":
         return 2048, 8192
+    point = ENTRY_POINTS[entry_point]
     big = gpu.memory_bytes >= _BIG_DEVICE_BYTES and not gpu.name.startswith("A100")
-    return (1024, 16384) if big else (256, 8192)
+    return point.big if big else point.small
 
 
 def _chunked_prefill_size(gpu: GpuSpec) -> int:
@@ -37,6 +63,15 @@ def _chunked_prefill_size(gpu: GpuSpec) -> int:
         if gpu.memory_bytes < below_gib * _GIB:
             return tokens
     return 16384
+
+
+def sglang_running_requests(kv_tokens: int, context: int | None) -> int:
+    """max_running_requests where nobody gives it: 512 per context that the cache holds, from 2,048 to 4,096.
+
+    context: tokens that the model was made to read, None = not known. Source: sgl-project/sglang,
+    python/sglang/srt/model_executor/model_runner.py.
+    """
+    return 2048 if context is None else min(max(512 * kv_tokens // context, 2048), 4096)
 
 
 def sglang_static_share(gpu: GpuSpec, tp: int, chunked_prefill_size: int) -> float:

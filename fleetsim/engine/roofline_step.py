@@ -29,7 +29,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from fleetsim.engine.defaults import BLOCK_SIZE, MEMORY_SHARE, default_limits, sglang_static_share
+from fleetsim.engine.defaults import (
+    BLOCK_SIZE,
+    ENTRY_POINTS,
+    MEMORY_SHARE,
+    default_limits,
+    sglang_running_requests,
+    sglang_static_share,
+)
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
@@ -115,6 +122,7 @@ def roofline(
     kv_dtype: str = "auto",
     dp: int = 1,
     engine: str = "vllm",
+    entry_point: str = "api_server",
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
     kv_blocks: int | None = None,
@@ -128,8 +136,8 @@ def roofline(
     weights: auto (as the checkpoint has them), bfloat16, float16, fp8, nvfp4, mxfp4 or int4. kv_dtype: of the KV cache:
     auto (as the checkpoint asks, else 16 bits), bfloat16 or fp8. dp: ranks that share a mixture's experts, of which
     this instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for
-    what is not given and whose rules the limits carry; kv_blocks defaults to what memory leaves; max_model_len, if
-    given, must fit the KV cache once.
+    what is not given and whose rules the limits carry. entry_point: how vLLM is started, one of its `ENTRY_POINTS`.
+    kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once.
     Raises InputError: unknown names, a tp that does not divide the heads, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
@@ -141,6 +149,8 @@ def roofline(
             problems += error.problems
     if engine not in SCHEDULERS:
         problems.append(Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine"))
+    if entry_point not in ENTRY_POINTS:
+        problems.append(Problem("entry_point", entry_point, f"one of {', '.join(ENTRY_POINTS)}", "name one of them"))
     given = {
         "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": max_num_batched_tokens,
@@ -156,7 +166,7 @@ def roofline(
 
     dtype, kv_dtype = shape.weights_type(dtype), shape.cache_type(kv_dtype)
     element = KV_BYTES[kv_dtype]
-    default_seqs, default_tokens = default_limits(spec, engine)
+    default_seqs, default_tokens = default_limits(spec, engine, entry_point)
     if engine == "sglang":
         seqs, tokens = max_num_seqs or default_seqs, max_num_batched_tokens or default_tokens
     else:
@@ -167,6 +177,8 @@ def roofline(
     blocks = kv_blocks or usable_kv_blocks(
         spec, shape, tp, dtype, share, seqs, tokens, size, engine=engine, dp=dp, element_bytes=element
     )
+    if engine == "sglang" and max_num_seqs is None:
+        seqs = sglang_running_requests(blocks * size, shape.max_position)
     held = shape.state_bytes(tp) + shape.window_bytes(tp, element)
     state_blocks = math.ceil(held / (shape.kv_bytes_per_token(tp, element) * size))
     limits = EngineLimits(seqs, tokens, blocks, size, state_blocks, scheduler=engine)

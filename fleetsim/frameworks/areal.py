@@ -11,6 +11,7 @@ import re
 
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    entry_point,
     hardware_and_times,
     lengths,
     model,
@@ -132,9 +133,16 @@ def _engine(draft: Draft, engine: str) -> None:
         draft.put("engine.max_num_seqs", seqs.value, seqs)
         off = draft.flag("vllm.no_enable_prefix_caching", default=True)
         draft.put("engine.prefix_caching", not off.value, off)
+        # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
+        entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
         requests = draft.maybe_count("sglang.max_running_requests")
         if requests is not None:
             draft.put("engine.max_num_seqs", requests.value, requests)
+        # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
+        chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
+        whole = chunk is None or chunk.value < 1
+        tokens = draft.count("sglang.max_prefill_tokens", default=32768) if chunk is None or whole else chunk
+        draft.put("engine.max_num_batched_tokens", tokens.value, tokens, why="prompts are not cut" if whole else "")
         off = draft.flag("sglang.disable_radix_cache", default=True)
         draft.put("engine.prefix_caching", not off.value, off)

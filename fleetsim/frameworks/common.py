@@ -130,6 +130,20 @@ def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None
         draft.note(str(read), "no rollout engine that is simulated: vLLM's scheduler stands in")
 
 
+def entry_point(draft: Draft, point: str, why: str) -> None:
+    """How the framework starts vLLM: limits that no setting gives are those of this start."""
+    if draft.values.get("engine.name", "vllm") == "vllm":
+        draft.semantics("engine.entry_point", point, why)
+
+
+def engine_limits(draft: Draft, section: str) -> None:
+    """Limits that are handed to vLLM under its own names, where the section has them."""
+    for key in ("max_num_seqs", "max_num_batched_tokens"):
+        read = draft.maybe_count(f"{section}{key}")
+        if read is not None:
+            draft.put(f"engine.{key}", read.value, read)
+
+
 def barrier(draft: Draft, why: str) -> None:
     """Whole batches, one after the other: at a sync nothing is in flight."""
     draft.semantics("admission.law", "barrier", why)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
+    engine_limits,
     engine_name,
+    entry_point,
     filtering,
     hardware_and_times,
     lengths,
@@ -72,6 +74,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     else:
         draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
         barrier(draft, "the whole batch is generated before it is trained")
+    _limits(draft)
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
     filtering(draft, draft.flag("grpo.use_dynamic_sampling", default=False))
@@ -133,6 +136,24 @@ def _gpus(draft: Draft) -> None:
     weights_type(draft, f"{GENERATION}.vllm_cfg.precision")
     share = draft.number(f"{GENERATION}.vllm_cfg.gpu_memory_utilization", default=0.6, most=1.0)
     draft.put("engine.gpu_memory_utilization", share.value, share)
+
+
+def _limits(draft: Draft) -> None:
+    """Limits and prefix cache: nemo_rl/models/generation/vllm, vllm_worker.py and vllm_worker_async.py, vLLM 0.25.1.
+
+    grpo.py demands the asynchronous engine of asynchronous training.
+    """
+    if draft.values.get("engine.name", "vllm") != "vllm":
+        return
+    engine = draft.flag(f"{GENERATION}.vllm_cfg.async_engine", default=False)
+    training = draft.flag("grpo.async_grpo.enabled", default=False).value or draft.settings.has("async_rl")
+    if engine.value or training:
+        entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
+    else:
+        entry_point(draft, "llm", "vllm.LLM")
+    engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
+    prefix = draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True)
+    draft.put("engine.prefix_caching", prefix.value, prefix)
 
 
 def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:

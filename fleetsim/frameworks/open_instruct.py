@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    entry_point,
     filtering,
     hardware_and_times,
     lengths,
@@ -95,3 +96,5 @@ def _gpus(draft: Draft) -> None:
     draft.put("engine.gpu_memory_utilization", share.value, share)
     prefix = draft.flag("vllm_enable_prefix_caching", default=False)
     draft.put("engine.prefix_caching", prefix.value, prefix)
+    # open_instruct/vllm_utils.py: AsyncLLMEngine.from_engine_args, vLLM 0.19.1
+    entry_point(draft, "async_engine", "vLLM is started from engine arguments")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
+    entry_point,
     filtering,
     hardware_and_times,
     lengths,
@@ -114,6 +115,8 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     draft.put("engine.gpu_memory_utilization", share.value, share)
     prefix = draft.flag("vllm.enable_prefix_caching", "enable_prefix_caching", default=False)
     draft.put("engine.prefix_caching", prefix.value, prefix)
+    # openrlhf/trainer/ray/vllm_engine.py: AsyncLLMEngine.from_engine_args, vLLM 0.27.1
+    entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 
 
 def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:

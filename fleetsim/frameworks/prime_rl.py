@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    engine_limits,
+    entry_point,
     filtering,
     hardware_and_times,
     lengths,
@@ -120,6 +122,9 @@ def _gpus(draft: Draft) -> int:
         "inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization", default=0.9, most=1.0
     )
     draft.put("engine.gpu_memory_utilization", share.value, share)
+    # src/prime_rl/inference/vllm/server.py: vLLM's own run_server, vLLM 0.26
+    entry_point(draft, "api_server", "vLLM runs as an API server")
+    engine_limits(draft, "inference.vllm.")
     prefix = draft.flag("inference.vllm.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
     return instances

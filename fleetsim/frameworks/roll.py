@@ -15,7 +15,9 @@ from typing import Any
 
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    engine_limits,
     engine_name,
+    entry_point,
     filtering,
     hardware_and_times,
     lengths,
@@ -138,10 +140,13 @@ def _gpus(draft: Draft) -> None:
     share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
     if share.given:
         draft.put("engine.gpu_memory_utilization", share.value, share)
-    for key in ("max_num_seqs", "max_num_batched_tokens"):
-        read = draft.maybe_count(f"{config}.{key}")
-        if read is not None:
-            draft.put(f"engine.{key}", read.value, read)
+    if engine.value == "vllm":
+        # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
+        # gives the tokens. vLLM 0.8.4 to 0.11.
+        entry_point(draft, "async_engine", "vLLM is started from engine arguments")
+        tokens = draft.count(f"{config}.max_num_batched_tokens", default=8192)
+        draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
+    engine_limits(draft, f"{config}.")
 
 
 def _devices(draft: Draft, role: str) -> set[int] | None:

@@ -110,6 +110,12 @@ def _gpus(draft: Draft, async_: bool) -> int:
     running = draft.maybe_count("sglang_max_running_requests")
     if running is not None:
         draft.put("engine.max_num_seqs", running.value, running)
+    chunk = draft.maybe_count("sglang_chunked_prefill_size", least=-1)
+    if chunk is not None and chunk.value > 0:
+        draft.put("engine.max_num_batched_tokens", chunk.value, chunk)
+    elif chunk is not None:
+        whole = draft.count("sglang_max_prefill_tokens", default=16384)
+        draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why="prompts are not cut")
     off = draft.flag("sglang_disable_radix_cache", default=False)
     draft.put("engine.prefix_caching", not off.value, off)
     return instances

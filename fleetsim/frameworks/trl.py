@@ -9,6 +9,7 @@ from __future__ import annotations
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
+    entry_point,
     hardware_and_times,
     lengths,
     model,
@@ -111,6 +112,7 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
     draft.semantics("fleet.group_placement", "together", "a prompt's completions are asked for at once")
     if mode.value == "server":
         _server(draft)
+        entry_point(draft, "llm", "trl vllm-serve holds an LLM")  # trl/scripts/vllm_serve.py
     else:
         tp = draft.count("vllm_tensor_parallel_size", default=1)
         draft.put("engine.tp", tp.value, tp)
@@ -119,6 +121,9 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
         share = draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0)
         draft.put("engine.gpu_memory_utilization", share.value, share)
         draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs")
+        # trl/generation/vllm_generation.py: max_num_seqs is the engine's own part of the batch, which never binds.
+        entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
+        draft.semantics("engine.max_num_batched_tokens", 4096, "written in TRL's code")
         sleep = draft.flag("vllm_enable_sleep_mode", default=False)
         if not sleep.value:
             draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded")
@@ -139,6 +144,7 @@ def _server(draft: Draft) -> None:
 
 def _async(draft: Draft, samples: Read[int]) -> None:
     _server(draft)
+    entry_point(draft, "api_server", "vllm serve")  # docs/source/async_grpo_trainer.md
     draft.semantics("fleet.group_placement", "spread", "each completion is a request of its own")
     staleness = draft.count("max_staleness", default=4, least=0)
     every = draft.count("weight_sync_steps", default=1)

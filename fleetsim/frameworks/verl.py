@@ -14,6 +14,7 @@ from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
     engine_name,
+    entry_point,
     filtering,
     hardware_and_times,
     lengths,
@@ -107,6 +108,8 @@ def _mode(draft: Draft) -> str:
 def _engine(draft: Draft) -> None:
     name = draft.text(f"{ROLLOUT}.name", default="vllm")
     engine_name(draft, name, {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"})
+    # verl/workers/rollout/vllm_rollout/vllm_async_server.py: UsageContext.OPENAI_API_SERVER
+    entry_point(draft, "api_server", "vLLM runs as an API server; its limits are verl's own")
     memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
     standalone = draft.settings.get(f"{ROLLOUT}.standalone_gpu_memory_utilization")
     if standalone is not None:

@@ -10,6 +10,8 @@ from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
+from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.transport import sync_times
@@ -62,6 +64,18 @@ def _cache(s: Scenario) -> str:
     kind = model_shape(s.engine.model).cache_type(s.engine.kv_dtype)
     own = ", as the checkpoint asks" if s.engine.kv_dtype == "auto" and KV_BYTES[kind] < 2 else ""
     return f"KV cache in {kind}{own}"
+
+
+def _starts_by_itself(s: Scenario) -> bool:
+    given = s.engine.max_num_seqs, s.engine.max_num_batched_tokens
+    return _modelled(s) and s.engine.name == "vllm" and None in given
+
+
+def _entry_point(s: Scenario) -> str:
+    point = ENTRY_POINTS[s.engine.entry_point]
+    seqs, tokens = default_limits(gpu_of(s.engine), "vllm", s.engine.entry_point)
+    seqs, tokens = s.engine.max_num_seqs or seqs, s.engine.max_num_batched_tokens or tokens
+    return f"vLLM as {point.words}: {seqs:,} requests at once, {tokens:,} tokens per iteration"
 
 
 def _reuses_prompts(s: Scenario) -> bool:
@@ -132,6 +146,7 @@ _DEFAULTS = (
     _Default("engine.tp", flag("tp"), lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
     _Default("engine.dtype", flag("dtype"), _weights, _modelled),
     _Default("engine.kv_dtype", flag("kv_dtype"), _cache, _modelled),
+    _Default("engine.entry_point", "--set engine.entry_point=llm", _entry_point, _starts_by_itself),
     _Default(
         "engine.prefix_caching",
         "--set engine.prefix_caching=false",

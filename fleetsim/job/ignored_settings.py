@@ -22,6 +22,10 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         lambda s: s.engine.gpu_sheet is None or s.engine.gpu == s.engine.gpu_sheet.name,
         "an engine.gpu of the sheet's name",
     ),
+    "engine.entry_point": (
+        lambda s: s.engine.kind == "roofline" and s.engine.name == "vllm",
+        "a vLLM of engine.kind roofline",
+    ),
     "admission.max_age": (
         lambda s: AGE_ACTIONS[s.admission.age_action].limits_age,
         "an admission.age_action other than train_anyway",

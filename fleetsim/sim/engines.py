@@ -81,6 +81,7 @@ def _engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
         tp=engine.tp,
         dp=engine.dp,
         engine=engine.name,
+        entry_point=engine.entry_point,
         dtype=engine.dtype,
         kv_dtype=engine.kv_dtype,
         gpu_memory_utilization=engine.gpu_memory_utilization,
