@@ -18,7 +18,7 @@ ROLLOUT_ARGS=(
    --partial-rollout
    --global-batch-size 256
 )
-SGLANG_ARGS=( --rollout-num-gpus-per-engine 2 --sglang-mem-fraction-static 0.7 )
+SGLANG_ARGS=( --rollout-num-gpus-per-engine 2 --sglang-mem-fraction-static 0.7 --sglang-chunked-prefill-size 8192 )
 ray job submit --runtime-env-json="{\"env_vars\": {\"X\": \"${NVLINK}\"}}" -- python3 train.py \
    --actor-num-nodes 1 --actor-num-gpus-per-node ${NUM_GPUS} --colocate \
    ${MODEL_ARGS[@]} ${CKPT_ARGS[@]} ${ROLLOUT_ARGS[@]} --use-kl-loss "${SGLANG_ARGS[@]}"
