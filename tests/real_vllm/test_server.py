@@ -22,7 +22,7 @@ from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
 from fleetsim.calibrate.server import measure_server
-from tests.real_vllm.attempts import LIMIT, central_error
+from tests.real_vllm.attempts import LIMIT, shown_bias
 from tests.real_vllm.conftest import ENVIRONMENT
 
 pytestmark = pytest.mark.timed
@@ -189,7 +189,7 @@ def test_pause_and_resume_are_timed_and_leave_the_server_running(measured: Raw, 
 
 def test_the_kept_out_batches_are_predicted(sessions: Callable[[int], Raw]) -> None:
     """What `calibrate --url` does: the API server, the engine and this client share the machine's few cores."""
-    profile, error = central_error(lambda seed: build_profile(sessions(seed), name="tiny-server", raw_file=None))
+    profile, error = shown_bias(lambda seed: build_profile(sessions(seed), name="tiny-server", raw_file=None))
     assert profile.provenance.source == "server"
     assert len(profile.checks) == 2
     assert error <= LIMIT
