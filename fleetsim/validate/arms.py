@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from statistics import fmean, mode
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,17 @@ from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, IN_SITU_SLOWDOWN, length_law
+from fleetsim.validate.assumptions import (
+    EAGER_S_PER_LAYER,
+    GROUP_CORRELATION,
+    IN_SITU_SLOWDOWN,
+    REPLICATIONS,
+    length_law,
+)
 from fleetsim.validate.case import Arm, Case
+
+# What is no number: the replications vote.
+_VOTED = ("capped", "binding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +92,20 @@ def scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
     return scenario_from_mapping(raw, where=f"{case.id} {arm.name}")
 
 
-def figures_of(case: Case, arm: Arm, scalar: float | None) -> Figures:
-    """Simulates an arm once. Raises StuckError and InputError as `simulate` does.
+def figures_of(case: Case, arm: Arm, scalar: float | None, replications: int = REPLICATIONS) -> Figures:
+    """An arm's figures, averaged over so many replications: one alone moves some arms by ten points.
 
-    Where the source counts the hand-over of the GPUs as generation, that share of it is added to every step.
+    What binds is what binds in most of them. Raises StuckError and InputError as `simulate` does.
     """
+    runs = [_figures(case, arm, scalar, i) for i in range(replications)]
+    means = {f.name: fmean(getattr(run, f.name) for run in runs) for f in fields(Figures) if f.name not in _VOTED}
+    return Figures(**means, **{name: mode(getattr(run, name) for run in runs) for name in _VOTED})
+
+
+def _figures(case: Case, arm: Arm, scalar: float | None, replication: int) -> Figures:
+    """Where the source counts the hand-over of the GPUs as generation, that share of it is added to every step."""
     scenario = scenario_of(case, arm, scalar)
-    records = simulate(scenario, engine=_eager(scenario) if case.eager else None)
+    records = simulate(scenario, replication=replication, engine=_eager(scenario) if case.eager else None)
     metrics, window = metrics_of(records), window_of(records)
     wait_s = metrics["trainer_idle_fraction"] * metrics["step_s"]
     gen_s = wait_s / (1 - arm.handover_share)

@@ -23,6 +23,8 @@ _LONGEST_SHARE = 0.97
 # made of the same batches (40.4, 62.4, 66.0, 43.0 s): 1.43, 1.35, 1.46, 1.81. Their median; it was kept when the
 # operators came, which make mixtures slower. None of these runs is gated.
 IN_SITU_SLOWDOWN = 1.45
+# Runs of every arm, under different draws: all figures are their means.
+REPLICATIONS = 5
 # Without CUDA graphs the host launches every kernel of every layer. vllm-project/vllm-omni issue 7960: 22 to 23 ms a
 # token without and 13 ms with graphs for the 28 layers of Qwen2.5-7B's shape.
 EAGER_S_PER_LAYER = 0.34e-3

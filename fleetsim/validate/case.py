@@ -79,7 +79,7 @@ class Case(Section):
     """A case file."""
 
     schema_version: Literal[1] = 1
-    id: Annotated[str, Field(pattern=r"^C[0-9]{2}[a-z]?$")]
+    id: Annotated[str, Field(pattern=r"^[CD][0-9]{2}[a-z]?$")]
     title: Text
     trust: Literal["primary", "excerpt"] = Field(
         description="a primary source, or an excerpt of an issue or pull request"
