@@ -32,12 +32,12 @@ EAGER_S_PER_LAYER = 0.34e-3
 STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
     "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
-    "publishes is taken instead (C12). Siblings of a group are independent.",
+    "publishes is taken instead (C12, D04). Siblings of a group are independent.",
     "Iteration times are the roofline of the GPU and model named; where a source names no GPU, those of its "
     f"other experiments. They are multiplied by the fitted decode slowdown, or by {IN_SITU_SLOWDOWN:g} where another "
     "scalar is fitted: generation inside a training job is slower than the same engine alone, in NeMo-RL v0.3's four "
     "published rows by 1.43, 1.35, 1.46 and 1.81 (its blog's table 1: Llama-3.1-8B, 70B, Qwen3-32B, 30B-A3B; none is "
-    "gated).",
+    "gated). Newer releases lose less: fitted on baselines, verl with vLLM 0.20 comes to 1.02 to 1.11 (D01, D03, D04).",
     "An engine that ran without CUDA graphs takes 0.34 ms per layer and iteration longer (vllm-project/vllm-omni issue "
     "7960: 22 to 23 ms a token against 13 for 28 layers).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "
@@ -50,6 +50,7 @@ STATED = (
     "to from bytes and bandwidths. Other hand-overs take the seconds published, and none where none are. What verl of "
     "2025 counts as generation of a colocated step is 22.5 % hand-over: both rows of its one_step_off page that "
     "publish both say so (247 of 321 s, 162 of 207 s).",
+    f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws.",
     "No instance fails or is slower than the others, no reward takes time, and nothing else uses the fleet.",
 )
 

@@ -15,7 +15,7 @@ from fleetsim.validate.fit import Fitted
 SAME = 0.05
 # Simulated figures closer than this are equal as well: such a pair is neither right nor wrong.
 TIED = 0.01
-RATIO_MEDIAN, RATIO_WORST, ABSOLUTE = 0.10, 0.25, 0.10
+RATIO_MEDIAN, RATIO_WORST, ABSOLUTE = 0.07, 0.25, 0.10
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,15 +136,14 @@ def test_few_arms_miss_and_none_by_far() -> None:
     C07 areal-1.5B is off by more than the others: the rollouts that it kept in flight are not published.
     """
     errors = [e for result in published() if "ratio" in result.case.gates for e in result.ratio_errors]
-    assert len(errors) >= 30
+    assert len(errors) >= 45
     assert sorted(errors)[-2] < 0.4
     assert {f"{r.case.id} {a.arm.name}" for r in published() for a in r.misses} == {
         "C03 async-32-32", "C03 async-64-64", "C07 areal-1.5B", "C09 eight_off", "C18 fully-async-48-16"
     }  # fmt: skip
     assert sum(error > RATIO_WORST for error in errors) <= 3
     assert summary(published()).ratio_median == sorted(errors)[len(errors) // 2] or len(errors) % 2 == 0
-    # the gate of the median, RATIO_MEDIAN, is missed by so much since caps of prompts count prompts; docs/validation.md
-    assert sorted(errors)[len(errors) // 2] <= RATIO_MEDIAN + 0.015
+    assert sorted(errors)[len(errors) // 2] <= RATIO_MEDIAN
 
 
 def test_the_page_is_what_the_command_writes() -> None:
