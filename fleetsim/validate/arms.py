@@ -98,8 +98,10 @@ def figures_of(case: Case, arm: Arm, scalar: float | None, replications: int = R
     What binds is what binds in most of them. Raises StuckError and InputError as `simulate` does.
     """
     runs = [_figures(case, arm, scalar, i) for i in range(replications)]
-    means = {f.name: fmean(getattr(run, f.name) for run in runs) for f in fields(Figures) if f.name not in _VOTED}
-    return Figures(**means, **{name: mode(getattr(run, name) for run in runs) for name in _VOTED})
+    said: dict[str, Any] = {
+        f.name: (mode if f.name in _VOTED else fmean)([getattr(run, f.name) for run in runs]) for f in fields(Figures)
+    }
+    return Figures(**said)
 
 
 def _figures(case: Case, arm: Arm, scalar: float | None, replication: int) -> Figures:
