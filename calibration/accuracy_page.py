@@ -8,6 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
+from first_tokens import CAUSES, HEAD, cells, paths_words
+from first_tokens import INTRO as FIRST_INTRO
 from points import Point, Prediction, Run
 from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evaluate
 
@@ -88,9 +90,8 @@ guess, and six published runs of an MI300X move them.
 
 HOW = """## What is assumed
 
-- The first token is predicted too early by far in closed loads (the median of predicted over measured is {first:.2f}):
-  the server's and the client's own path, and that requests arrive in clumps, are not modelled. Later tokens are at
-  {later:.2f} of the measured time, and they make nearly all of a rollout.
+- In the tables above a response's first token is the median one, without the path to a server: the rule of before.
+  It is 1 to 5 % of a response. Later tokens are at {later:.2f} of the measured time.
 - Experts are picked evenly and independently; the busiest GPU takes {uneven:.2f} times the mean for its operations.
 - Layers that look back up to 2,048 tokens cost every sequence the same; longer windows count as full attention.
 - fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
@@ -229,7 +230,7 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
     curves: Curves = read_curves(CURVES)
     stages = [pair for use in ("fit", "held out") for pair in evaluate(curves, use)]
     kernels = json.loads(KERNELS.read_text(encoding="utf-8"))["families"]
-    first = [q.first for _, q, _, _ in rows if q.first is not None]
+    left = json.loads(LEFT_OUT.read_text(encoding="utf-8"))["first"]
     later = [q.later for _, q, _, _ in rows if q.later is not None]
     by = {
         "GPU": lambda p, r: p.gpu,
@@ -246,6 +247,9 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
         *(BY.format(what=what) + _grouped(rows, key) for what, key in by.items()),
         WORST_INTRO.format(count=WORST)
         + _table(("run", "source", "engine", "load", "fitted", "model left out"), _worst(rows), 4),
+        FIRST_INTRO.format(runs=sum(r.has_first for r in runs), paths=paths_words(curves))
+        + _table(HEAD, cells(runs, curves, left))
+        + CAUSES,
         STAGES.format(utilization=GPU_MEMORY_UTILIZATION)
         + _table(
             ("stage", "fitted", "mean e2e s", "predicted", "error", "mean ttft ms", "predicted"), _stage_rows(stages), 2
@@ -253,6 +257,6 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
         OVERLOAD.format(give_up_s=GIVE_UP_S)
         + _table(("stage", "fitted", "ms per token", "predicted", "error"), _overload_rows(stages), 2),
         KERNEL_INTRO + _table(("kernel", "rows", "median error", "90 % within"), _kernel_rows(kernels)),
-        HOW.format(first=np.median(first), later=np.median(later), uneven=curves.uneven, refused=len(refused)),
+        HOW.format(later=np.median(later), uneven=curves.uneven, refused=len(refused)),
     ]
     return "\n".join(parts)

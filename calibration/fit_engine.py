@@ -2,6 +2,7 @@
 
     python calibration/fit_engine.py              fit, cross-validate, write everything (half an hour of one core)
     python calibration/fit_engine.py --no-folds   fit only: engine_curves.json (some minutes)
+    python calibration/fit_engine.py --paths      with the committed curves: what a request to a server takes
     python calibration/fit_engine.py --check      predict with the committed curves; exit 1 if the page would change
 
 A number starts where `calibration/kernels.py` found it on single kernels, and moves only as far as whole engines ask
@@ -32,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from points import Run, read_points, ready  # noqa: E402
 from published_latencies import read_stages, simulate  # noqa: E402
+from request_paths import fit_paths  # noqa: E402
 
 CURVES, ERRORS, PAGE = HERE / "engine_curves.json", HERE / "engine_errors.json", HERE.parent / "docs" / "accuracy.md"
 KERNELS = HERE / "kernel_curves.json"
@@ -113,7 +115,8 @@ def start() -> dict[str, Any]:
             "prefill": kernels["prefill"]["bfloat16"]["compute"],
             "allreduce": pick(kernels["allreduce"]["bfloat16"], "start_s", "per_doubling", "link"),
         }
-    hosts = {engine: {name: value for name, (value, _) in HOST.items()} for engine in ENGINES}
+    # What a request takes is no part of an iteration: it is fitted apart, afterwards.
+    hosts = {engine: {name: value for name, (value, _) in HOST.items()} | {"request_s": 0.0} for engine in ENGINES}
     return {"families": families, "hosts": hosts, "passes": 16.0, "uneven": 1.2}
 
 
@@ -249,21 +252,36 @@ def left_out(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     return found
 
 
+def with_paths(runs: Sequence[Run], document: dict[str, Any]) -> dict[str, Any]:
+    """The document with what a request to each engine's server takes; writes the runs' ratios with their pair left
+    out beside the others."""
+    found, left = fit_paths(runs, curves_of(document))
+    for engine, request_s in found.items():
+        document["hosts"][engine]["request_s"] = request_s
+    kept = json.loads(LEFT_OUT.read_text(encoding="utf-8")) if LEFT_OUT.exists() else {}
+    LEFT_OUT.write_text(json.dumps({**kept, "first": left}, indent=0) + "\n", encoding="utf-8")
+    return document
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fit nothing, write nothing: compare with what is there")
     parser.add_argument("--no-folds", action="store_true", help="fit the curves only")
+    parser.add_argument("--paths", action="store_true", help="fit what a request takes only, with the committed curves")
     arguments = parser.parse_args(argv)
     runs, refused = ready(*read_points())
     if not arguments.check:
-        document = {
-            "schema": 1,
-            "what": "curves of fleetsim's operators, written by calibration/fit_engine.py",
-            **fit(residuals_of(runs, stages=True)),
-        }
-        CURVES.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        if not arguments.no_folds:
+        if arguments.paths:
+            document = json.loads(CURVES.read_text(encoding="utf-8"))
+        else:
+            document = {
+                "schema": 1,
+                "what": "curves of fleetsim's operators, written by calibration/fit_engine.py",
+                **fit(residuals_of(runs, stages=True)),
+            }
+        if not (arguments.no_folds or arguments.paths):
             LEFT_OUT.write_text(json.dumps(left_out(runs), indent=0) + "\n", encoding="utf-8")
+        CURVES.write_text(json.dumps(with_paths(runs, document), indent=1) + "\n", encoding="utf-8")
     from accuracy_page import errors_text, render
 
     wanted = {ERRORS: errors_text(runs), PAGE: render(runs, refused)}

@@ -4,6 +4,9 @@ The rule was fixed before any prediction was seen, and nothing in it is tuned to
 for what the source states; clients that send a request when an earlier one has ended; lengths even over [shortest, 1]
 of the longest (seed 0); of attention ranks that share a mixture's experts one, with its share of the clients. Time is
 the median response, the makespan, or the seconds per output token.
+
+Seconds to the first token are predicted apart, as the mean over all requests: measured, they are means, as
+docs/accuracy.md shows. Where the load generator is known to reach a server over HTTP, its path is in them.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 import yaml
 
 from fleetsim.engine import roofline, run_requests
+from fleetsim.engine.clients import DIRECT, closed_load, request_path
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.hf_config import shape_from_config
@@ -29,8 +33,10 @@ from fleetsim.engine.roofline_step import roofline_step_time
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
 
+# Their launch scripts start a server and a client of their own (benchmarks/ and utils/bench_serving of InferenceX). How
+# the others sent their requests is not told, and they fit without a path.
+SERVED = {"InferenceX"}
 POINTS = Path(__file__).resolve().parent / "public" / "points.yaml"
-_ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +59,16 @@ class Point:
     output: int
     shortest: float
     args: Mapping[str, Any]
+    held: float
     measure: str
     values: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Predicted over measured time; that of the first token and of later ones, where they were measured."""
+    """Predicted over measured time; that of later tokens, where they were measured."""
 
     time: float
-    first: float | None = None
     later: float | None = None
 
 
@@ -98,9 +104,7 @@ class Run:
             rng.integers(max(1, int(top * p.shortest)), top + 1, size=count) if p.shortest < 1 else np.full(count, top)
             for top in (p.prompt, p.output)
         )
-        self._clients = max(1, math.ceil(p.clients / p.dp)) if p.clients else count
-        if p.clients:
-            limits = replace(limits, max_num_seqs=min(self._clients, limits.max_num_seqs))
+        self._clients = max(1, math.ceil(p.clients / p.dp)) if p.clients else 0
         self._limits: EngineLimits = limits
         self._known: dict[StepTime, Prediction] = {}
 
@@ -112,39 +116,55 @@ class Run:
 
     def predict(self, curves: Curves) -> Prediction:
         """With these curves; the same step time is simulated once."""
-        p = self.point
-        step_time = roofline_step_time.__wrapped__(
-            self.gpu, self.shape, p.tp, self._dtype, curves, self._most, p.dp, p.engine, self._kv_dtype
-        )
+        step_time = self._step_time(curves)
         if step_time not in self._known:
             if len(self._known) > 8:
                 self._known.clear()
             self._known[step_time] = self.simulated(step_time)
         return self._known[step_time]
 
+    def _step_time(self, curves: Curves) -> StepTime:
+        p = self.point
+        return roofline_step_time.__wrapped__(
+            self.gpu, self.shape, p.tp, self._dtype, curves, self._most, p.dp, p.engine, self._kv_dtype
+        )
+
     def simulated(self, step_time: StepTime) -> Prediction:
         """With a step time of this engine. Raises InputError when a request does not fit its cache."""
-        p, count = self.point, len(self._output)
-        sent = np.zeros(count)
-        result = run_requests(step_time, self._limits, self._prompt, self._output)
-        for _ in range(_ROUNDS if p.clients else 0):
-            # A preempted request waits inside the engine, so when the next one is sent settles only by and by.
-            sent = np.zeros(count)
-            sent[self._clients :] = np.sort(result.finish_s)[: count - self._clients]
-            if np.all(result.first_token_s >= sent):
-                break
-            result = run_requests(step_time, self._limits, self._prompt, self._output, arrival_s=sent)
-        makespan = float(result.finish_s.max())
+        p = self.point
+        if not p.clients:
+            makespan = float(run_requests(step_time, self._limits, self._prompt, self._output).finish_s.max())
+        else:
+            answers = closed_load(step_time, self._limits, self._prompt, self._output, self._clients)
+            makespan = float(answers.finish_s.max())
         if p.measure == "makespan":
             return Prediction(makespan / p.values[0])
         if p.measure == "tokens":
             return Prediction(makespan / (float(self._output.sum()) * p.dp) * p.values[0])
         first, later = (v / 1e3 for v in p.values)
-        predicted_first = float(np.median(np.maximum(result.first_token_s - sent, 0)))
-        predicted_later = float(np.median((result.finish_s - result.first_token_s) / np.maximum(self._output - 1, 1)))
+        predicted_first, predicted_later = float(np.median(answers.first_s)), float(np.median(answers.later_s))
         more = float(self._output.mean()) - 1
         time = (predicted_first + more * predicted_later) / (first + more * later)
-        return Prediction(time, predicted_first / first, predicted_later / later)
+        return Prediction(time, predicted_later / later)
+
+    @property
+    def has_first(self) -> bool:
+        """Whether seconds to the first token were measured."""
+        return self.point.measure == "response"
+
+    @property
+    def served(self) -> bool:
+        """Whether a server is known to stand between clients and engine."""
+        return self.point.source in SERVED
+
+    def first(self, curves: Curves, request_s: float | None = None) -> float:
+        """Predicted over measured mean seconds to the first token. request_s: of the path, else as the curves say."""
+        p, path = self.point, DIRECT
+        if self.served:
+            path = request_path(p.engine, p.held, curves)
+            path = path if request_s is None else replace(path, request_s=request_s)
+        answers = closed_load(self._step_time(curves), self._limits, self._prompt, self._output, self._clients, path)
+        return float(answers.first_s.mean()) / (p.values[0] / 1e3)
 
 
 def ready(points: Sequence[Point], shapes: Mapping[str, ModelShape]) -> tuple[list[Run], list[tuple[Point, str]]]:

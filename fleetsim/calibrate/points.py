@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
+from fleetsim.calibrate.clients import Seen, clients_data
 from fleetsim.config.coefficients import Coefficients
 from fleetsim.config.iteration import iteration_s
 from fleetsim.tell.data import SCHEMA_VERSION
@@ -74,8 +75,9 @@ def decode_line(c: Coefficients, context: float, fewest: float, most: float) -> 
     return [(b, seconds_of(c, b, kv_tokens=b * context)) for b in sorted({*inner, most})]
 
 
-def data(profile: Profile, command: str) -> dict[str, Any]:
-    """What `fleetsim profile show --json` writes: the profile, and what it predicts for each of its points."""
+def data(profile: Profile, command: str, seen: Sequence[Seen] = ()) -> dict[str, Any]:
+    """What `fleetsim profile show --json` writes: the profile, and what it predicts for each of its points. seen: what
+    clients would see, where that was asked."""
     rows = [row for kind in ("decode", "prefill", "mixed") for row in rows_of(profile, kind)]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -92,4 +94,5 @@ def data(profile: Profile, command: str) -> dict[str, Any]:
             }
             for row in rows
         ],
+        **({"clients": clients_data(seen)} if seen else {}),
     }

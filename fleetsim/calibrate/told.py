@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fleetsim import units
+from fleetsim.calibrate.clients import Seen, clients_table
 from fleetsim.calibrate.known_profiles import Listed
 from fleetsim.calibrate.pictures import charts
 from fleetsim.calibrate.recheck import Drift, Rechecked, drift_of
@@ -18,9 +19,10 @@ MEASURED, PREDICTED = "█", "▒"
 _BAR_WIDTH = 40
 
 
-def document(profile: Profile, give: str) -> Document:
-    """What `fleetsim profile show` says. give: how the user names the profile."""
+def document(profile: Profile, give: str, seen: Sequence[Seen] = ()) -> Document:
+    """What `fleetsim profile show` says. give: how the user names the profile. seen: by clients of its server."""
     first, *others = sheets_of(profile)
+    others = [*([clients_table(seen)] if seen else ()), *others]
     kept_out = (checks(profile),) if profile.checks else ()
     told = [Section(sheet.title, (sheet,), on=("terminal",)) for sheet in (first, *others)]
     if profile.checks:

@@ -10,6 +10,9 @@ from fleetsim import units
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleetsim.calibrate.clients import Seen
     from fleetsim.config.engine_profile import Profile
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
@@ -142,10 +145,12 @@ def estimate(
 
     [bold]fleetsim profile estimate --gpu H200 --model Qwen/Qwen2.5-32B --tp 2 -o h200-32b.profile.json[/bold]
 
-    It is what `size` uses where no profile is given. Saved, it can be compared with a measured one.
+    It is what `size` uses where no profile is given. Saved, it can be compared with a measured one. It says too what
+    clients of a server with this engine would see: seconds to the first token and per later one.
     """
     from dataclasses import replace
 
+    from fleetsim.calibrate.clients import seen_by_clients
     from fleetsim.calibrate.derive import estimate_profile
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
@@ -161,20 +166,20 @@ def estimate(
         ) from None
     if place is not None:
         write_text(place, profile_text(profile))
-    _show(profile, str(place or "FILE"), "profile estimate", json_)
+    _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile))
     if place is not None:
         say(f"wrote {place}", err=True)
 
 
-def _show(profile: Profile, give: str, command: str, as_json: bool) -> None:
+def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequence[Seen] = ()) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:
         from fleetsim.calibrate.points import data
 
-        show_json(data(profile, command))
+        show_json(data(profile, command, seen))
     else:
         from fleetsim.calibrate.told import document
         from fleetsim.tell.terminal import draw
 
-        show(draw(document(profile, give)))
+        show(draw(document(profile, give, seen)))

@@ -18,7 +18,9 @@ __all__ = [
     "LinearStepTime",
     "RequestResult",
     "StepTime",
+    "closed_load",
     "constant_rate",
+    "request_path",
     "roofline",
     "run_requests",
 ]
@@ -30,6 +32,10 @@ def __getattr__(name: str) -> Any:
         from fleetsim.engine import requests
 
         return getattr(requests, name)
+    if name in ("closed_load", "request_path"):
+        from fleetsim.engine import clients
+
+        return getattr(clients, name)
     if name == "roofline":
         from fleetsim.engine.roofline_step import roofline
 

@@ -51,6 +51,13 @@ def test_published_runs_are_predicted_within_the_targets(ready: Any) -> None:
     assert np.median(found) <= 0.08
 
 
+def test_first_tokens_are_predicted_within_the_target(ready: Any) -> None:
+    ratios = np.array([r.first(shipped_curves()) for r in ready[0] if r.has_first])
+    assert len(ratios) > 700
+    assert np.median(np.abs(ratios - 1)) <= 0.25
+    assert 0.9 < np.median(ratios) < 1.1
+
+
 def test_every_run_has_a_source_and_stands_once(scripts: dict[str, ModuleType]) -> None:
     points, _ = scripts["points"].read_points()
     assert len({p.id for p in points}) == len(points)

@@ -88,7 +88,8 @@ class Host:
 
     iteration_s: scheduling, input preparation, sampling, output, as far as the GPU waits for them. layer_s: gaps and
     small kernels of one layer. sequence_s, prompt_token_s: per running sequence and per prompt token. experts,
-    allreduce: its kernels' start over those measured alone.
+    allreduce: its kernels' start over those measured alone. request_s: what a request to its server takes beside the
+    engine, until the client has its first token.
     """
 
     iteration_s: float
@@ -97,6 +98,7 @@ class Host:
     prompt_token_s: float
     experts: float
     allreduce: float
+    request_s: float
 
 
 _Record = TypeVar("_Record", GemmCurve, ExpertCurve, DecodeCurve, AllReduceCurve, Host)
