@@ -42,9 +42,7 @@ class Buckets:
 class StepLog:
     """One row per optimizer step, from a run log: arrays of equal length n, NaN where the log says nothing.
 
-    columns: step (number), time_s (unix seconds at the step's end), step_s, wait_s, train_s, sync_s, generate_s,
-    reward_s, checkpoint_s, samples, output_tokens, total_tokens, length_mean, length_max, clip_share, queue_samples,
-    staleness_steps, trainer_idle, rollout_idle. Only those that the log has. framework: which mapping read it.
+    columns: those of `history/run_log_columns.py` that the log has. framework: which mapping read it.
     """
 
     framework: str

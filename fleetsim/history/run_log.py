@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,16 +14,21 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.named import FRAMEWORK, mapped
-from fleetsim.history.run_log_maps import BY_NAME, COLUMNS, FRAMEWORKS, Entry, Framework
-from fleetsim.history.run_log_rows import Row, finite, read_rows
+from fleetsim.history.run_log_columns import CLOCKS, COLUMNS, RUNNING, Entry, Framework
+from fleetsim.history.run_log_derived import derive
+from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
+from fleetsim.history.run_log_names import known_as, resolved
+from fleetsim.history.run_log_rows import read_rows
+from fleetsim.history.run_log_steps import steps_of_table
+from fleetsim.history.run_log_table import Table
 from fleetsim.history.warm_up import warm_up
 
-CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
-RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
-_PROMPT_MEAN = "prompt_length/mean"
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 
+_FEW = 6  # names shown of many
+
 _COLUMN = mapped("step_s", "COLUMN")
+_KNOWN = frozenset().union(*(f.metrics() for f in FRAMEWORKS)) | {*CLOCKS, *RUNNING}
 
 
 def read_run_log(path: Path | str, framework: str | None = None, mapping: Mapping[str, str] | None = None) -> History:
@@ -34,18 +39,34 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
     resumed run, a row twice), the last value of each metric counts. First steps that warm up are left out
     (`history/warm_up.py`), and said to be. Raises InputError.
     """
-    path = Path(path)
-    rows, notes = read_rows(path)
-    names = _names(rows)
-    given = _mapped(mapping or {}, names, path)
-    known = _framework(framework, names, given, path)
+    path, mapping = Path(path), mapping or {}
+    table, notes = read_rows(path, wanted(mapping))
+    return run_log(table, path, framework, mapping, notes)
+
+
+def wanted(mapping: Mapping[str, str]) -> Callable[[str], bool]:
+    """Whether a metric of a log is one that any framework's table, or the user, speaks of."""
+    mapped = set(mapping.values())
+    return lambda name: name in mapped or known_as(name, _KNOWN) is not None or name.removeprefix("train/") in mapped
+
+
+def run_log(
+    table: Table, path: Path, framework: str | None, mapping: Mapping[str, str], notes: Sequence[Note] = ()
+) -> History:
+    """The same of rows that are already read, from wherever: path names them."""
+    notes = list(notes)
+    given = _mapped(mapping, _names(table.names), path)
+    known = _framework(framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
-    steps, again = _steps(rows, known, names, path)
-    values = {n: np.array([s.get(n, np.nan) for s in steps.values()]) for n in _wanted_names(known)}
-    values = {n: v for n, v in values.items() if not np.isnan(v).all()}
-    mode = known.mode(names, values)
-    columns = {"step": np.array(list(steps), dtype=float)}
+    names = {**resolved(table.names, _wanted_names(known)), **{m: m for m in mapping.values() if m in table.names}}
+    steps = steps_of_table(table, known, names)
+    if not len(steps.numbers):
+        rule = "no row says anything about a step"
+        raise InputError([Problem(str(path), _shown(table.names), rule, "give the training log, not the evaluation's")])
+    values = steps.values
+    mode = known.mode({*table.names, *names}, values)
+    columns = {"step": steps.numbers}
     clock = next((t for c in CLOCKS if c in values and (t := _clock(values[c])) is not None), None)
     if clock is not None:
         columns["time_s"] = clock
@@ -54,14 +75,17 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
             found = _value(entry, values)
             if found is not None:
                 columns[entry.column] = found
-    notes += _derive(columns, values)
+    notes += derive(columns, values, known.serial(mode))
+    notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))
-    notes += _again_notes(again, columns)
+    notes += _again_notes(steps.again, columns)
     notes += _missing_notes(columns)
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
-        raise InputError([Problem(str(path), _shown(names), rule, text("map them: {} (docs/run_logs.md)", _COLUMN))])
+        raise InputError(
+            [Problem(str(path), _shown(table.names), rule, text("map them: {} (docs/run_logs.md)", _COLUMN))]
+        )
     first, warming = warm_up(columns)
     if warming is not None:
         columns = {name: values[first:] for name, values in columns.items()}
@@ -78,14 +102,18 @@ def _clock(stamps: Floats) -> Floats | None:
     return None if np.isnan(seconds).all() else seconds
 
 
-def _names(rows: Sequence[Row]) -> set[str]:
-    """Metric names, also without the `train/` that trackers put in front."""
-    names = {name for row in rows for name in row}
-    return names | {n.removeprefix("train/") for n in names}
+def _names(names: Collection[str]) -> set[str]:
+    """Metric names, also as the tables know them: without what trackers put in front."""
+    return {*names, *(n.removeprefix("train/") for n in names), *resolved(names, _KNOWN)}
 
 
-def _get(row: Row, name: str) -> float | None:
-    return row[name] if name in row else row.get(f"train/{name}")
+def _renamed_notes(names: Mapping[str, str]) -> list[Note]:
+    """Which metrics were found under another name than the framework's own."""
+    other = [f"{metric} as {name}" for metric, name in sorted(names.items()) if name != metric]
+    if not other or all(name in (m, f"train/{m}") for m, name in names.items()):
+        return []
+    more = f" and {len(other) - _FEW} more" if len(other) > _FEW else ""
+    return [Note("rename", f"Found by pattern: {', '.join(other[:_FEW])}{more}.")]
 
 
 def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> tuple[Entry, ...]:
@@ -137,35 +165,7 @@ def _shown(names: Collection[str]) -> str:
 
 
 def _wanted_names(known: Framework) -> frozenset[str]:
-    entries = {m for e in known.entries for m in (*e.metrics, *e.minus)}
-    return known.metrics() | entries | {*CLOCKS, *RUNNING, _PROMPT_MEAN}
-
-
-def _steps(rows: Sequence[Row], known: Framework, names: Collection[str], path: Path) -> tuple[dict[float, Row], int]:
-    """Step number -> its metrics, in order of the numbers; and how many rows brought a step that was already there
-    after a later one. Without any step number every row is a step."""
-    counter = next((s for s in known.step if s in names and any(finite(_get(r, s)) for r in rows)), None)
-    wanted = _wanted_names(known)
-    steps: dict[float, Row] = {}
-    loose: Row = {}
-    again, highest = 0, -np.inf
-    for k, row in enumerate(rows):
-        mine = {n: v for n in wanted if (v := _get(row, n)) is not None and np.isfinite(v)}
-        at = float(k + 1) if counter is None else _get(row, counter)
-        if at is None or not np.isfinite(at):
-            for n, v in mine.items():
-                loose[n] = loose.get(n, 0.0) + v if n in known.added else v
-            continue
-        if set(mine) <= {*CLOCKS, *RUNNING, *known.step}:
-            continue  # an evaluation or a table: nothing about the step
-        again += at < highest and at in steps
-        highest = max(highest, at)
-        steps.setdefault(at, {}).update({**loose, **mine})
-        loose = {}
-    if not steps:
-        rule = "no row says anything about a step"
-        raise InputError([Problem(str(path), _shown(names), rule, "give the training log, not the evaluation's")])
-    return dict(sorted(steps.items())), again
+    return known.metrics() | {*CLOCKS, *RUNNING}
 
 
 def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:
@@ -190,24 +190,6 @@ def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:
         if metric in values:
             out = np.maximum(out - np.nan_to_num(values[metric]), 0)
     return None if np.isnan(out).all() else out
-
-
-def _derive(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
-    """Columns that follow from others, each with a note."""
-    notes = []
-    clock = columns.get("time_s", next((values[r] for r in RUNNING if r in values), None))
-    if "step_s" not in columns and clock is not None and len(clock) > 1:
-        apart = np.diff(clock) / np.maximum(np.diff(columns["step"]), 1)
-        columns["step_s"] = np.r_[np.nan, np.where(apart > 0, apart, np.nan)]
-        notes.append(Note("other", "The log has no step time: it is taken from the times between rows."))
-    if "samples" not in columns and {"total_tokens", "length_mean"} <= set(columns) and _PROMPT_MEAN in values:
-        length = columns["length_mean"] + values[_PROMPT_MEAN]
-        columns["samples"] = np.round(columns["total_tokens"] / np.where(length > 0, length, np.nan))
-        notes.append(Note("other", "Samples per step: all tokens / (mean prompt + mean output length)."))
-    if "output_tokens" not in columns and {"samples", "length_mean"} <= set(columns):
-        columns["output_tokens"] = columns["samples"] * columns["length_mean"]
-        notes.append(Note("other", "Output tokens per step: samples x mean output length."))
-    return notes
 
 
 def _again_notes(again: int, columns: Mapping[str, Floats]) -> list[Note]:

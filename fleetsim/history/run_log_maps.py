@@ -8,86 +8,11 @@ all lengths tokens in every framework below, so that no entry has a factor.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from fleetsim.history.history import Floats
-
-How = Literal["first", "sum", "growth", "rest", "next"]
-
-COLUMNS: Mapping[str, str] = {
-    "step": "number of the optimizer step",
-    "time_s": "unix seconds at the step's end",
-    "step_s": "seconds of the step, all of it",
-    "wait_s": "of them, the trainer waiting for samples",
-    "train_s": "of them, the trainer computing (log-probs, advantages, updates)",
-    "sync_s": "of them, weight sync",
-    "generate_s": "seconds of generation, where the log has them",
-    "reward_s": "seconds of reward computation in the trainer's loop",
-    "checkpoint_s": "seconds of saving",
-    "samples": "samples trained on",
-    "output_tokens": "output tokens trained on",
-    "total_tokens": "prompt and output tokens trained on",
-    "length_mean": "mean output length, tokens",
-    "length_max": "longest output, tokens",
-    "clip_share": "share of outputs that were cut by the length cap",
-    "queue_samples": "finished samples that wait for the trainer",
-    "staleness_steps": "mean weight versions between a sample's weights and the trainer's",
-    "trainer_idle": "share of the step, as the framework computes it",
-    "rollout_idle": "share of the time, as the framework computes it",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One column and the metrics that it comes from.
-
-    how: first = the first of the metrics that the log has; sum = all that it has; growth = increase of a running total
-    from the step before; rest = one minus the metric; next = the metric of the following row (it tells of the step
-    before). minus: metrics taken off (counted 0 where absent, the result at least 0). modes: only in these; () = all.
-    """
-
-    column: str
-    metrics: tuple[str, ...]
-    how: How = "first"
-    minus: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        text = (" + " if self.how == "sum" else ", else ").join(f"`{m}`" for m in self.metrics)
-        text = {"growth": f"growth of {text}", "rest": f"1 - {text}", "next": f"{text} of the next row"}.get(
-            self.how, text
-        )
-        return text + "".join(f" - `{m}`" for m in self.minus)
-
-
-def _only(names: Collection[str], values: Mapping[str, Floats]) -> str:
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Framework:
-    """A framework's step log.
-
-    source: where the names are written. marks: a log that has one of them is this framework's. step: metrics with the
-    step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. mode:
-    names and values -> mode; notes: per mode, what its columns mean.
-    """
-
-    name: str
-    source: str
-    marks: tuple[str, ...]
-    step: tuple[str, ...]
-    entries: tuple[Entry, ...]
-    added: tuple[str, ...] = ()
-    mode: Callable[[Collection[str], Mapping[str, Floats]], str] = _only
-    notes: Mapping[str, str] | None = None
-
-    def metrics(self) -> frozenset[str]:
-        """Every name that the table speaks of."""
-        return frozenset(m for e in self.entries for m in (*e.metrics, *e.minus)) | {*self.step, *self.marks}
+from fleetsim.history.run_log_columns import COLUMNS, Entry, Framework
 
 
 def _verl_mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
@@ -121,6 +46,10 @@ _SHARED = (
     "A synchronous step: the whole generation counts as the trainer's wait (on shared GPUs they generate meanwhile)."
 )
 _VERL_TRAIN = tuple(f"timing_s/{x}" for x in ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"))
+_VERL_OTHER = tuple(
+    f"timing_s/{x}"
+    for x in ("switch_to_trainer", "switch_to_rollout", "gen_max", "start_profile", "dump_rollout_generations")
+)
 _TRL_GENERATE = (
     "profiling/Time taken: GRPOTrainer.vLLM.generate",
     "profiling/Time taken: GRPOTrainer.transformers.generate",
@@ -143,7 +72,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "verl-project/verl 1dda039: trainer/ppo/metric_utils.py, trainer/ppo/v1/trainer_base.py, "
         "experimental/fully_async_policy/detach_utils.py, experimental/one_step_off_policy/ray_trainer.py",
         ("timing_s/step", "timing_s/gen", "perf/time_per_step"),
-        ("training/global_step", "step", "_step", "Step"),
+        ("step", "_step", "Step", "training/global_step"),
         (
             Entry("step_s", ("timing_s/step", "perf/time_per_step")),
             Entry("wait_s", ("timing_s/gen", "timing_s/switch_wait"), "sum", modes=("separate async",)),
@@ -162,13 +91,48 @@ FRAMEWORKS: tuple[Framework, ...] = (
             Entry("generate_s", ("timing_s/generate_async",), modes=("one step off",)),
             Entry("reward_s", ("timing_s/reward",)),
             Entry("checkpoint_s", ("timing_s/save_checkpoint",)),
+            Entry("other_s", _VERL_OTHER, "sum"),
+            Entry("eval_s", ("timing_s/testing",)),
+            Entry("pull_groups", ("fully_async/static/required_samples",)),
+            Entry("pulls", ("training/global_step",), "growth", modes=("fully async",)),
             Entry("total_tokens", ("perf/total_num_tokens",)),
             Entry("length_mean", ("response_length/mean",)),
+            Entry("length_min", ("response_length/min",)),
             Entry("length_max", ("response_length/max",)),
             Entry("clip_share", ("response_length/clip_ratio",)),
+            Entry("aborted_share", ("response/aborted_ratio",)),
+            Entry("prompt_mean", ("prompt_length/mean",)),
+            Entry("prompt_max", ("prompt_length/max",)),
+            Entry("turns_mean", ("num_turns/mean",)),
+            Entry("tool_calls_mean", ("tool_call_counts/mean",)),
+            Entry("tool_s_mean", ("timing_s/agent_loop/tool_calls/mean",)),
+            Entry("queue_groups", ("dynamic_resource/mq_size", "fully_async/monitor/queue/mq_queue_size")),
+            Entry("queue_cap_groups", ("fully_async/static/max_queue_size",)),
             Entry("staleness_steps", ("training/off_policy/trajectory_staleness/mean",)),
+            Entry("staleness_max_steps", ("training/off_policy/trajectory_staleness/max",)),
+            Entry("stale_samples", ("fully_async/count/stale_trajectory_processed",), "growth"),
+            Entry("partial_share", ("fully_async/partial/partial_ratio",)),
+            Entry("dropped_groups", ("fully_async/count/dropped_stale_samples",), "growth"),
+            Entry("in_flight_groups", ("fully_async/monitor/active_tasks_size",)),
+            Entry("in_flight_cap_groups", ("fully_async/static/max_concurrent_samples",)),
+            Entry("window_groups", ("fully_async/count/staleness_samples",)),
+            Entry("window_cap_groups", ("fully_async/static/max_required_samples",)),
+            Entry("generated_groups", ("fully_async/rollouter/step_generated_samples",)),
+            Entry("generated_groups", ("fully_async/count/total_generated_samples",), "growth"),
+            Entry("sample_s_mean", ("fully_async/processing_time/avg", "timing_s/agent_loop/generate_sequences/mean")),
+            Entry("sample_s_p50", ("fully_async/processing_time/tp50",)),
+            Entry("sample_s_p95", ("fully_async/processing_time/tp95",)),
+            Entry("sample_s_p99", ("fully_async/processing_time/tp99",)),
+            Entry("sample_s_max", ("fully_async/processing_time/max", "timing_s/agent_loop/generate_sequences/max")),
             Entry("trainer_idle", ("fully_async/trainer/idle_ratio", "trainer/idle_ratio")),
             Entry("rollout_idle", ("fully_async/rollouter/idle_ratio", "rollouter/idle_ratio")),
+            Entry("rollout_active_s", ("fully_async/rollouter/active_time",)),
+            Entry("rollout_window_s", ("fully_async/rollouter/version_time",)),
+            Entry("preemptions", ("timing_s/agent_loop/num_preempted/mean",)),
+            Entry("mfu", ("perf/mfu/actor",)),
+            Entry("memory_gb", ("actor/perf/max_memory_allocated_gb", "perf/max_memory_allocated_gb")),
+            Entry("memory_reserved_gb", ("actor/perf/max_memory_reserved_gb", "perf/max_memory_reserved_gb")),
+            Entry("host_memory_gb", ("actor/perf/cpu_memory_used_gb", "perf/cpu_memory_used_gb")),
         ),
         mode=_verl_mode,
         notes={
@@ -231,6 +195,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
             "": "open-instruct: time/training has the wait for data in it, which is taken off; time/weight_sync runs "
             "beside the next step, so that the parts can exceed the step."
         },
+        overlaps=("",),
     ),
     Framework(
         "openrlhf",
@@ -254,6 +219,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
             "asynchronous": "OpenRLHF, asynchronous: the wait is what timing/step_total has beyond experience, "
             "training and broadcast (saving and logging are in it).",
         },
+        overlaps=(_SYNC, "asynchronous"),
     ),
     Framework(
         "nemo-rl",
@@ -354,6 +320,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         notes={
             "": "AReaL: timeperf/rollout is the wait for a batch; the log has no total: step_s is the sum of its parts."
         },
+        overlaps=("",),
     ),
     Framework(
         "slime",

@@ -3,44 +3,66 @@
 from __future__ import annotations
 
 import csv
-import io
-import math
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
+from fleetsim.history.run_log_table import Table
 from fleetsim.history.text_file import open_text
 from fleetsim.json_text import from_loose_json
 
-Row = dict[str, float]
-
 CONSOLE = re.compile(r"\bstep:(\d+) - (\S.*)")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CONSOLE_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
+_LISTS = ("log_history", "history")  # keys under which a document keeps its rows
 _MOST_PROBLEMS = 5
+_LOOK = 5000  # lines within which a console log shows its first step
 
 
-def read_rows(path: Path) -> tuple[list[Row], list[Note]]:
-    """Every row as metric -> number (nested objects joined with "/"; texts, lists and nulls left out).
+def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Table, list[Note]]:
+    """Every row as metric -> number (nested objects joined with "/"; texts, lists and nulls left out), line by line.
 
-    Raises InputError: no text, lines that are no JSON, rows of several runs in one table, no rows.
+    wanted: which metrics are kept (None = all). Raises InputError: no text, lines that are no JSON, rows of several
+    runs in one table, no rows.
     """
     try:
         with open_text(path) as file:
-            text = file.read()
+            start, console = _beginning(file)
+        table = Table(wanted)
+        with open_text(path) as file:
+            if start.startswith("["):
+                return table, _document(file.read(), path, table)
+            if start.startswith("{"):
+                return table, _json(file, path, table)
+            if console:
+                for line in file:
+                    if (found := CONSOLE.search(line)) is not None:
+                        table.add(_console(found))
+                return table, []
+        with open_text(path, newline="") as file:
+            _csv(file, path, table)
+        return table, []
     except (OSError, EOFError, UnicodeDecodeError) as error:
         rule = f"cannot be read as text: {error}"
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
-    start = text.lstrip()[:1]
-    if start in ("{", "["):
-        return _json(text, path)
-    if any(CONSOLE.search(line) for line in text.splitlines()[:5000]):
-        return [_console(found) for line in text.splitlines() if (found := CONSOLE.search(line))], []
-    return _csv(text, path)
+
+
+def _beginning(file: IO[str]) -> tuple[str, bool]:
+    """The first line that has something in it, and whether the first lines are those of a console log."""
+    first = ""
+    for _, line in zip(range(_LOOK), file, strict=False):
+        first = first or line.strip()
+        if first[:1] in ("{", "["):
+            return first, False
+        if CONSOLE.search(line):
+            return first, True
+    return first, False
 
 
 def number(value: object) -> float | None:
@@ -61,75 +83,99 @@ def number(value: object) -> float | None:
     return None
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, float]]:
+def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """(metric, number) of an object, nested ones joined with "/"."""
     for key, item in value.items():
-        if isinstance(item, Mapping):
+        if type(item) is float or type(item) is int:
+            yield f"{prefix}{key}" if prefix else key, item
+        elif isinstance(item, Mapping):
             # verl's file logger and others put all metrics under one key; elsewhere nesting is what "/" is.
-            yield from _flat(item, prefix if key in ("data", "metrics") else f"{prefix}{key}/")
+            yield from flat(item, prefix if key in ("data", "metrics") else f"{prefix}{key}/")
         elif (found := number(item)) is not None:
             yield f"{prefix}{key}", found
 
 
-def _json(text: str, path: Path) -> tuple[list[Row], list[Note]]:
+def _json(file: IO[str], path: Path, table: Table) -> list[Note]:
+    """Lines of objects; or one document over several lines, or in one line that keeps its rows in a list."""
+    text = next(line for line in file if line.strip())
+    try:
+        first = from_loose_json(text)
+    except ValueError:
+        rest = file.read()
+        try:
+            from_loose_json(text + rest)
+        except ValueError:
+            return _jsonl([text, *rest.splitlines()], path, table)
+        return _document(text + rest, path, table)
+    if isinstance(first, dict) and any(isinstance(first.get(key), list) for key in _LISTS):
+        return _document(text, path, table)
+    return _jsonl(itertools.chain([text], file), path, table)
+
+
+def _document(text: str, path: Path, table: Table) -> list[Note]:
     try:
         document = from_loose_json(text)
     except ValueError:
-        return _jsonl(text, path)
+        return _jsonl(text.splitlines(), path, table)
     if isinstance(document, dict):
-        document = document.get("log_history", document.get("history", [document]))
+        document = next((document[key] for key in _LISTS if key in document), [document])
     if not isinstance(document, list):
         rule = "a step log is a list of objects, or one object per line"
         raise InputError([Problem(str(path), type(document).__name__, rule, "give such a file")])
-    return [dict(_flat(row)) for row in document if isinstance(row, dict)], []
+    for row in document:
+        if isinstance(row, dict):
+            table.add(flat(row))
+    return []
 
 
-def _jsonl(text: str, path: Path) -> tuple[list[Row], list[Note]]:
-    rows: list[Row] = []
+def _jsonl(lines: Iterable[str], path: Path, table: Table) -> list[Note]:
     problems: list[Problem] = []
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-    for n, line in lines:
+    wrong_at = last = 0
+    for at, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        last = at
         try:
             row = from_loose_json(line)
             if not isinstance(row, dict):
                 raise ValueError("no object")
-            rows.append(dict(_flat(row)))
+            table.add(flat(row))
         except ValueError:
-            remedy = "mend or delete the line"
-            problems.append(Problem(f"{path}:{n}", line, "every line of a JSONL file is one object", remedy))
-    if len(problems) == 1 and rows and problems[0].path == f"{path}:{lines[-1][0]}":
-        return rows, [
-            Note("truncated", "The file ends in the middle of a line: it was cut short; that row is left out.")
-        ]
+            wrong_at = at
+            if len(problems) < _MOST_PROBLEMS:
+                rule, remedy = "every line of a JSONL file is one object", "mend or delete the line"
+                problems.append(Problem(f"{path}:{at}", line.rstrip(), rule, remedy))
+    if len(problems) == 1 and len(table) and wrong_at == last:
+        return [Note("truncated", "The file ends in the middle of a line: it was cut short; that row is left out.")]
     if problems:
-        raise InputError(problems[:_MOST_PROBLEMS])
-    return rows, []
+        raise InputError(problems)
+    return []
 
 
-def _console(found: re.Match[str]) -> Row:
-    row: Row = {"step": float(found[1])}
-    for part in found[2].split(" - "):
+def _console(found: re.Match[str]) -> Iterator[tuple[str, float]]:
+    yield "step", float(found[1])
+    for part in _COLOURS.sub("", found[2]).split(" - "):
         name, _, value = part.rpartition(":")
-        inside = _CONSOLE_VALUE.match(value.strip())
-        amount = number(inside[1]) if inside else None
+        amount = number(value)
+        if amount is None and (inside := _CONSOLE_VALUE.match(value.strip())):
+            amount = number(inside[1])
         if name and amount is not None:
-            row[name.strip()] = amount
-    return row
+            yield name.strip(), amount
 
 
-def _csv(text: str, path: Path) -> tuple[list[Row], list[Note]]:
+def _csv(file: IO[str], path: Path, table: Table) -> None:
     try:
-        table = [row for row in csv.reader(io.StringIO(text)) if row]
+        rows = (row for row in csv.reader(file) if row)
+        header = next(rows, [])
+        names = _without_run([cell.strip() for cell in header], path)
+        for cells in rows:
+            found = ((name, number(cell)) for name, cell in zip(names, cells, strict=False) if name)
+            table.add((name, value) for name, value in found if value is not None)
     except csv.Error as error:
         raise InputError([Problem(str(path), path.name, f"its CSV does not read ({error})", "write it anew")]) from None
-    if len(table) < 2:
+    if not len(table):
         rule = "a table has a header and rows"
-        raise InputError([Problem(str(path), text[:60], rule, "give a step log as CSV, JSONL or JSON")])
-    names = _without_run([cell.strip() for cell in table[0]], path)
-    rows = []
-    for cells in table[1:]:
-        found = ((name, number(cell)) for name, cell in zip(names, cells, strict=False) if name)
-        rows.append({name: value for name, value in found if value is not None})
-    return rows, []
+        raise InputError([Problem(str(path), ",".join(header)[:60], rule, "give a step log as CSV, JSONL or JSON")])
 
 
 def _without_run(header: list[str], path: Path) -> list[str]:
@@ -141,8 +187,3 @@ def _without_run(header: list[str], path: Path) -> list[str]:
         raise InputError([Problem(str(path), ", ".join(runs)[:200], rule, "export one run, or cut the other columns")])
     names = [f[2] if f and f[1] in runs else name for f, name in zip(found, header, strict=True)]
     return ["" if name.endswith(("__MIN", "__MAX")) else name for name in names]
-
-
-def finite(value: float | None) -> bool:
-    """Whether it is a number that one can count with."""
-    return value is not None and math.isfinite(value)

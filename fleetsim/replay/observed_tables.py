@@ -7,6 +7,7 @@ from statistics import median
 
 from fleetsim import units
 from fleetsim.quantities import quantity
+from fleetsim.replay.observe.logged_rollout import LoggedRollout
 from fleetsim.replay.observe.observed import InstanceView, Observed, Quantity
 from fleetsim.replay.words import source_mark
 from fleetsim.tell.characters import sparkline
@@ -25,6 +26,8 @@ def observed_sections(observed: Observed) -> Iterator[Section]:
         yield _section(Table("observed: fleet", ("", ""), tuple(_fleet(observed)), left=2))
     if observed.instances:
         yield Section("instances, slowest first", instances(observed.instances))
+    if observed.logged is not None:
+        yield _section(Table("rollout, as the run log tells it", ("", ""), tuple(_logged(observed.logged)), left=2))
     yield _section(trainer(observed))
     if observed.lengths is not None:
         yield _section(lengths(observed))
@@ -66,6 +69,34 @@ def _fleet(observed: Observed) -> Told:
         each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
         yield "rolling sync", f"{units.share(r.share)} of the instances' time: {each} (inferred)"
     yield quantity("pause_share").title, _pauses(observed)
+
+
+def _logged(seen: LoggedRollout) -> Told:
+    """What a run log says of the engines and of what they are given."""
+    if seen.idle_share is not None:
+        yield "instances without work", units.share(seen.idle_share)
+    if seen.in_flight is not None:
+        cap = "" if seen.in_flight_cap is None else f", {units.number(seen.in_flight_cap)} allowed"
+        yield "samples in flight", f"{units.number(seen.in_flight)} on average{cap}"
+    if seen.sample_s:
+        yield "seconds of a sample", ", ".join(f"{name} {units.seconds(value)}" for name, value in seen.sample_s)
+    if seen.tok_s is not None:
+        yield quantity("generated_tok_s").title, units.number(seen.tok_s)
+    if seen.prefix_hit is not None:
+        yield quantity("prefix_hit").title, units.share(seen.prefix_hit)
+    if seen.preemptions is not None:
+        yield "preemptions", f"{units.number(seen.preemptions)} a sample"
+    if seen.turns is not None:
+        calls = "" if seen.tool_calls is None else f", {units.number(seen.tool_calls)} tool calls"
+        yield "turns of a sample", f"{units.number(seen.turns)}{calls}"
+    if seen.tool_s:
+        yield "seconds of a sample in tools", units.seconds(seen.tool_s)
+    shares = ((seen.stale_share, "older than the trainer's weights"), (seen.partial_share, "of several versions"))
+    told = [f"{units.share(share)} {what}" for share, what in shares if share is not None]
+    if told:
+        yield "samples trained on", ", ".join(told)
+    if seen.queue_cap is not None:
+        yield "the queue's cap", f"{units.number(seen.queue_cap)} samples"
 
 
 def _mean_and_most(mean: float, most: float) -> str:
@@ -141,7 +172,13 @@ def _trainer(observed: Observed) -> Iterator[tuple[str, Quantity, str]]:
     step_s = 0.0 if t.step_s is None else t.step_s.value
     if t.step_s is not None:
         yield quantity("step_s").title, t.step_s, units.seconds(step_s)
-    parts = ("waits for samples", t.wait_s), ("computes", t.train_s), ("held by weight sync", t.sync_s)
+    parts = (
+        ("waits for samples", t.wait_s),
+        ("computes", t.train_s),
+        ("held by weight sync", t.sync_s),
+        ("in other timers", t.other_s),
+        ("in no named timer", t.unnamed_s),
+    )
     for name, seen in parts:
         if seen is not None:
             of_step = f" ({units.share(seen.value / step_s)})" if step_s > 0 else ""

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
-from fleetsim.history.run_log_maps import BY_NAME, COLUMNS, FRAMEWORKS, markdown
+from fleetsim.history.run_log_columns import COLUMNS
+from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS, markdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "run_logs.md"
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
 
 Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused"]
 Claims = Mapping[Slice, float]
@@ -128,7 +128,7 @@ def observed_slices(observed: Observed) -> dict[Slice, float]:
     if t.idle_fraction is not None:
         slices["wait"] = min(1.0, t.idle_fraction.value)
     held, empty = pause_shares(observed)
-    idle = observed.fleet.idle_share if observed.fleet is not None else None
+    idle = engines_idle(observed)
     slices["paused"] = held
     if idle is not None:
         slices["idle"] = min(1.0, idle) * (1.0 - held - empty) + empty

@@ -178,10 +178,9 @@ def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
         return "neither"
     if case.starving:
         return "trainer"
-    f = case.observed.fleet
     if any(d.check == "backlog" and d.state == "fault" for d in drafts):
         return "rollout"
-    if f is not None and f.idle_share is not None and f.idle_share > ROLLOUT_IDLE and case.starving is False:
+    if case.engines_idle is not None and case.engines_idle > ROLLOUT_IDLE and case.starving is False:
         return "rollout"
     return "unknown" if case.starving is None else "neither"
 

@@ -14,6 +14,8 @@ from fleetsim.history.named import END, MAP, SELECTOR, START, STEP, mapped
 from fleetsim.replay.observe.departures import departure_notes, departures_of
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of
+from fleetsim.replay.observe.logged_lengths import logged_lengths
+from fleetsim.replay.observe.logged_rollout import logged_rollout
 from fleetsim.replay.observe.observed import FleetView, Hole, Observed
 from fleetsim.replay.observe.pace import expected_growth
 from fleetsim.replay.observe.pauses import find_pauses, outside
@@ -136,7 +138,7 @@ def _without_engines(history: History) -> Observed:
         placement=placement_of(history, (), steps),
         instances=(),
         fleet=None,
-        lengths=None,
+        lengths=logged_lengths(history, steps),
         pauses=None,
         trainer=trainer_view(history, steps),
         queue=queue_view(history, steps, None),
@@ -145,6 +147,7 @@ def _without_engines(history: History) -> Observed:
         notes=(*history.notes, *steps.notes, *mfu_notes(history), *trend_notes(trends)),
         trends=trends,
         holes=tuple(Hole(a, b, "trainer") for a, b in steps.holes),
+        logged=logged_rollout(history),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim.history.history import InstanceId, Note
+from fleetsim.replay.observe.logged_rollout import LoggedRollout
 
 From = Literal["exported", "log", "inferred"]
 Moving = Literal["response_tokens", "step_s"]
@@ -188,7 +189,8 @@ class TrainerView:
     step_s: mean seconds of an optimizer step. wait_s, train_s, sync_s: of them, waiting for samples, computing, held by
     weight sync. idle_fraction: wait_s / step_s. ready_share: of wait_s, beside a queue that held a batch or more, at
     least. steps: completed in the window. batch_samples: samples per step.
-    batch_tokens: trained output tokens per step. mfu: mean.
+    batch_tokens: trained output tokens per step. mfu: mean. other_s, unnamed_s: of step_s, in the log's other timers
+    (rewards, saving, switching), and in none that has a name; a run log alone says so.
     """
 
     step_s: Quantity | None
@@ -201,10 +203,14 @@ class TrainerView:
     batch_tokens: Quantity | None
     mfu: Quantity | None
     ready_share: float | None = None
+    other_s: Quantity | None = None
+    unnamed_s: Quantity | None = None
 
     @property
     def rest_s(self) -> float | None:
         """Seconds of a step in no counter: neither wait, nor compute, nor sync; None where one is not known."""
+        if self.unnamed_s is not None:
+            return self.unnamed_s.value
         parts = (self.step_s, self.wait_s, self.train_s, self.sync_s)
         if any(part is None for part in parts):
             return None
@@ -288,7 +294,7 @@ class Observed:
     kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read. departed:
     instances that went and did not come back. trends: what moved over the window. holes: times of which nothing was
     read, in the order of time. rolling: the instances' own stops, in no pause, where they are those of a rolling weight
-    sync."""
+    sync. logged: what a run log says of the rollout side, where that is all there is."""
 
     start_s: float
     end_s: float
@@ -313,6 +319,7 @@ class Observed:
     trends: tuple[Trend, ...] = ()
     holes: tuple[Hole, ...] = ()
     rolling: Rolling | None = None
+    logged: LoggedRollout | None = None
 
     def without_trained_tokens(self) -> Observed:
         """Where the trainer's tokens are no output tokens: neither per step, nor held against what is generated."""
@@ -327,3 +334,10 @@ class Observed:
     def span_s(self) -> float:
         """Seconds from start to end."""
         return self.end_s - self.start_s
+
+
+def engines_idle(observed: Observed) -> float | None:
+    """Of the instances' time, that without work: as exported, or as the trainer's log says; None where nobody does."""
+    if observed.fleet is not None:
+        return observed.fleet.idle_share
+    return None if observed.logged is None else observed.logged.idle_share

@@ -62,7 +62,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
         instance_tok_s=each,
         step_s=None if part is None else part.step_s(),
         idle_fraction=None if idle is None else min(idle, 1.0),
-        queue=_queue(history, start_s, end_s),
+        queue=_queue(history, steps, start_s, end_s),
         sync_fraction=None if sync is None else min(sync, 1.0),
     )
 
@@ -78,10 +78,10 @@ def rates_between(intervals: Intervals, start_s: float, end_s: float) -> tuple[f
     return instances, tokens / seconds if seconds > 0 else None
 
 
-def _queue(history: History, start_s: float, end_s: float) -> float | None:
+def _queue(history: History, steps: Steps | None, start_s: float, end_s: float) -> float | None:
     if (depth := history.fleet.get("queue.samples")) is not None:
         return number(mean(depth[(history.times >= start_s) & (history.times <= end_s)]))
     if history.steps is not None and (depth := history.steps.columns.get("queue_samples")) is not None:
-        time_s = history.steps.columns.get("time_s")
-        return None if time_s is None else number(mean(depth[(time_s > start_s) & (time_s <= end_s)]))
+        inside = None if steps is None else (steps.end_s > start_s) & (steps.end_s <= end_s)
+        return None if inside is None else number(mean(depth[inside]))
     return None

@@ -15,6 +15,7 @@ from fleetsim.replay.observe.observed import From, Pause
 # Of a log's usual step: what takes longer, and longer than a hole may be, is a job that stood and was resumed.
 PAUSED = 5.0
 PHASES = ("wait_s", "train_s", "sync_s")
+OTHERS = ("reward_s", "checkpoint_s", "other_s")  # a log's timers beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +209,12 @@ def _from_log(log: StepLog) -> Steps:
     holes: tuple[tuple[float, float], ...] = ()
     if elapsed is None:
         elapsed, holes = _between_rows(time_s)
-    for name in ("train_s", "sync_s", "samples"):
+    for name in ("train_s", "sync_s", "samples", "rest_s"):
         if name in columns:
             found[name] = columns[name], "log"
+    others = [columns[name] for name in OTHERS if name in columns and np.nansum(columns[name]) > 0]
+    if others and "rest_s" in columns:
+        found["other_s"] = np.nansum(np.stack(others), axis=0), "log"
     if "wait_s" in columns:
         found["wait_s"] = columns["wait_s"], "log"
     elif "trainer_idle" in columns:

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 
 from fleetsim.history.counters import increments
-from fleetsim.history.history import History, Note
+from fleetsim.history.history import History, Note, StepLog
 from fleetsim.replay.observe.intervals import fleet_total, mean
+from fleetsim.replay.observe.logged_rollout import logged_ready_share
 from fleetsim.replay.observe.observed import From, Pause, Quantity, TrainerView
 from fleetsim.replay.observe.ready_batches import ready_share
 from fleetsim.replay.observe.steps import Steps, step_growth
@@ -39,7 +40,9 @@ def trainer_view(
         batch_samples=_batch(steps, "samples", kept_s, step_s),
         batch_tokens=_batch(steps, "tokens", tok_s, step_s),
         mfu=mfu,
-        ready_share=ready_share(history, steps),
+        ready_share=ready_share(history, steps) if history.steps is None else logged_ready_share(history),
+        other_s=_phase(steps, "other_s"),
+        unnamed_s=_phase(steps, "rest_s"),
     )
 
 
@@ -52,7 +55,7 @@ def placement_of(
     of the window in which engines were read.
     """
     if history.steps is not None and steps is not None:
-        return _placement_of_log(steps) if "wait_s" not in history.steps.columns else None
+        return _placement_of_log(history.steps, steps)
     if not history.instances:
         return None
     empty = [p for p in pauses if p.empty]
@@ -83,6 +86,9 @@ def _batch(steps: Steps, name: str, made_s: float | None, step_s: float | None) 
 
 
 def _mfu(history: History) -> Quantity | None:
+    logged = None if history.steps is None else history.steps.columns.get("mfu")
+    if logged is not None and np.isfinite(logged).any():
+        return Quantity(float(np.nanmean(logged)), "log")
     if "trainer.mfu" not in history.fleet:
         return None
     value = float(mean(history.fleet["trainer.mfu"]))
@@ -140,7 +146,12 @@ def _ran_dry(history: History, empty: list[Pause]) -> bool:
     return bool(last) and float(np.mean(np.array(last) < DRAINED * peak)) >= 0.5
 
 
-def _placement_of_log(steps: Steps) -> Literal["colocated"] | None:
+def _placement_of_log(log: StepLog, steps: Steps) -> Literal["colocated"] | None:
+    """Of a log with a wait: colocated where the whole generation is that wait, as a synchronous step has it."""
+    if "wait_s" in log.columns:
+        generate = log.columns.get("generate_s")
+        same = generate is not None and np.allclose(generate, log.columns["wait_s"], equal_nan=True)
+        return "colocated" if same and np.isfinite(log.columns["wait_s"]).any() else None
     parts = [steps.per_step(name) for name in ("wait_s", "train_s", "sync_s")]
     step_s = steps.step_s()
     if parts[0] is None or parts[1] is None or not step_s:

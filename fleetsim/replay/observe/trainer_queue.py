@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fleetsim.history.counters import growth
@@ -66,17 +68,30 @@ def _depth(history: History, steps: Steps | None) -> tuple[Floats | None, Floats
     """Depth, age of the oldest sample, and their times: exported, or one value per step of a log."""
     if history.steps is not None and steps is not None:
         columns = history.steps.columns
-        return columns.get("queue_samples"), columns.get("staleness_steps"), steps.end_s
+        age = columns.get("staleness_max_steps", columns.get("staleness_steps"))
+        return columns.get("queue_samples"), age, steps.end_s
     return history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps"), history.times
 
 
 def _dropped(history: History) -> float | None:
     """Thrown away / (thrown away + trained): every finished sample ends as one of the two."""
+    if history.steps is not None:
+        return _logged_dropped(history.steps.columns)
     dropped, trained = (history.fleet.get(f"trainer.{name}_samples") for name in ("dropped", "trained"))
     if dropped is None or trained is None:
         return None
     lost, used = float(growth(dropped)), float(growth(trained))
     return lost / (lost + used) if np.isfinite(lost + used) and lost + used > 0 else None
+
+
+def _logged_dropped(columns: Mapping[str, Floats]) -> float | None:
+    """The same of a run log, over its rows that say both."""
+    dropped, trained = columns.get("dropped_samples"), columns.get("samples")
+    if dropped is None or trained is None:
+        return None
+    known = np.isfinite(dropped) & np.isfinite(trained)
+    lost, used = float(dropped[known].sum()), float(trained[known].sum())
+    return lost / (lost + used) if lost + used > 0 else None
 
 
 def _counted(steps: Steps | None) -> bool:

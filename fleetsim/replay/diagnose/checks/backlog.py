@@ -23,7 +23,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     """fault: the queue grows by a batch or more over the window and by more than GROWS of the production; or many
     samples are thrown away, or instances stand without work, or half of them make a step no longer (by simulation),
     while the trainer has enough. unknown: instances have next to no requests, and nobody simulated fewer."""
-    f, q = case.observed.fleet, case.observed.queue
+    q = case.observed.queue
     evidence: list[str] = []
     if q.depth is not None and q.depth_max is not None:
         evidence.append(f"{q.depth:,.0f} samples queue on average, {q.depth_max:,.0f} at the most")
@@ -45,10 +45,18 @@ def check(case: Case, earlier: Earlier) -> Draft:
         )  # fmt: skip
     if case.starving:
         return Draft("backlog", "ok", "no: the trainer waits", tuple(evidence))
-    idle = None if f is None or case.colocated else f.idle_share
+    idle = None if case.colocated else case.engines_idle
     if idle is not None:
         evidence.append(f"instances stand without work {units.share(idle)} of the time")
     dropped = q.dropped_share
+    if case.observed.fleet is None and idle is not None and slow and case.starving is False:
+        left = idle - sum(d.claims.get("idle", 0.0) for d in slow)
+        if left > IDLE:
+            return Draft(
+                "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
+                "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
+                {"idle": left}, TOO_LARGE,
+            )  # fmt: skip
     if case.starving is False and not case.colocated and not slow:
         if dropped is not None and dropped > DROPPED:
             return Draft(

@@ -13,7 +13,7 @@ from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.diagnose.cost import Slice
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
 
 # The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
 # batch's use swings by a fifth around its mean as responses grow and end.
@@ -104,6 +104,11 @@ class Case:
         return f.waiting / (f.running + f.waiting)
 
     @property
+    def engines_idle(self) -> float | None:
+        """Of the instances' time, that without work; None where neither engines nor the trainer's log say so."""
+        return engines_idle(self.observed)
+
+    @property
     def group_size(self) -> Quantity | None:
         """Samples per prompt, from somewhere else than the hit ratio: as given, or as the requests ask for it."""
         if self.says("workload.group_size"):
@@ -131,6 +136,15 @@ class Draft:
 
 
 Earlier = tuple[Draft, ...]
+
+
+def unseen(case: Case, check: Check, title: str, metric: str, evidence: tuple[str, ...] = ()) -> Draft:
+    """What the engines alone could tell, where nobody reads them: it costs nothing beside a trainer that does not wait,
+    and else the one metric that would tell. title: what is not known; metric: of the engines."""
+    if case.starving is False and not case.colocated:
+        return Draft(check, "ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
+    then = f"one metric of the engines tells, {metric}:\nfleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
+    return Draft(check, "unknown", title, evidence, then)
 
 
 def faults(earlier: Earlier, *checks: Check) -> list[Draft]:

@@ -20,7 +20,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     evidence = [
         f"{units.plural(n, 'instance')} over {span}, a value every {units.seconds(o.step_s)}"
         if n
-        else f"no engine metrics over {span}: what the instances do is unknown"
+        else f"no engine metrics over {span}: {_instead(case)}"
     ]
     if o.gap_share > 0:
         evidence.append(f"{units.share(o.gap_share)} of the instances' time has no values")
@@ -48,12 +48,20 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES)
     if steps is not None and steps.value < FEW_STEPS:
         return Draft("data", "unknown", f"only {steps.value:.0f} optimizer steps", tuple(evidence), _longer(case))
+    if o.logged is not None and o.logged.idle_share is not None:
+        return Draft("data", "ok", "a run log that tells of both sides", tuple(evidence))
     if not o.instances:
         return Draft("data", "unknown", "a run log alone: the trainer's side only", tuple(evidence), _NAMES)
     return Draft("data", "ok", "enough was read to judge", tuple(evidence))
 
 
 _NAMED = 3
+
+
+def _instead(case: Case) -> str:
+    """What is known of the instances without them."""
+    logged = case.observed.logged
+    return "what the instances do is unknown" if logged is None else "of the instances only what the run log says"
 
 
 def _hole_words(hole: Hole) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import FLAT, KV_ROOM, WAITING, Case, Draft, Earlier, idle_words
+from fleetsim.replay.diagnose.checks.case import FLAT, KV_ROOM, WAITING, Case, Draft, Earlier, idle_words, unseen
 from fleetsim.replay.implied.prefix_hits import places_when_spread
 from fleetsim.replay.observe.lengths import LARGEST_GROUP
 
@@ -13,6 +13,8 @@ from fleetsim.replay.observe.lengths import LARGEST_GROUP
 NEARLY_ALL = 0.9
 # Of the mean in flight: what a group can be missing of a ceiling. Work that runs out between batches ebbs by more.
 ROOM = 0.25
+# Engines that are without work for more of their time than the tail of a batch leaves them: a run log's measure.
+OUT_OF_WORK = 0.15
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
@@ -23,7 +25,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
     f = case.observed.fleet
     if case.colocated:
         return Draft("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
-    if f is None or f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
+    if f is None:
+        return _of_log(case)
+    if f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
         return Draft("in_flight_cap", "unknown", "requests in flight are not exported", (idle_words(case),))
     mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.waiting_share
     evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
@@ -62,6 +66,28 @@ def check(case: Case, earlier: Earlier) -> Draft:
         tuple(evidence), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, more)}",
         {"wait": idle}, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
+
+
+def _of_log(case: Case) -> Draft:
+    """What the run log says: how much of the client's cap is in use, without whether the engines have room."""
+    logged = case.observed.logged
+    if logged is None or logged.in_flight is None or logged.in_flight_cap is None or logged.in_flight_cap <= 0:
+        return unseen(case, "in_flight_cap", "requests in flight are not in this log", "vllm:num_requests_running")
+    share = logged.in_flight / logged.in_flight_cap
+    evidence = (
+        f"{logged.in_flight:,.0f} samples in flight on average, the client allows {logged.in_flight_cap:,.0f}",
+        idle_words(case),
+    )
+    if share < NEARLY_ALL:
+        return Draft("in_flight_cap", "ok", "the client allows more than there is", evidence)
+    if case.starving is False:
+        return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", evidence)
+    if case.engines_idle is not None and case.engines_idle > OUT_OF_WORK:
+        idle = f"engines are without work {units.share(case.engines_idle)} of the time: what may begin runs out first"
+        return Draft("in_flight_cap", "ok", "not what binds: work runs out", (*evidence, idle))
+    return unseen(
+        case, "in_flight_cap", "a ceiling, but not whether the engines have room", "vllm:kv_cache_usage_perc", evidence
+    )
 
 
 def _missing(case: Case, mean: float) -> float:

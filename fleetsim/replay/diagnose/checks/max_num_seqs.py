@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, round_count
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, round_count, unseen
 from fleetsim.replay.observe.observed import InstanceView
 
 # The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
@@ -25,7 +25,10 @@ def check(case: Case, earlier: Earlier) -> Draft:
     f = case.observed.fleet
     running = [i.running for i in case.observed.instances if i.running is not None]
     waiting = case.waiting_share
-    if f is None or not running or waiting is None or f.running is None:
+    if f is None:
+        title = "running and waiting requests are not exported"
+        return unseen(case, "max_num_seqs", title, "vllm:num_requests_waiting", _in_flight(case))
+    if not running or waiting is None or f.running is None:
         return Draft("max_num_seqs", "unknown", "running and waiting requests are not exported")
     mean = fmean(running)
     evidence = [f"{mean:,.0f} requests run on an instance, {units.share(waiting)} of all wait"]
@@ -57,6 +60,14 @@ def check(case: Case, earlier: Earlier) -> Draft:
         f"give the engines --max-num-seqs {more}; simulated:\nfleetsim replay ... --set engine.max_num_seqs={more}",
         {"wait": share} if share else {}, f"max_num_seqs of about {limit} holds requests back",
     )  # fmt: skip
+
+
+def _in_flight(case: Case) -> tuple[str, ...]:
+    """What a run log says of the engines' load."""
+    logged = case.observed.logged
+    if logged is None or logged.in_flight is None:
+        return ()
+    return (f"{logged.in_flight:,.0f} samples in generation on average, on all instances",)
 
 
 def _ceiling(instances: tuple[InstanceView, ...]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, round_count
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, round_count, unseen
 from fleetsim.replay.diagnose.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.diagnose.cost import Claims
 
@@ -18,7 +18,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
     """fault: more than RARE preemptions per finished request that cost WORTH of the engines' time, or whose cost is not
     known. ok also where they are a symptom of a fleet that is too small. unknown: preemptions are not exported."""
     f, lengths = case.observed.fleet, case.observed.lengths
-    if f is None or f.preemptions_per_s is None:
+    if f is None:
+        return _of_log(case)
+    if f.preemptions_per_s is None:
         return Draft("preemptions", "unknown", "not exported")
     rate = f.preemptions_per_s
     evidence = [f"{units.count(round(rate * 3600))} preemptions an hour"]
@@ -54,6 +56,23 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return Draft(
         "preemptions", "fault", "engines throw running requests out", tuple(evidence),
         change, claims, "engines preempt requests for want of KV blocks",
+    )  # fmt: skip
+
+
+def _of_log(case: Case) -> Draft:
+    """What the run log says: how often a sample was preempted, without what that cost."""
+    logged = case.observed.logged
+    if logged is None or logged.preemptions is None:
+        return unseen(case, "preemptions", "not in this log", "vllm:num_preemptions_total")
+    evidence = (f"{logged.preemptions:.2f} per sample, as the trainer's log says",)
+    if logged.preemptions <= RARE:
+        return Draft("preemptions", "ok", "none" if logged.preemptions == 0 else "rare", evidence)
+    if case.starving is False and not case.colocated:
+        return Draft("preemptions", "ok", "they happen, and the trainer does not wait for it", evidence)
+    return Draft(
+        "preemptions", "fault", "engines throw running requests out", evidence,
+        "give the engines more --gpu-memory-utilization, or the client a lower cap on what is in flight",
+        {}, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, unseen
 from fleetsim.replay.diagnose.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.implied.prefix_hits import expected_hits
 
@@ -18,7 +18,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     """fault: caching is off, or hits stay well below what group size, prompt length and block size promise, and the
     prompts computed again cost something. unknown: no hit ratio, no prompt lengths, or no group size from elsewhere."""
     o, f, lengths = case.observed, case.observed.fleet, case.observed.lengths
-    hit = None if f is None else f.prefix_hit
+    hit = f.prefix_hit if f is not None else None if o.logged is None else o.logged.prefix_hit
     group = case.group_size
     off = o.prefix_caching is False
     if off:
@@ -35,6 +35,10 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if hit is None or group is None or lengths is None or lengths.prompt_mean is None:
         seen = () if hit is None or off else (f"hit ratio {units.share(hit)}",)
         caching = ("prefix caching is off",) if off else ()
+        if f is None and hit is None:
+            return unseen(
+                case, "prefix_cache", missing[0], "vllm:prefix_cache_hits_total (and _queries_total)", _stake(case)
+            )
         needs = "say it with --given workload.group_size=N" if group is None else None
         pairs = _fewer_than_pairs(case, hit, caching)
         if pairs is not None:
@@ -58,6 +62,15 @@ def check(case: Case, earlier: Earlier) -> Draft:
         {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share}),
         "prompts are computed again for every sample of a group",
     )  # fmt: skip
+
+
+def _stake(case: Case) -> tuple[str, ...]:
+    """What a run log says of the prompts that siblings share."""
+    lengths, group = case.observed.lengths, case.group_size
+    if lengths is None or lengths.prompt_mean is None or group is None:
+        return ()
+    prompt, each = lengths.prompt_mean, f"groups of {group.value:g} share a prompt of {lengths.prompt_mean:,.0f} tokens"
+    return (f"{each}, {units.share(prompt / (prompt + lengths.mean))} of what a sample holds",)
 
 
 def _fewer_than_pairs(case: Case, hit: float | None, caching: tuple[str, ...]) -> Draft | None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.policies.law import Looser, written
-from fleetsim.replay.diagnose.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words
+from fleetsim.replay.diagnose.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words, unseen
+from fleetsim.replay.diagnose.checks.in_flight_cap import OUT_OF_WORK
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
 from fleetsim.replay.observe.observed import Departure
@@ -61,7 +62,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         causes = ", ".join(d.check.replace("_", " ") for d in first)
         evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
     if f is None:
-        return Draft("rollout", "unknown", "the trainer waits; what the engines do is not known", tuple(evidence))
+        return _of_log(case, tuple(evidence))
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait"
         evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
@@ -98,6 +99,38 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return Draft(
         "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
         {"wait": wait}, f"the fleet is too small{_since(case, count=True)}",
+    )  # fmt: skip
+
+
+def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
+    """What the run log says: engines that always have work are too few or too slow, engines that run out of it beside a
+    waiting trainer are held by what may begin, or by the slowest responses of a batch."""
+    logged, wait, idle = case.observed.logged, case.idle, case.engines_idle
+    if idle is None or wait is None:
+        title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
+        return unseen(case, "rollout", title, metric, evidence)
+    said = [*evidence, f"engines are without work {units.share(idle)} of the time"]
+    spread = {} if logged is None else dict(logged.sample_s)
+    if "p50" in spread and "p99" in spread and spread["p50"] > 0:
+        times = f"{spread['p99'] / spread['p50']:.1f} times the median"
+        said.append(f"of a hundred samples the slowest takes {units.seconds(spread['p99'])}, {times}")
+    if idle > OUT_OF_WORK:
+        return Draft(
+            "rollout", "fault", "work runs out before the batch is complete, not instances", tuple(said),
+            "let more begin before the trainer is done (verl: async_training.staleness_threshold, or a smaller"
+            " trigger_parameter_sync_step); what that gives only a simulation tells:\n"
+            "fleetsim replay ... --scenario job.yaml --set admission.max_staleness=2",
+            {"wait": wait.value}, "engines run out of work while the batch waits for its slowest responses",
+        )  # fmt: skip
+    more = (1.0 - case.idle_limit) / (1.0 - wait.value) if wait.value < 1.0 else None
+    if more is not None:
+        target = units.share(case.idle_limit)
+        said.append(f"rate matching, first order: {more:.2f} times the instances would bring the wait to {target}")
+    said.append("not ruled out, for want of engine metrics: a cap in the client, slow instances, preemptions")
+    return Draft(
+        "rollout", "fault", "engines have work all the time and the trainer waits: too few of them, or too slow",
+        tuple(said), "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
+        {"wait": wait.value}, "the fleet is too small, or too slow",
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median, pstdev
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier
+from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, unseen
 from fleetsim.replay.observe.observed import InstanceView
 
 # Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
@@ -23,7 +23,10 @@ STAYED = 0.9
 def check(case: Case, earlier: Earlier) -> Draft:
     """fault: instances slower than the others at the same load, by name; or rates far apart because loads are."""
     o, f = case.observed, case.observed.fleet
-    if f is None or len(o.instances) < FEWEST:
+    if f is None:
+        tokens = "vllm:generation_tokens_total of each instance"
+        return unseen(case, "stragglers", "what single instances do is not in a run log", tokens)
+    if len(o.instances) < FEWEST:
         n = len(o.instances)
         return Draft(
             "stragglers", "unknown", f"{units.plural(n, 'instance')}: none to compare with",

@@ -114,14 +114,18 @@ def _own_fault(case: Case, evidence: list[str]) -> Draft | None:
 
 def _batches(case: Case, samples: float) -> str:
     batch = case.observed.trainer.batch_samples
-    return "" if batch is None or batch.value <= 0 else f" ({samples / batch.value:.1f} batches)"
+    if batch is None or batch.value <= 0 or batch.source == "log":  # a row of a log may hold several batches
+        return ""
+    return f" ({samples / batch.value:.1f} batches)"
 
 
 def _rest(case: Case) -> float:
     """The share of a step that is in no counter, beyond the scenario's checkpoints. 0 where the pools share GPUs, which
-    take time to change hands, and of logs, which time what they like."""
+    take time to change hands, and of logs whose parts are not known to be all that they time."""
     t, saved = case.observed.trainer, case.scenario.trainer.checkpoint
-    if t.rest_s is None or t.step_s is None or t.step_s.source != "exported" or case.colocated:
+    if t.rest_s is None or t.step_s is None or case.colocated:
+        return 0.0
+    if t.step_s.source != "exported" and t.unnamed_s is None:
         return 0.0
     stall = saved.stall_s / saved.every_steps if case.says("trainer.checkpoint") and saved.every_steps else 0.0
     return max(0.0, t.rest_s - stall) / t.step_s.value

@@ -1,0 +1,61 @@
+"""The numbers of a step log while it is read: a packed column per metric, so that gigabytes of text stay megabytes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import numpy as np
+
+from fleetsim.history.history import Floats
+
+Row = Mapping[str, float]
+
+
+class Table:
+    """Rows of metrics; NaN where a row does not say.
+
+    names: every metric that was seen, also those that are not kept. wanted: whether a metric is kept, asked once for
+    each name.
+    """
+
+    def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
+        self.names: set[str] = set()
+        self._wanted = wanted
+        self._columns: dict[str, array[float]] = {}
+        self._rows = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, row: Iterable[tuple[str, float]]) -> None:
+        """One more row, as its (metric, number) pairs; of a metric that comes twice in it the last one counts."""
+        columns, at = self._columns, self._rows
+        for name, value in row:
+            column = columns.get(name)
+            if column is None:
+                if name in self.names or not self._keep(name):
+                    continue
+                columns[name] = column = array("d")
+            if len(column) > at:
+                column[at] = value
+                continue
+            if len(column) < at:
+                column.extend([np.nan] * (at - len(column)))
+            column.append(value)
+        self._rows += 1
+
+    def column(self, name: str) -> Floats:
+        """(rows,) of one metric."""
+        column = self._columns.get(name, array("d"))
+        found = np.full(self._rows, np.nan)
+        found[: len(column)] = np.frombuffer(column, dtype=float) if len(column) else 0.0
+        return found
+
+    def kept(self) -> Collection[str]:
+        """The metrics that have a column."""
+        return self._columns.keys()
+
+    def _keep(self, name: str) -> bool:
+        self.names.add(name)
+        return self._wanted is None or self._wanted(name)
