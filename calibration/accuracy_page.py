@@ -96,7 +96,7 @@ HOW = """## What is assumed
 - Layers that look back up to 2,048 tokens cost every sequence the same; longer windows count as full attention.
 - fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
-- Speculative decoding, and prefill on other GPUs, cannot be expressed.
+- Runs with speculative decoding are not among these; prefill on other GPUs cannot be expressed.
 """
 
 Row = tuple[Run, Prediction, float | None, float | None]

@@ -204,7 +204,10 @@ def _fit_of(model: _Model, o: Observations, w: Weights, prior: Prior | None, see
         step_time=StepTime(
             tuple(tokens.tolist()),
             tuple(e.value for e in estimates[:knots]),
-            **{name: e.value for name, e in linear.items()},
+            linear["per_seq_s"].value,
+            linear["per_prefill_token_s"].value,
+            linear["per_kv_token_s"].value,
+            linear["per_attn_pair_s"].value,
             kind="measured",
             source=f"fitted to {int(np.sum(w.row[: len(o)] > 0)):,} durations",
         ),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fleetsim.config.base import Count, Name, Section
+from fleetsim.config.speculation import SpeculationConfig
 
 # The keys of `fleetsim.engine.defaults.ENTRY_POINTS`.
 EntryPointName = Literal["api_server", "llm", "async_engine"]
@@ -90,6 +91,9 @@ class EngineConfig(Section):
     prefix_caching: bool = Field(
         default=True,
         description="cached prompts are reused: by siblings, by all groups that share a system prompt, by later turns",
+    )
+    speculation: SpeculationConfig | None = Field(
+        default=None, description="speculative decoding; null = each iteration brings one token of each sequence"
     )
 
     @model_validator(mode="before")

@@ -33,10 +33,26 @@ def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
             yield Problem(path, n, rule, f"use {max(1, n // dp) * dp}")
 
 
+def _drafts_have_a_cost(s: Sections) -> Iterator[Problem]:
+    given = s.engine.speculation
+    if given is None:
+        return
+    if s.engine.kind == "constant":
+        rule = "an engine of constant rate has no iterations that could verify drafts"
+        yield Problem("engine.speculation", given.method, rule, "give the rate with speculation, or use kind: roofline")
+    elif s.engine.kind == "measured" and given.method not in ("ngram", "suffix") and given.draft_s is None:
+        rule = f"a measured profile says nothing of what {given.method} takes"
+        yield Problem("engine.speculation.draft_s", None, rule, "give seconds per drafted token, or use kind: roofline")
+    elif s.engine.kind == "roofline" and given.method == "draft_model" and given.draft_model is None:
+        rule = "method draft_model needs the model that drafts"
+        yield Problem("engine.speculation.draft_model", None, rule, "give its Hugging Face id, or a config.json")
+
+
 ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (
         _no_eviction_needs_a_cap,
         ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),
     ),
+    (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
     (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "run.events")),
 )

@@ -35,6 +35,7 @@ from fleetsim.engine.kernel.tables import (
     VLLM,
 )
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.speculation import WHOLE, DraftTables
 from fleetsim.engine.step_time import StepTime
 
 UNLIMITED = 1 << 60
@@ -84,7 +85,11 @@ class World:
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
         self.loads = _tree(np.where(np.arange(half) < up, 0.0, np.inf))
-        self.table_s = step_time.table(max(limits.max_num_batched_tokens, limits.max_num_seqs))
+        drafts = DraftTables.of(step_time.speculation, limits)
+        self.drafts, self.growths = drafts.k, drafts.growths
+        self.draft_s, self.draft_kv_s = drafts.added_s, drafts.added_kv_s
+        most = limits.max_num_seqs * self.growths.shape[1]
+        self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
         self.timer_s = np.zeros(0)
         self.timer_key = np.zeros(0, np.int64)
         self.requeue = np.zeros(0, np.int32)
@@ -125,9 +130,13 @@ class World:
             half=half,
             n_instances=instances,
             per_seq_s=step_time.per_seq_s,
-            per_prefill_token_s=step_time.per_prefill_token_s,
+            per_prefill_token_s=step_time.prompt_token_s,
             per_kv_token_s=step_time.per_kv_token_s,
             per_attn_pair_s=step_time.per_attn_pair_s,
+            speculates=int(step_time.speculation is not None),
+            redrafts=int(drafts.redrafts),
+            ages=len(self.growths),
+            most_drafts=self.growths.shape[1],
         )
         self.bind()
 
@@ -220,7 +229,7 @@ def _instances(n: int, up: int, limits: EngineLimits, slow: Sequence[float]) -> 
         rows[name] = -1
     rows["free"], rows["slow"], rows["accepting"], rows["kind"] = limits.kv_blocks, 1.0, 1, IDLE
     rows["slow"][: len(slow)] = slow
-    rows["ratio"] = INIT_RATIO
+    rows["ratio"], rows["growth"] = INIT_RATIO, WHOLE
     rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
     return rows
 

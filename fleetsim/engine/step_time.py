@@ -7,6 +7,9 @@ Measured profiles, rooflines and the constant rate all end as the same five numb
 with n = tokens in the iteration (b + p), b = decodes, p = prefill tokens, K = tokens in the KV cache summed over
 the decodes before the iteration runs, A = query-key pairs of the prefill chunks (chunk of q tokens after c cached
 ones: q*c + q*(q+1)/2). f is piecewise linear and non-decreasing.
+
+Under speculative decoding a decode puts 1 + k tokens into f, the drafter's seconds are added, and an iteration brings
+more than one token of each decode: `speculation` says how many (`engine/speculation.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.iteration import iteration_s
+from fleetsim.engine.speculation import Speculation
 from fleetsim.errors import InputError, Problem
 
 
@@ -27,6 +31,7 @@ class StepTime:
 
     `knots_tokens` and `knots_s` give f: linear between knots, flat before the first, the last slope after the last.
     `kind` says where the numbers come from (measured, roofline, constant, linear); `source` says so in words.
+    `speculation`: drafts that an iteration verifies; `seconds` and `each_s` are of iterations without them.
 
     Raises InputError for a negative or non-finite coefficient, unsorted knots or a decreasing curve.
     """
@@ -39,6 +44,7 @@ class StepTime:
     per_attn_pair_s: float = 0.0
     kind: str = "linear"
     source: str = field(default="given as numbers", compare=False)
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -109,16 +115,31 @@ class StepTime:
     def mixed_s(
         self, decodes: NDArray[np.float64], context: float, prefills: float, pairs: float
     ) -> NDArray[np.float64]:
-        """Seconds of iterations of so many decodes with `context` cached tokens each.
+        """Seconds in which so many decodes with `context` cached tokens each make a token each.
 
-        To each decode belong `prefills` prompt tokens, each of which looks at `pairs` tokens.
+        That is an iteration, or under speculative decoding a part of one. To each token that a decode makes
+        belong `prefills` prompt tokens, each of which looks at `pairs` tokens.
         """
         each = self.per_seq_s + self.per_kv_token_s * context
-        each += prefills * (self.per_prefill_token_s + self.per_attn_pair_s * pairs)
-        return self._curve(decodes * (1.0 + prefills)) + each * decodes
+        of_prompt = self.prompt_token_s + self.per_attn_pair_s * pairs
+        if self.speculation is None:
+            return self._curve(decodes * (1.0 + prefills)) + (each + prefills * of_prompt) * decodes
+        at = self.speculation.at(decodes)
+        prompts = prefills * at.tokens
+        of_decode = each + at.added_kv_token_s * context + prompts * of_prompt
+        seconds = self._curve(decodes * (1.0 + at.k + prompts)) + at.added_s + of_decode * decodes
+        return np.asarray(seconds / at.tokens)
+
+    @property
+    def prompt_token_s(self) -> float:
+        """Seconds for each prompt token beside f, those of the drafter's own prompt pass included."""
+        return self.per_prefill_token_s + (self.speculation.prompt_token_s if self.speculation is not None else 0.0)
 
     def decode_tok_s(self, decodes: int, context_tokens: float) -> float:
         """Output tokens per second of an instance that decodes `decodes` sequences of `context_tokens` each."""
+        if self.speculation is not None:
+            t = float(self.mixed_s(np.array([float(decodes)]), context_tokens, 0.0, 0.0)[0])
+            return math.inf if t == 0 else decodes / t
         t = self.seconds(decodes, kv_tokens=decodes * context_tokens)
         return math.inf if t == 0 else decodes / t
 

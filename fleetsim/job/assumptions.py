@@ -78,6 +78,19 @@ def _entry_point(s: Scenario) -> str:
     return f"vLLM as {point.words}: {seqs:,} requests at once, {tokens:,} tokens per iteration"
 
 
+def _drafts_are_guessed(s: Scenario) -> bool:
+    d = s.engine.speculation
+    return d is not None and d.acceptance is None and d.acceptance_length is None and d.curve is None
+
+
+def _drafts(s: Scenario) -> str:
+    from fleetsim.sim.engines import engine_of
+
+    found = engine_of(s)[0].speculation
+    assert found is not None  # asked of scenarios with speculation alone
+    return f"{found.source.replace('assumed: ', '')}: {found.lengths[0][found.most]:.2f} tokens an iteration"
+
+
 def _reuses_prompts(s: Scenario) -> bool:
     return s.engine.kind != "constant" and s.workload.group_size > 1
 
@@ -147,6 +160,12 @@ _DEFAULTS = (
     _Default("engine.dtype", flag("dtype"), _weights, _modelled),
     _Default("engine.kv_dtype", flag("kv_dtype"), _cache, _modelled),
     _Default("engine.entry_point", "--set engine.entry_point=llm", _entry_point, _starts_by_itself),
+    _Default(
+        "engine.speculation.acceptance",
+        "--set engine.speculation.acceptance_length=3",
+        _drafts,
+        _drafts_are_guessed,
+    ),
     _Default(
         "engine.prefix_caching",
         "--set engine.prefix_caching=false",

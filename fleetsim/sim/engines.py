@@ -34,6 +34,10 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     another tensor-parallel size.
     """
     step_time, limits = _engine_of(scenario)
+    if scenario.engine.speculation is not None:
+        from fleetsim.sim.speculation import with_speculation
+
+        step_time, limits = with_speculation(scenario.engine, step_time, limits)
     cap = longest_length(scenario.workload.output_tokens)
     return step_time, replace(
         limits,

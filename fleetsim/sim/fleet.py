@@ -164,7 +164,7 @@ class Fleet:
 
     def serve_version(self, version: int, which: int = int(t.ALL)) -> None:
         """What an instance starts from now on is made by this weight version."""
-        self.command(t.CMD_VERSION, which, value=version)
+        self.command(t.CMD_VERSION, which, self.now, value=version)
 
     def discard(self, doomed: NDArray[np.int64], at: float) -> int:
         """Aborts the unfinished ones of these groups; returns how many there were."""

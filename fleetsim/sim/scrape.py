@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP
+from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP, SHIFT
 from fleetsim.sim.buffer import ready_groups
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
@@ -114,17 +114,17 @@ class Scraper:
         rows = self.instances[:looks].reshape(-1)
         residues = self.residues[:looks].reshape(looks * n, -1)
         self.times.clear()
-        done = iterations_done(rows, now)
+        grown = tokens_of(rows, iterations_done(rows, now))
         out = np.zeros(len(rows), SCRAPE)
         out["time_s"], out["instance"] = now, np.tile(np.arange(n), looks)
         out["up"], out["paused"] = rows["kind"] != DOWN, rows["account"] == ACC_PAUSED
         out["incarnation"], out["born_s"] = np.tile(self.incarnation, looks), np.tile(self.born_s, looks)
         out["running"], out["waiting"] = rows["running"], rows["waiting"]
-        used = fleet.limits.kv_blocks - rows["free"] + blocks_needed(rows, residues, done)
+        used = fleet.limits.kv_blocks - rows["free"] + blocks_needed(rows, residues, grown)
         out["kv_use"] = np.where(rows["account"] != ACC_OFF, used / fleet.limits.kv_blocks, 0.0)
         for name in COUNTERS:
             out[name] = rows[name] - np.tile(self.before[name], looks)
-        out["generated"] += done * rows["decodes"]
+        out["generated"] += grown * rows["decodes"]
         self.rows.append(out)
 
 
@@ -148,10 +148,16 @@ def iterations_done(rows: NDArray[Any], now: float | NDArray[np.float64]) -> Int
     return out
 
 
-def blocks_needed(rows: NDArray[Any], residues: NDArray[np.int32], k: Ints) -> Ints:
-    """KV blocks that the decodes of each instance take in their next k iterations (`kernel.instance.blocks_needed`).
+def tokens_of(rows: NDArray[Any], k: Ints) -> Ints:
+    """Tokens by which each decode of an instance grows in its next k iterations (`kernel.growth.grown`)."""
+    out: Ints = (rows["phase"] + k * rows["growth"]) >> SHIFT
+    return out
 
-    residues: (instances, block size), how many decodes begin a block when the iteration counter stands there.
+
+def blocks_needed(rows: NDArray[Any], residues: NDArray[np.int32], k: Ints) -> Ints:
+    """KV blocks that the decodes of each instance take for their next k tokens (`kernel.instance.blocks_needed`).
+
+    residues: (instances, block size), how many decodes begin a block when the counter of tokens stands there.
     """
     size = residues.shape[1]
     at = (-rows["count"][:, None] - np.arange(size)) % size

@@ -18,6 +18,7 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumed_values, short
+from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.rests_on import rests_on
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
@@ -172,6 +173,7 @@ def _opening(view: RunView) -> Iterator[str]:
     yield units.capital(transport) if transport else ""
     yield f"Assumed, not measured: {assumed}" if assumed else ""
     yield _binds(view)
+    yield _drafts(view)
     yield defaults_words(view)
 
 
@@ -180,7 +182,13 @@ def _lede(view: RunView) -> Iterator[str]:
     transport = sync_words(sync_times(view.scenario))
     yield f"{_fleet_words(view.scenario)}; {_length_words(view)}; {counted_words(view.scenario, view.warmups)}."
     yield _binds(view)
+    yield _drafts(view)
     yield units.sentence(transport) if transport else ""
+
+
+def _drafts(view: RunView) -> str:
+    """What speculative decoding brings an instance at this load."""
+    return engine_words(view.scenario) if view.scenario.engine.speculation is not None else ""
 
 
 def defaults_words(view: RunView) -> str:

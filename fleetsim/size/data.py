@@ -38,6 +38,7 @@ def size_document(result: SizeResult) -> dict[str, Any]:
         "candidates": [_candidate(c) for c in result.candidates],
         "alternatives": alternatives(result.alternatives),
         "explanation": result.explanation,
+        **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
         "assumptions": [asdict(a) for a in result.assumptions],
         "warnings": list(result.warnings),
         "profile": asdict(result.profile),

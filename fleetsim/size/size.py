@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fleetsim.config.scenario import Scenario
 from fleetsim.job import nameplate
 from fleetsim.job.assumptions import Assumption, assumptions_of
+from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import EngineSource, engine_source
 from fleetsim.job.trials import (
     Measure,
@@ -53,7 +54,8 @@ class SizeResult:
     knee: then, the count from which more stop paying; way_out: the staleness budget that would do, if there is one.
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. alternatives:
-    what one more instance and every other lever would buy, explanation: that in words.
+    what one more instance and every other lever would buy, explanation: that in words. drafts: what speculative
+    decoding does at the recommended count, None without it.
     """
 
     scenario: Scenario
@@ -74,6 +76,7 @@ class SizeResult:
     warnings: tuple[str, ...]
     profile: EngineSource
     simulations: int
+    drafts: Drafts | None = None
 
     @property
     def recommended(self) -> Trial:
@@ -153,6 +156,7 @@ def size(
         more=one_more(job),
         tell=tell,
     )
+    drafts = drafts_of(here, min(_LEVERS, replications), measure, tell)
     binding = bound_by(chosen.binding, alternatives)
     lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     profile = engine_source(job, instances)
@@ -180,6 +184,7 @@ def size(
         ),
         profile=profile,
         simulations=trials.runs,
+        drafts=drafts,
     )
 
 

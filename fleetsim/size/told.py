@@ -56,6 +56,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
             words.reach(result),
             words.way_out(result),
             terminal_only(result.explanation),
+            None if result.drafts is None else result.drafts.text,
         ),
         tiles=_tiles(result),
         warnings=result.warnings,

@@ -35,6 +35,7 @@ def split_document(result: SplitResult) -> dict[str, Any]:
         "stuck": [{"arrangement": label, "reason": reason} for label, reason in result.stuck],
         "alternatives": alternatives(result.alternatives),
         "explanation": result.explanation,
+        **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
         "assumptions": [asdict(a) for a in result.assumptions],
         "warnings": list(result.warnings),
         "profile": asdict(result.profile),

@@ -17,6 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption, is_given
+from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import EngineSource, engine_source
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
@@ -44,6 +45,8 @@ from fleetsim.split.arrangements import (
 from fleetsim.split.assumptions import assumed, warnings_of
 from fleetsim.split.candidates import MEASURES, By, Simulated, Ways, badness, worth_replicating
 
+# Replications of each other length of drafts.
+_DRAFTS = 3
 _ANY_TRAINER = Rules()
 
 
@@ -83,7 +86,8 @@ class SplitResult:
 
     verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
     the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
-    alternatives and their explanation. stuck: arrangements that cannot run, with the reason.
+    alternatives and their explanation. stuck: arrangements that cannot run, with the reason. drafts: what speculative
+    decoding does in it, None without.
     """
 
     scenario: Scenario
@@ -104,6 +108,7 @@ class SplitResult:
     warnings: tuple[str, ...]
     profile: EngineSource
     simulations: int
+    drafts: Drafts | None = None
 
     def of(self, kind: str) -> Outcome | None:
         """The best outcome of one kind."""
@@ -157,6 +162,7 @@ def split(
             more=_more(job),
             tell=tell,
         )
+        drafts = drafts_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
@@ -184,6 +190,7 @@ def split(
         ),
         profile=profile,
         simulations=sum(o.replications for o in outcomes),
+        drafts=drafts,
     )
 
 

@@ -46,7 +46,12 @@ def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> 
     return Document(
         kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         title=words.headline(result),
-        lede=present(words.verdict(result), words.on_policy(result), terminal_only(result.explanation)),
+        lede=present(
+            words.verdict(result),
+            words.on_policy(result),
+            terminal_only(result.explanation),
+            None if result.drafts is None else result.drafts.text,
+        ),
         tiles=_tiles(result),
         warnings=result.warnings,
         sections=(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from fleetsim.engine import EngineLimits, StepTime
 
@@ -84,10 +85,48 @@ class Engine:
     held_from: float = math.inf
     held_until: float = -math.inf
     log: list[Step] | None = None
+    phase: Fraction = Fraction(0)  # what decodes have grown by beyond whole tokens
 
     def __post_init__(self) -> None:
         self.free = self.limits.kv_blocks
-        self.f = self.step_time.table(self.limits.max_num_batched_tokens)
+        self.spec = self.step_time.speculation
+        most = self.limits.max_num_seqs * (1 + self.most_drafts)
+        self.f = self.step_time.table(max(self.limits.max_num_batched_tokens, most))
+
+    @property
+    def most_drafts(self) -> int:
+        return self.spec.most if self.spec is not None else 0
+
+    def drafts(self, decodes: int) -> int:
+        """Tokens drafted for each of so many decodes."""
+        for most, k in self.spec.schedule if self.spec is not None else ():
+            if decodes <= most:
+                return min(k, self.limits.max_num_batched_tokens // max(1, decodes) - 1)
+        return 0
+
+    def length(self, decodes: int) -> Fraction:
+        """Tokens that an iteration brings of each."""
+        if self.spec is None:
+            return Fraction(1)
+        return Fraction(round(self.spec.lengths[0][self.drafts(decodes)] * 2**20), 2**20)
+
+    def growth(self, decodes: int) -> int:
+        """Whole ones of them in the next iteration."""
+        return math.floor(self.phase + self.length(decodes))
+
+    def added_s(self, decodes: int, cached: float) -> float:
+        """Seconds that drafts add to an iteration of so many decodes with so many cached tokens between them."""
+        if self.spec is None or decodes == 0:
+            return 0.0
+        k = self.drafts(decodes)
+        row = self.spec.added_s[k]
+        knots = self.spec.knots_sequences
+        if len(knots) == 1:
+            own = row[0]
+        else:
+            j = next((j for j in range(1, len(knots)) if decodes <= knots[j]), len(knots) - 1)
+            own = row[j - 1] + (row[j] - row[j - 1]) * (decodes - knots[j - 1]) / (knots[j] - knots[j - 1])
+        return own + self.spec.added_kv_token_s[k] * cached
 
     def blocks(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_size)
@@ -95,7 +134,8 @@ class Engine:
     def take(self, n: int) -> None:
         self.free -= n
         self.taken += n
-        assert self.free >= 0, "KV blocks within capacity"
+        alone = len(self.running) == 1 and self.most_drafts > 0  # what is drafted past its end may not fit
+        assert self.free >= 0 or alone, "KV blocks within capacity"
 
     def shareable(self, r: Request) -> int:
         if not self.caching or r.group is None or self.sizes[r.group] < 2:
@@ -149,6 +189,8 @@ class Engine:
     def serve_running(self, scheduled: list[tuple[Request, int]]) -> int:
         """Running requests in order, the last ones preempted where blocks are missing; returns how many were."""
         budget = self.limits.max_num_batched_tokens
+        if self.spec is not None:
+            return self.serve_drafting(scheduled, budget)
         preempted = 0
         position = 0
         while position < len(self.running) and budget > 0:
@@ -175,6 +217,31 @@ class Engine:
             break
         return preempted
 
+    def serve_drafting(self, scheduled: list[tuple[Request, int]], budget: int) -> int:
+        """The same where decodes grow by more than a token, by how many depends on how many they are."""
+        preempted = 0
+        while True:
+            decodes = [r for r in self.running if self.is_decode(r)]
+            k, growth = self.drafts(len(decodes)), self.growth(len(decodes))
+            tokens = dict.fromkeys(decodes, growth)
+            left = budget - len(decodes) * (1 + k)
+            tokens |= {r: self.cut(r.context - r.computed, left) for r in self.running if r not in tokens}
+            need = sum(self.blocks(r.computed + n) - self.blocks(r.computed) for r, n in tokens.items())
+            if need <= self.free or len(self.running) <= 1:
+                break
+            victim = self.running.pop()
+            self.release(victim)
+            victim.preemptions += 1
+            self.waiting.insert(0, victim)
+            preempted += 1
+        for r in self.running:
+            if tokens[r]:
+                self.grow(r, tokens[r])
+                scheduled.append((r, tokens[r]))
+                if not self.is_decode(r) and r.computed + tokens[r] == r.context:
+                    self.prompt_scheduled(r)
+        return preempted
+
     def begin(self, r: Request, budget: int, found: int, read: bool) -> int:
         """A waiting request starts running; returns its first chunk."""
         self.waiting.remove(r)
@@ -195,7 +262,7 @@ class Engine:
 
     def admit(self, scheduled: list[tuple[Request, int]]) -> tuple[int, int]:
         """Waiting requests, first in first out; returns cached tokens and requests admitted."""
-        budget = self.limits.max_num_batched_tokens - sum(tokens for _, tokens in scheduled)
+        budget = self.left_of(scheduled)
         hit = admitted = 0
         while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
             r = self.waiting[0]
@@ -210,6 +277,12 @@ class Engine:
             if r.computed + tokens == r.context:
                 self.prompt_scheduled(r)
         return hit, admitted
+
+    def left_of(self, scheduled: list[tuple[Request, int]]) -> int:
+        """Tokens that the budget leaves beside what is scheduled."""
+        decodes = [r for r, _ in scheduled if self.is_decode(r)]
+        prompts = sum(tokens for r, tokens in scheduled if r not in decodes)
+        return self.limits.max_num_batched_tokens - prompts - len(decodes) * (1 + self.drafts(len(decodes)))
 
     def prompt_scheduled(self, r: Request) -> None:
         """The whole prompt has blocks: vLLM's siblings may read them from now on."""
@@ -237,22 +310,37 @@ class Engine:
         p = sum(tokens for _, tokens in prefills)
         pairs = sum(tokens * r.computed + tokens * (tokens + 1) / 2 for r, tokens in prefills)
         s = self.step_time
+        cached = sum(r.computed for r in decodes) + len(decodes) * float(self.phase)
         dt = self.slow * (
-            self.f[len(decodes) + p]
+            self.f[len(decodes) * (1 + self.drafts(len(decodes))) + p]
             + s.per_seq_s * len(decodes)
-            + s.per_prefill_token_s * p
-            + s.per_kv_token_s * sum(r.computed for r in decodes)
+            + (s.per_prefill_token_s + (self.spec.prompt_token_s if self.spec else 0.0)) * p
+            + s.per_kv_token_s * cached
             + s.per_attn_pair_s * pairs
+            + self.added_s(len(decodes), cached)
         )
+        if decodes:
+            whole = self.phase + self.length(len(decodes))
+            self.phase = whole - math.floor(whole)
         self.now += dt
         self.busy += dt
         kv, before = sum(r.computed for r in decodes), sum(r.computed for r, _ in prefills)
         running, blocks = len(self.running), self.limits.kv_blocks - self.free
         made = 0
         finished = []
+        over: dict[Request, int] = {}  # tokens past its end, which are thrown away
         for r, tokens in scheduled:
             r.computed += tokens
-            if r.computed == r.context:
+            if r in decodes:
+                r.generated += tokens
+                made += tokens
+                if r.generated >= r.output:
+                    over[r] = r.generated - r.output
+                    made -= over[r]
+                    r.generated, r.computed = r.output, r.computed - over[r]
+                    r.finish = self.now
+                    finished.append(r)
+            elif r.computed == r.context:
                 if (r, tokens) in prefills:
                     self.prompt_computed(r)
                 r.prefilling = False
@@ -263,9 +351,10 @@ class Engine:
                 if r.generated == r.output:
                     r.finish = self.now
                     finished.append(r)
-        # requests that end together give their blocks back decodes first, by group and number: a group is one range
+        # requests that end together give their blocks back decodes first, those that were to end first before the
+        # others, then by group and number: a group is one range
         decoded = [r for r in finished if r in decodes]
-        decoded.sort(key=lambda r: (-1 if r.group is None else r.group, r.id))
+        decoded.sort(key=lambda r: (-over[r], -1 if r.group is None else r.group, r.id))
         finished = decoded + [r for r in finished if r not in decodes]
         for r in finished:
             self.running.remove(r)

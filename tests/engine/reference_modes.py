@@ -18,6 +18,10 @@ class SglangEngine(Engine):
     ended: float = 0.0
     decoding: list[Request] = field(default_factory=list)
 
+    def drafts(self, decodes: int) -> int:
+        """The budget is of prompts only."""
+        return next((k for most, k in self.spec.schedule if decodes <= most), 0) if self.spec is not None else 0
+
     def allowed(self, r: Request) -> int:
         cap = self.limits.max_output_tokens
         most = self.limits.kv_tokens - r.prompt - 2
@@ -80,7 +84,8 @@ class SglangEngine(Engine):
         return batch
 
     def needed(self) -> int:
-        return sum(self.blocks(r.computed + 1) - self.blocks(r.computed) for r in self.decoding)
+        growth = self.growth(len(self.decoding))
+        return sum(self.blocks(r.computed + growth) - self.blocks(r.computed) for r in self.decoding)
 
     def retract(self) -> None:
         while len(self.decoding) > 1:
@@ -106,9 +111,10 @@ class SglangEngine(Engine):
                 self.retract()
             else:
                 self.ratio = max(LOWEST, self.ratio - (INIT - LOWEST) / 600)
+            growth = self.growth(len(self.decoding))
             for r in self.decoding:
-                self.grow(r, 1)
-                batch.append((r, 1))
+                self.grow(r, growth)
+                batch.append((r, growth))
         finished = self.run(batch, 0, 0, 0)
         self.decoding = [r for r in self.running if not r.prefilling]
         self.ended = self.now
@@ -124,7 +130,7 @@ class TensorrtEngine(Engine):
 
     def longest(self, r: Request) -> int:
         assert self.limits.max_output_tokens is not None
-        return self.blocks(r.prompt + self.limits.max_output_tokens)
+        return self.blocks(r.prompt + self.limits.max_output_tokens + max(0, self.most_drafts - 1))
 
     def prompt_scheduled(self, r: Request) -> None:
         """Nothing yet: it was announced when it was admitted."""
@@ -144,7 +150,7 @@ class TensorrtEngine(Engine):
         return super().iterate()
 
     def admit(self, scheduled: list[tuple[Request, int]]) -> tuple[int, int]:
-        budget = self.limits.max_num_batched_tokens - sum(tokens for _, tokens in scheduled)
+        budget = self.left_of(scheduled)
         if any(r.prefilling and r.computed + tokens < r.context for r, tokens in scheduled):
             return 0, 0
         if len(scheduled) < len(self.running):

@@ -42,6 +42,7 @@ scenario = with_changes(default_scenario(), {
     "workload.turns": {"count": 2, "tool_latency_s": 0.3, "tool_tokens": 9},
     "workload.reward": {"latency_s": 0.5, "workers": 3}, "workload.filter.zero_variance_share": 0.3,
     "engine.max_num_seqs": 12, "engine.max_num_batched_tokens": 256, "engine.kv_blocks": 400,
+    "engine.speculation": {"method": "ngram", "off_above_batch": 9, "decay_per_version": 0.2},
     "fleet.instances": 2, "fleet.failures.mtbf_s": 3.0, "fleet.failures.restart_s": 1.0,
     "trainer.batch_samples": 16, "trainer.fixed_s": 3.0, "buffer.capacity_samples": 16,
     "admission.law": "target_step", "admission.max_staleness": 3.0, "run.steps": 6, "run.warmup_steps": 0,

@@ -7,6 +7,7 @@ would be about an engine that does not exist.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime, run_requests
 from fleetsim.engine.limits import SCHEDULERS
+from fleetsim.engine.speculation import Speculation
 from tests.engine.reference import run_reference
 
 seconds = st.sampled_from([0.0, 1.7e-5, 3.1e-4, 0.0123])
@@ -32,6 +34,25 @@ def step_times(draw: st.DrawFn) -> StepTime:
         per_prefill_token_s=draw(seconds),
         per_kv_token_s=draw(st.sampled_from([0.0, 1.3e-6, 2.9e-4])),
         per_attn_pair_s=draw(st.sampled_from([0.0, 1.1e-6])),
+    )
+
+
+@st.composite
+def speculations(draw: st.DrawFn) -> Speculation:
+    """Up to three batch sizes with their k; a drafter that is refused always, never, and in between."""
+    sizes = draw(st.lists(st.integers(1, 13), min_size=1, max_size=3, unique=True))
+    most = draw(st.integers(1, 5))
+    drafts = [draw(st.integers(0, most)) for _ in sizes[1:]] + [most]
+    shares = draw(st.lists(st.sampled_from([0.0, 0.37, 0.9, 1.0]), min_size=most, max_size=most))
+    knots = draw(st.sampled_from([(0.0,), (0.0, 5.0)]))
+    cost = st.floats(0, 0.01)
+    return Speculation(
+        schedule=tuple(zip(sorted(sizes), drafts, strict=True)),
+        lengths=((1.0, *(1.0 + float(x) for x in np.cumsum(np.cumprod(shares)))),),
+        knots_sequences=knots,
+        added_s=tuple(tuple(float(x) for x in np.cumsum([draw(cost) for _ in knots])) for _ in range(most + 1)),
+        added_kv_token_s=tuple(draw(st.sampled_from([0.0, 1.3e-6])) for _ in range(most + 1)),
+        prompt_token_s=draw(seconds),
     )
 
 
@@ -60,7 +81,7 @@ def cases(draw: st.DrawFn) -> dict:
     )
     arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
     return {
-        "step_time": draw(step_times()),
+        "step_time": replace(draw(step_times()), speculation=draw(st.one_of(st.none(), speculations()))),
         "limits": limits,
         "prompt": prompts,
         "output": outputs,

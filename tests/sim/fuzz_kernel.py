@@ -42,6 +42,23 @@ def engines(draw: st.DrawFn) -> dict[str, Any]:
         "engine.max_num_batched_tokens": draw(st.sampled_from([seqs, seqs + 1, 40, 256])),
         "engine.kv_blocks": -(-longest // block) + draw(st.sampled_from([0, 0, 3, 400])),
         "engine.capacity_scheduler_policy": draw(st.sampled_from(["guaranteed_no_evict", "max_utilization"])),
+        "engine.speculation": draw(st.one_of(st.none(), speculations())),
+    }
+
+
+@st.composite
+def speculations(draw: st.DrawFn) -> dict[str, Any]:
+    """Drafts up to the longest, by batch size, of a tree, by a drafter that grows old."""
+    k = draw(st.sampled_from([1, 3, 8, 64]))
+    return {
+        "method": draw(st.sampled_from(["mtp", "eagle3", "ngram", "suffix"])),
+        "num_speculative_tokens": k,
+        "num_draft_tokens": draw(st.sampled_from([None, None, k + 1, 2])),
+        "acceptance": draw(st.sampled_from([0.0, 0.6, 1.0, [0.9, 0.2]])),
+        "off_above_batch": draw(st.sampled_from([None, 1, 4])),
+        "decay_per_version": draw(st.sampled_from([0.0, 0.1, 1.0])),
+        "redrafted_every": draw(st.sampled_from([None, 1, 3])),
+        "num_speculative_tokens_per_batch_size": draw(st.sampled_from([None, None, [[1, 2, 5], [5, 9, 1]]])),
     }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.blocks import blocks, context, hold_found, take
+from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
 from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import ends_of, evict, unwait
 from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int64_at, sample_at
-from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, IDLE, JUMP, RUNNING, STEP
+from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, FRACTION, IDLE, JUMP, RUNNING, STEP
 
 
 @compiled
@@ -61,9 +62,10 @@ def make_room(fleet: int, i: int) -> tuple[int, int, int, bool]:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     preempted = False
-    chunk, need_partial = partial_step(fleet, i, w.max_tokens - instance.decodes)
+    chunk, need_partial = partial_step(fleet, i, w.max_tokens - decode_tokens(fleet, i))
     need = blocks_now(fleet, i)
-    while need + need_partial > instance.free:
+    # Of one request alone only drafts past its end may not fit: they are thrown away.
+    while need + need_partial > instance.free and instance.running > 1:
         victim = instance.tail
         sample_at(w.samples, victim).preemptions += 1
         instance.preemptions += 1
@@ -114,12 +116,31 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
 
 
 @compiled
-def run_step(fleet: int, i: int, t: float, decodes: int, kv_tokens: int, prefill: int, pairs: float) -> None:
-    """One iteration with prompts in it, and `decodes` (all or none of them) that read `kv_tokens` of cache."""
+def decode_load(fleet: int, i: int, decodes: int) -> tuple[int, float, float, float]:
+    """What `decodes` (all or none of them) put into an iteration.
+
+    Returns its tokens, the seconds that drafts add, the seconds for each cached token, and the cached tokens.
+    """
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    dt = float_at(w.table_s, decodes + prefill) + w.per_seq_s * decodes + w.per_prefill_token_s * prefill
-    dt += w.per_kv_token_s * kv_tokens + w.per_attn_pair_s * pairs
+    if decodes == 0:
+        return 0, 0.0, w.per_kv_token_s, 0.0
+    if w.speculates == 0:
+        return decodes, 0.0, w.per_kv_token_s, float(instance.kv_sum)
+    set_growth(fleet, i)
+    kv_token_s = w.per_kv_token_s + float_at(w.draft_kv_s, decodes)
+    return decode_tokens(fleet, i), float_at(w.draft_s, decodes), kv_token_s, tokens_held(fleet, i)
+
+
+@compiled
+def run_step(fleet: int, i: int, t: float, decodes: int, prefill: int, pairs: float) -> None:
+    """One iteration with prompts in it, and `decodes` (all or none of them)."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, decodes)
+    dt = float_at(w.table_s, tokens + prefill) + w.per_seq_s * decodes + w.per_prefill_token_s * prefill
+    dt += kv_token_s * held + w.per_attn_pair_s * pairs
+    dt += drafts_s
     instance.kind = STEP
     instance.k = 1 if decodes > 0 else 0
     instance.first_s = dt * instance.slow
@@ -142,11 +163,13 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
             account(fleet, i, ACC_IDLE, t)
         set_next(fleet, i, math.inf)
         return
-    most = (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count
+    tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, b)
+    most = iterations_for(fleet, i, (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count)
     instance.kind = JUMP
     instance.k = 1 if once else iterations_that_fit(fleet, i, most)
-    instance.first_s = (float_at(w.table_s, b) + w.per_seq_s * b + w.per_kv_token_s * instance.kv_sum) * instance.slow
-    instance.slope_s = w.per_kv_token_s * b * instance.slow
+    first_s = float_at(w.table_s, tokens) + w.per_seq_s * b + kv_token_s * held
+    instance.first_s = (first_s + drafts_s) * instance.slow
+    instance.slope_s = kv_token_s * b * (instance.growth * FRACTION) * instance.slow
     if instance.account != ACC_BUSY:
         account(fleet, i, ACC_BUSY, t)
     set_next(fleet, i, t + elapsed(fleet, i, instance.k))

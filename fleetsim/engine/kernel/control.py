@@ -6,7 +6,8 @@ import math
 
 from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
 from fleetsim.engine.kernel.dispatch import owe
-from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, elapsed, iterations_until, set_next
+from fleetsim.engine.kernel.growth import grown
+from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, cut, elapsed, iterations_until, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, line_at
@@ -92,11 +93,13 @@ def new_epoch(fleet: int, which: int) -> None:
 
 
 @compiled
-def serve_version(fleet: int, which: int, version: int) -> None:
-    """What starts from now on is made by this weight version."""
+def serve_version(fleet: int, which: int, version: int, t: float) -> None:
+    """What starts from now on is made by this weight version; a drafter that it leaves behind is trusted less."""
     w = fleet_at(fleet, 0)
     for i in range(first_of(which), end_of(fleet, which)):
         instance_at(w.instances, i).version = version
+        if w.ages > 1:
+            cut(fleet, i, t)
 
 
 @compiled
@@ -203,7 +206,7 @@ def blocks_used(fleet: int, which: int, t: float) -> int:
             k = iterations_until(fleet, i, t)
             if k > 0 and instance.t0 + elapsed(fleet, i, k) > t + EPSILON * (1.0 + abs(t)):
                 k -= 1
-            total += blocks_needed(fleet, i, k)
+            total += blocks_needed(fleet, i, grown(fleet, i, k))
     return total
 
 
@@ -221,7 +224,7 @@ def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
     elif what == CMD_NEW_EPOCH:
         new_epoch(fleet, which)
     elif what == CMD_VERSION:
-        serve_version(fleet, which, int(value))
+        serve_version(fleet, which, int(value), t)
     elif what == CMD_MOVE:
         move(fleet, which, int(value), t)
     elif what == CMD_BLOCKS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.growth import grown, iterations_within, set_growth
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.memory import (
     fleet_at,
@@ -64,21 +65,14 @@ def mark(fleet: int, i: int, t: float) -> None:
 
 @compiled
 def residues_of(fleet: int, i: int) -> int:
-    """Address of the instance's decodes, counted by the iteration in which they next need a block."""
+    """Address of the instance's decodes, counted by the token with which they next need a block."""
     w = fleet_at(fleet, 0)
     return line_at(w.residues, i, w.block_size * 4)
 
 
 @compiled
-def blocks_now(fleet: int, i: int) -> int:
-    """Blocks that all decodes together take in the next iteration."""
-    w = fleet_at(fleet, 0)
-    return int32_at(residues_of(fleet, i), (-instance_at(w.instances, i).count) % w.block_size)
-
-
-@compiled
 def blocks_needed(fleet: int, i: int, k: int) -> int:
-    """Blocks that all decodes together take in the next k iterations."""
+    """Blocks that all decodes together take for their next k tokens."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
@@ -89,12 +83,25 @@ def blocks_needed(fleet: int, i: int, k: int) -> int:
 
 
 @compiled
+def blocks_now(fleet: int, i: int) -> int:
+    """Blocks that all decodes together take in the next iteration."""
+    w = fleet_at(fleet, 0)
+    if w.speculates == 1:
+        set_growth(fleet, i)
+        return blocks_needed(fleet, i, grown(fleet, i, 1))
+    return int32_at(residues_of(fleet, i), (-instance_at(w.instances, i).count) % w.block_size)
+
+
+@compiled
 def iterations_that_fit(fleet: int, i: int, most: int) -> int:
-    """The largest k <= most whose new blocks are free."""
+    """The largest number of iterations up to `most` whose new blocks are free.
+
+    At least one: where drafts bring a request past its end, the only one that runs goes over the blocks there are.
+    """
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
-    if instance.decodes == 0 or blocks_needed(fleet, i, most) <= instance.free:
+    if instance.decodes == 0 or blocks_needed(fleet, i, grown(fleet, i, most)) <= instance.free:
         return most
     cycles = instance.free // instance.decodes
     k = cycles * size
@@ -102,7 +109,7 @@ def iterations_that_fit(fleet: int, i: int, most: int) -> int:
     while True:
         crossing = int32_at(residues_of(fleet, i), (-instance.count - k) % size)
         if crossing > left:
-            return k
+            return max(1, iterations_within(fleet, i, k))
         left -= crossing
         k += 1
 

@@ -7,6 +7,7 @@ import math
 from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
 from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
 from fleetsim.engine.kernel.dispatch import enqueue, owe, turn_goal
+from fleetsim.engine.kernel.growth import grown, keep_phase
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, set_load, unlink
@@ -190,14 +191,17 @@ def land(fleet: int, i: int, t: float) -> None:
     set_next(fleet, i, math.inf)
     if kind == JUMP or kind == STEP:
         k = instance.k
+        tokens = grown(fleet, i, k)
         used = w.kv_blocks - instance.free
         if kind == JUMP:
-            take(fleet, i, blocks_needed(fleet, i, k))
+            take(fleet, i, blocks_needed(fleet, i, tokens))
         instance.block_s += 0.5 * (used + w.kv_blocks - instance.free) * (t - instance.t0)
-        instance.count += k
-        instance.kv_sum += k * instance.decodes
-        instance.generated += k * instance.decodes
-        while instance.heap_n > 0 and (int64_at(ends_of(fleet, i), 0) >> 32) == instance.count:
+        keep_phase(fleet, i, k)
+        instance.count += tokens
+        instance.ratio_count += tokens - k  # SGLang's ratio falls with iterations, whatever they bring
+        instance.kv_sum += tokens * instance.decodes
+        instance.generated += tokens * instance.decodes
+        while instance.heap_n > 0 and (int64_at(ends_of(fleet, i), 0) >> 32) <= instance.count:
             s = heap_remove(ends_of(fleet, i), instance.heap_n, FIRST) & 0xFFFFFFFF
             instance.heap_n -= 1
             close_decode(fleet, i, s)

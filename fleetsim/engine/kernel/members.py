@@ -1,14 +1,14 @@
 """Who is where on an instance: the running list in admission order, the waiting list, the decodes of the running ones.
 
-The decodes of an instance advance together, so one counter per instance stands for all of them: a request that joins
-at count c with r tokens to go ends at c + r.
+The decodes of an instance advance together, so one counter of tokens per instance stands for all of them: a request
+that joins at count c with r tokens to go ends at c + r.
 """
 
 from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.blocks import context, give_back
+from fleetsim.engine.kernel.blocks import blocks, context, give_back
 from fleetsim.engine.kernel.instance import residues_of
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.memory import (
@@ -130,7 +130,7 @@ def join_decodes(fleet: int, i: int, s: int) -> None:
 
 @compiled
 def close_decode(fleet: int, i: int, s: int) -> None:
-    """The same for a request already out of the heap."""
+    """The same for a request already out of the heap. What drafts made beyond its end is thrown away."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     instance = instance_at(w.instances, i)
@@ -139,6 +139,12 @@ def close_decode(fleet: int, i: int, s: int) -> None:
     add_residue(fleet, i, S.computed, LESS)
     instance.kv_sum -= S.computed
     instance.decodes -= 1
+    over = S.made - S.goal
+    if over > 0:
+        instance.free += blocks(S.computed, w.block_size) - blocks(S.computed - over, w.block_size)
+        instance.generated -= over
+        S.made -= over
+        S.computed -= over
 
 
 @compiled
@@ -158,7 +164,7 @@ def leave_decodes(fleet: int, i: int, s: int) -> None:
 
 @compiled
 def rebase(fleet: int, i: int) -> None:
-    """Turns the instance's counter of iterations back by whole cycles of the residues: an end shares a word with its
+    """Turns the instance's counter of tokens back by whole cycles of the residues: an end shares a word with its
     sample, so it must stay below 2^31."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import blocks, context, look_up, publish, take
+from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.memory import fleet_at, instance_at
 from fleetsim.engine.kernel.sglang import plan_sglang
@@ -26,7 +27,7 @@ def plan_vllm(fleet: int, i: int) -> None:
     pairs = continue_partial(fleet, i, chunk, need_partial)
     if instance.fresh >= 0:
         publish(fleet, i, p)
-    budget = w.max_tokens - instance.decodes - chunk
+    budget = w.max_tokens - decode_tokens(fleet, i) - chunk
     take(fleet, i, need)  # the decodes are served first
     while not preempted and budget > 0 and instance.waiting > 0 and instance.running < w.max_num_seqs:
         s = instance.wait_head
@@ -42,7 +43,7 @@ def plan_vllm(fleet: int, i: int) -> None:
             break
         publish(fleet, i, s)
     if prefill > 0:
-        run_step(fleet, i, instance.t0, instance.decodes, instance.kv_sum, prefill, pairs)
+        run_step(fleet, i, instance.t0, instance.decodes, prefill, pairs)
         return
     take(fleet, i, -need)  # a jump takes the blocks of all its iterations when it lands
     run_decodes(fleet, i, instance.t0, preempted)

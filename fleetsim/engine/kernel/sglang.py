@@ -164,7 +164,7 @@ def plan_sglang(fleet: int, i: int) -> None:
     if prefill > 0:
         instance.seen = instance.running - (1 if instance.partial >= 0 else 0)
         instance.planned = instance.epoch
-        run_step(fleet, i, instance.t0, 0, 0, prefill, pairs)
+        run_step(fleet, i, instance.t0, 0, prefill, pairs)
         return
     if instance.decodes == 0:
         set_ratio(fleet, i, INIT_RATIO, instance.count)

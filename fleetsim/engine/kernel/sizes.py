@@ -48,6 +48,10 @@ def _tools(w: Any) -> tuple[int, ...]:
     return (w["n_samples"], w["turns"] - 1)
 
 
+def _drafting(w: Any) -> tuple[int, ...]:
+    return (w["max_num_seqs"] + 1 if w["speculates"] else 1,)
+
+
 SIZES: dict[str, Size] = {
     "samples": Size(SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"),
     "groups": Size(GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
@@ -59,8 +63,9 @@ SIZES: dict[str, Size] = {
     "loads": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
     "table_s": Size(
         FLOAT,
-        lambda w: (max(w["max_tokens"], w["max_num_seqs"]) + 1,),
-        "prompts and decodes share max_tokens, for EngineLimits holds max_num_seqs to it; SGLang's run apart",
+        lambda w: (max(w["max_tokens"], w["max_num_seqs"] * max(1, w["most_drafts"])) + 1,),
+        "prompts and decodes share max_tokens, for EngineLimits holds max_num_seqs to it, and Speculation the drafts; "
+        "SGLang's run apart",
     ),
     "timer_s": Size(FLOAT, _samples, "a sample waits for one thing, its tool or its reward"),
     "timer_key": Size(INT, _samples, "as timer_s"),
@@ -76,5 +81,11 @@ SIZES: dict[str, Size] = {
     "arrival_s": Size(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
     "arrival": Size(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
     "accounts": Size(FLOAT, lambda w: (w["n_instances"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
+    "drafts": Size(SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"),
+    "draft_s": Size(FLOAT, _drafting, "as drafts"),
+    "draft_kv_s": Size(FLOAT, _drafting, "as drafts"),
+    "growths": Size(
+        SHORT, lambda w: (w["ages"], w["most_drafts"]), "an age is held below `ages`; drafts are below most_drafts"
+    ),
     "log": Size(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
 }

@@ -37,7 +37,7 @@ AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_F
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
-# iterations at which an instance's counter of them starts anew; no request makes more tokens
+# tokens at which an instance's counter of them starts anew; no request makes more
 REBASE = np.int64(1 << 30)
 # what a run may ask of the fleet
 (
@@ -56,6 +56,10 @@ REBASE = np.int64(1 << 30)
     CMD_MOVE,
     CMD_BLOCKS,
 ) = _codes(14)
+# a token, in the unit in which the growth of decodes is counted: 2^-20 of one (`growth.py`)
+SHIFT = np.int64(20)
+ONE = np.int64(1 << 20)
+FRACTION = 2.0**-20
 # every instance
 ALL = np.int64(-1)
 
@@ -126,7 +130,9 @@ INSTANCE = np.dtype(
         ("first_s", "f8"),  # seconds of its first iteration
         ("slope_s", "f8"),  # seconds each further iteration takes more
         ("k", "i8"),  # iterations in it
-        ("count", "i8"),  # iterations so far, modulo block_size (`rebase`)
+        ("count", "i8"),  # tokens that each decode has grown by so far, modulo block_size (`rebase`)
+        ("growth", "i8"),  # tokens that each decode grows by in an iteration, in 2^-20
+        ("phase", "i8"),  # what it has grown by beyond `count`, in 2^-20
         ("kv_sum", "i8"),  # K: tokens in the cache over all decodes
         ("free", "i8"),  # KV blocks free (cached prefixes nobody reads count as free)
         ("taken", "i8"),  # blocks ever taken from the free list
@@ -197,6 +203,10 @@ ADDRESSES = (
     "arrival_s",
     "arrival",
     "accounts",
+    "drafts",
+    "draft_s",
+    "draft_kv_s",
+    "growths",
     "log",
 )
 
@@ -266,6 +276,10 @@ FLEET = np.dtype(
         ("most_output", "i8"),  # the client's cap on output tokens: all that a scheduler knows of a length
         ("scheduler", "i1"),
         ("no_evict", "i1"),  # TensorRT-LLM: admitted only if its longest output fits
+        ("speculates", "i1"),  # decodes may grow by more than a token
+        ("redrafts", "i1"),  # the drafter is young again after `ages` versions; else it stays as old as that
+        ("most_drafts", "i8"),  # lengths of a line of `growths`: one for each number of drafted tokens, 0 included
+        ("ages", "i8"),  # lines of `growths`: one for each weight version
         ("n_log", "i8"),  # rows of the log, those that found no room counted too
         ("cap_log", "i8"),  # rows that it has room for; 0 = accounts are not logged
         ("most_log", "i8"),  # `advance` returns when it has more rows than this

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import blocks, context, look_up, take
+from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.sharing import announce, worth_waiting
@@ -21,10 +22,10 @@ from fleetsim.engine.kernel.sharing import announce, worth_waiting
 
 @compiled
 def blocks_at_most(fleet: int, s: int) -> int:
-    """Blocks of the request when its output is as long as the client allows."""
+    """Blocks of the request when its output is as long as the client allows, and drafts go beyond its end."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    return blocks(S.prompt + S.extra + w.most_output, w.block_size)
+    return blocks(S.prompt + S.extra + w.most_output + max(0, w.most_drafts - 2), w.block_size)
 
 
 @compiled
@@ -55,7 +56,7 @@ def plan_tensorrt(fleet: int, i: int) -> None:
     chunk, need_partial, need, preempted = make_room(fleet, i)
     prefill = chunk
     pairs = continue_partial(fleet, i, chunk, need_partial)
-    budget = w.max_tokens - instance.decodes - chunk
+    budget = w.max_tokens - decode_tokens(fleet, i) - chunk
     take(fleet, i, need)
     s = instance.wait_head if admitting and not preempted and instance.partial < 0 else -1
     while s >= 0 and budget > 0 and instance.running < w.max_num_seqs:
@@ -84,7 +85,7 @@ def plan_tensorrt(fleet: int, i: int) -> None:
             break
         s = following
     if prefill > 0:
-        run_step(fleet, i, instance.t0, instance.decodes, instance.kv_sum, prefill, pairs)
+        run_step(fleet, i, instance.t0, instance.decodes, prefill, pairs)
         return
     take(fleet, i, -need)
     run_decodes(fleet, i, instance.t0, preempted)

@@ -41,14 +41,18 @@ def gemms_s(device: Device, n: Tokens, gemms: tuple[Gemm, ...], precision: Preci
     return total
 
 
-def core_of(device: Device, mixer: Mixer, cache_bytes: float) -> Core:
-    """What one layer's mixer costs beside its matrices. cache_bytes: of one number in the KV cache."""
+def core_of(device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1) -> Core:
+    """What one layer's mixer costs beside its matrices. cache_bytes: of one number in the KV cache.
+
+    queries: tokens of each decode, more than one where drafts are verified. They read the cache together; a state is
+    written after each of them, for any may be the last that is accepted.
+    """
     if isinstance(mixer, StateMixer):
-        moved = 2 * mixer.state_bytes / device.tp
+        moved = (1 + queries) * mixer.state_bytes / device.tp
         return Core(_STATE_START_S, moved / (device.gpu.memory_bytes_s * _STATE_BANDWIDTH))
-    core = _whole(device, mixer, cache_bytes)
+    core = _whole(device, mixer, cache_bytes, queries)
     if mixer.indexer is not None:
-        core = _picked(device, mixer.indexer, core, _ratio(mixer))
+        core = _picked(device, mixer.indexer, core, _ratio(mixer), queries)
     if mixer.near:
         return _windowed(core, mixer.window)
     if isinstance(mixer, CompressedAttention):
@@ -61,20 +65,20 @@ def core_of(device: Device, mixer: Mixer, cache_bytes: float) -> Core:
     return core
 
 
-def _whole(device: Device, mixer: Attending, cache_bytes: float) -> Core:
+def _whole(device: Device, mixer: Attending, cache_bytes: float, queries: int) -> Core:
     """Attention that sees the whole context: reading its cache, or multiplying with a latent for all heads, binds."""
     scored = mixer.indexer.cached_bytes / _ratio(mixer) if mixer.indexer is not None else 0.0
     read_s = (mixer.token_bytes(device.tp, cache_bytes) - scored) / _cache_bytes_s(device, mixer, cache_bytes)
     curve = _curve(device, mixer)
-    multiply_s = mixer.decode_flop / device.tp / (device.gpu.bf16_flop_s * curve.compute)
-    return Core(
-        start_s=curve.start_s,
-        kv_token_s=read_s if isinstance(mixer, Attention) else max(read_s, multiply_s),
-        pair_s=mixer.prefill_flop / device.tp / _prefill_flop_s(device),
-    )
+    pair_s = mixer.prefill_flop / device.tp / _prefill_flop_s(device)
+    if isinstance(mixer, Attention):
+        multiply_s = pair_s * queries if queries > 1 else 0.0  # one query alone never binds
+    else:
+        multiply_s = mixer.decode_flop / device.tp / (device.gpu.bf16_flop_s * curve.compute) * queries
+    return Core(start_s=curve.start_s, kv_token_s=max(read_s, multiply_s), pair_s=pair_s)
 
 
-def _picked(device: Device, indexer: Indexer, dense: Core, ratio: int) -> Core:
+def _picked(device: Device, indexer: Indexer, dense: Core, ratio: int, queries: int) -> Core:
     """Sparse attention: the indexer scores the whole context, attention sees `top_k` tokens, or groups of `ratio`."""
     gpu = device.gpu
     scores_s = indexer.pair_flop / ratio / (gpu.flop_s("fp8") * _INDEXER_COMPUTE)
@@ -83,7 +87,7 @@ def _picked(device: Device, indexer: Indexer, dense: Core, ratio: int) -> Core:
     return Core(
         start_s=dense.start_s + _INDEXER_START_S,
         sequence_s=dense.sequence_s + seen * dense.kv_token_s,
-        kv_token_s=max(scores_s, read_s),
+        kv_token_s=max(scores_s * queries, read_s),
         pair_s=scores_s,
         prompt_token_s=seen * dense.pair_s,
     )

@@ -30,23 +30,30 @@ class Layers:
 
     def tokens_s(self, n: Tokens) -> Tokens:
         """Seconds that an iteration of n tokens takes whatever they are."""
-        layers = sum((b.count * self._layer_s(b, n) for b in self.shape.blocks), 0.0 * n)
+        layers = sum((b.count * self.layer_s(b, n) for b in self.shape.blocks), 0.0 * n)
         return self.host.iteration_s + layers + self._head_bytes / self._reads_s
 
-    def cores(self, cache_bytes: float) -> Core:
-        """Seconds per sequence, cached token, pair and prompt token of the whole model, sampler and host included."""
-        found = [(n, core_of(self.device, mixer, cache_bytes)) for n, mixer in self.shape.mixers]
+    def cores(self, cache_bytes: float, queries: int = 1) -> Core:
+        """Seconds per sequence, cached token, pair and prompt token of the whole model, sampler and host included.
+
+        queries: tokens of each decode, more than one where drafts are verified: each has logits and is sampled.
+        """
+        found = [(n, core_of(self.device, mixer, cache_bytes, queries)) for n, mixer in self.shape.mixers]
         gpu, shape = self.device.gpu, self.shape
         head_s = 2 * shape.vocab * shape.hidden / self.device.tp / (gpu.bf16_flop_s * self._wide.compute)
         sampler_s = _LOGIT_PASSES * 4 * shape.vocab / self._reads_s
         return Core(
-            sequence_s=self.host.sequence_s + head_s + sampler_s + sum(n * c.sequence_s for n, c in found),
+            sequence_s=self.host.sequence_s
+            + head_s * queries
+            + sampler_s * queries
+            + sum(n * c.sequence_s for n, c in found),
             kv_token_s=sum(n * c.kv_token_s for n, c in found),
             pair_s=sum(n * c.pair_s for n, c in found),
             prompt_token_s=self.host.prompt_token_s + sum(n * c.prompt_token_s for n, c in found),
         )
 
-    def _layer_s(self, block: Block, n: Tokens) -> Tokens:
+    def layer_s(self, block: Block, n: Tokens) -> Tokens:
+        """Seconds of one layer with n tokens."""
         device, hidden = self.device, self.shape.hidden
         message = n * hidden * 2.0
         total = self.host.layer_s + self.curves.passes * message / device.gpu.memory_bytes_s

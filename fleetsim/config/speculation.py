@@ -1,0 +1,110 @@
+"""The `engine.speculation` section: speculative decoding in vLLM's words, and how often its drafts are accepted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from fleetsim.config.base import Count, CountOrZero, Name, Section
+
+# A batch size that none reaches: drafts are made at any.
+MOST_SEQUENCES = 10**9
+
+Drafts = Annotated[int, Field(ge=1, le=64)]
+Share = Annotated[float, Field(ge=0, le=1)]
+# A list in YAML; here a tuple, for scenarios are looked up by their values.
+Shares = Annotated[tuple[Share, ...], Field(strict=False, min_length=1, max_length=64)]
+Range = Annotated[tuple[CountOrZero, CountOrZero, CountOrZero], Field(strict=False)]
+Ranges = Annotated[tuple[Range, ...], Field(strict=False, min_length=1, max_length=1000)]
+
+
+class SpeculationConfig(Section):
+    """Speculative decoding. One of acceptance, acceptance_length and curve may be given; else a published curve of the
+    method is taken, and the answer says so."""
+
+    method: Literal["mtp", "eagle3", "draft_model", "ngram", "suffix"] = Field(
+        description="what drafts: the model's own MTP layer, an EAGLE-3 head, a small model, or the text so far"
+    )
+    num_speculative_tokens: Drafts = Field(
+        default=3, description="k: tokens drafted for each sequence in an iteration (SGLang: speculative_num_steps)"
+    )
+    num_draft_tokens: Annotated[int, Field(ge=2, le=65)] | None = Field(
+        default=None,
+        description="tokens verified for each sequence, where a tree is (SGLang: speculative_num_draft_tokens); null = "
+        "k + 1",
+    )
+    num_speculative_tokens_per_batch_size: Ranges | None = Field(
+        default=None, description="k by running sequences: [first, last, k] in ascending ranges, none outside of them"
+    )
+    off_above_batch: Count | None = Field(
+        default=None, description="nothing is drafted while more sequences run (disable_by_batch_size); null = always"
+    )
+    acceptance: Share | Shares | None = Field(
+        default=None,
+        description="share of the drafts that is accepted: by position (of all drafts, so falling), or one number, of "
+        "each token whose predecessors were accepted",
+    )
+    acceptance_length: Annotated[float, Field(ge=1, le=65)] | None = Field(
+        default=None, description="tokens that an iteration brings of each sequence, measured with k drafts"
+    )
+    curve: Name | None = Field(default=None, description="a published curve of acceptance lengths, by its name")
+    decay_per_version: Share = Field(
+        default=0.0,
+        description="share of its acceptance that a drafter loses with each weight version; 0 = it is trained along",
+    )
+    redrafted_every: Count | None = Field(
+        default=None, description="versions after which the drafter is as good as new; null = it is never trained again"
+    )
+    draft_model: Name | None = Field(
+        default=None, description="method draft_model: Hugging Face id, or path of a config.json"
+    )
+    draft_s: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        default=None, description="seconds that drafting one token for all sequences takes; null = from the operators"
+    )
+
+    @field_validator("acceptance")
+    @classmethod
+    def _falling(cls, given: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+        """A draft is accepted up to its first refusal, so later tokens are never accepted more often."""
+        if isinstance(given, tuple) and any(b > a for a, b in pairwise(given)):
+            raise ValueError("must be shares by position, each at most the one before: later drafts need the earlier")
+        return given
+
+    @field_validator("num_speculative_tokens_per_batch_size")
+    @classmethod
+    def _ascending(cls, given: tuple[tuple[int, int, int], ...] | None) -> tuple[tuple[int, int, int], ...] | None:
+        """Ranges that overlap would give two answers."""
+        before = 0
+        for first, last, k in given or ():
+            if not before < first <= last or k > 64:
+                raise ValueError("must be ranges [first, last, k] that ascend and do not overlap, k at most 64")
+            before = last
+        return given
+
+    @model_validator(mode="after")
+    def _one_acceptance(self) -> SpeculationConfig:
+        given = [n for n in ("acceptance", "acceptance_length", "curve") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} both say what is accepted: give one of them")
+        if self.acceptance_length is not None and self.acceptance_length > self.num_speculative_tokens + 1:
+            raise ValueError(
+                f"acceptance_length {self.acceptance_length:g} is more than the {self.num_speculative_tokens + 1} "
+                "tokens that an iteration can bring: give the k it was measured with as num_speculative_tokens"
+            )
+        return self
+
+    @property
+    def schedule(self) -> tuple[tuple[int, int], ...]:
+        """(most sequences, k), ascending; beyond the last nothing is drafted."""
+        most = self.off_above_batch or MOST_SEQUENCES
+        ranges = self.num_speculative_tokens_per_batch_size
+        if ranges is None:
+            return ((most, self.num_speculative_tokens),)
+        found: list[tuple[int, int]] = []
+        for first, last, k in ranges:
+            if first > 1 and (not found or found[-1][0] < first - 1):
+                found.append((first - 1, 0))
+            found.append((last, k))
+        return tuple((min(n, most), k) for i, (n, k) in enumerate(found) if i == 0 or found[i - 1][0] < most)

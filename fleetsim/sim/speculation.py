@@ -1,0 +1,165 @@
+"""The speculative decoding that a scenario asks for: what is accepted, and what drafts cost on its engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetsim.config.engine import EngineConfig
+from fleetsim.config.speculation import SpeculationConfig
+from fleetsim.engine.acceptance import (
+    CURVES,
+    STANDS_IN,
+    aged,
+    lengths_of_curve,
+    lengths_of_law,
+    lengths_of_shares,
+    share_of_length,
+)
+from fleetsim.engine.gpus import gpu_of, gpu_spec
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.operators.curves import shipped_curves
+from fleetsim.engine.operators.device import Device
+from fleetsim.engine.operators.drafting import Drafting, drafting, looked_up, nothing
+from fleetsim.engine.operators.layers import Layers
+from fleetsim.engine.speculation import Speculation
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError, Problem
+
+METHODS = {
+    "mtp": "MTP",
+    "eagle3": "EAGLE-3",
+    "draft_model": "draft model",
+    "ngram": "n-gram",
+    "suffix": "suffix decoding",
+}
+
+
+class Accepted(NamedTuple):
+    """L(0) to L(most) of a drafter that is new, and where they are from, in words."""
+
+    lengths: tuple[float, ...]
+    source: str
+
+
+def accepted(given: SpeculationConfig, most: int) -> Accepted:
+    """What a scenario says of acceptance, for up to `most` drafted tokens; a published curve where it says nothing.
+
+    Raises InputError for an unknown curve, or drafts that are longer than it was measured with.
+    """
+    if given.acceptance_length is not None:
+        share = share_of_length(given.acceptance_length, given.num_speculative_tokens)
+        measured = f"{given.acceptance_length:g} tokens measured with k {given.num_speculative_tokens}"
+        return Accepted(lengths_of_law(share, most), measured)
+    if isinstance(given.acceptance, tuple):
+        return Accepted(lengths_of_shares(given.acceptance, most), "acceptance by position, as given")
+    stands_in = given.acceptance if given.acceptance is not None else given.curve or STANDS_IN[given.method]
+    guessed = "assumed: " if given.acceptance is None and given.curve is None else ""
+    if isinstance(stands_in, str):
+        return Accepted(lengths_of_curve(stands_in, most), f"{guessed}curve {stands_in}")
+    return Accepted(lengths_of_law(stands_in, most), f"{guessed}{stands_in:.3g} of each token")
+
+
+def longest_draft(given: SpeculationConfig) -> int:
+    """The largest k for which a scenario's acceptance is known, 8 where it follows a law."""
+    curve = given.curve
+    if curve is None and given.acceptance is None and given.acceptance_length is None:
+        stands_in = STANDS_IN[given.method]
+        curve = stands_in if isinstance(stands_in, str) else None
+    return len(CURVES[curve].lengths) if curve in CURVES else 8
+
+
+def with_speculation(engine: EngineConfig, step_time: StepTime, limits: EngineLimits) -> tuple[StepTime, EngineLimits]:
+    """The engine's iteration times and limits with the drafts that it is asked for, unchanged without.
+
+    A roofline's drafts cost what their operators take, and the drafter's weights and cache take memory from the
+    engine's. A measured profile says nothing of drafts: verification costs what its curve says of as many tokens.
+    Raises InputError as `accepted`, for an unknown draft model, or a drafter that leaves no cache.
+    """
+    given = engine.speculation
+    if given is None:
+        return step_time, limits
+    ks = sorted({k for _, k in given.schedule})
+    found = accepted(given, ks[-1])
+    tree = given.num_draft_tokens
+    lengths, schedule, rows = found.lengths, given.schedule, 1
+    if tree is not None and tree != ks[-1] + 1:
+        # A tree of so many tokens is verified in one go; what is accepted is one path of k steps through it.
+        lengths = tuple(found.lengths[min(k, ks[-1])] for k in range(tree))
+        schedule = tuple((n, tree - 1 if k else 0) for n, k in schedule)
+        rows = max(1, round((tree - 1) / ks[-1]))
+    if engine.kind == "roofline":
+        costs = _of_operators(engine, given, len(lengths) - 1, limits)
+    else:
+        own = looked_up(given.method) if given.method in ("ngram", "suffix") else Drafting(nothing, nothing)
+        costs = _Costs(own, lambda queries: (0.0, 0.0), limits)
+    if given.draft_s is not None:
+        fixed = given.draft_s
+        costs = costs._replace(drafting=replace(costs.drafting, pass_s=lambda n: fixed + 0.0 * n, kv_token_s=0.0))
+    knots = [float(2**i) for i in range(max(1, limits.max_num_seqs).bit_length())]
+    passes = [0, *(k if tree is None or tree == ks[-1] + 1 else ks[-1] for k in range(1, len(lengths)))]
+    speculation = Speculation(
+        schedule,
+        aged(lengths, given.decay_per_version, given.redrafted_every),
+        tuple(knots),
+        tuple(costs.added_s(k, n, rows, knots) for k, n in enumerate(passes)),
+        tuple(costs.added_kv_token_s(k, n) for k, n in enumerate(passes)),
+        given.redrafted_every is not None,
+        costs.drafting.prompt_token_s,
+        f"{METHODS[given.method]}, {found.source}",
+    )
+    return replace(step_time, speculation=speculation), costs.limits
+
+
+class _Costs(NamedTuple):
+    """The drafter; what so many queries of a sequence take more than one does, in seconds per sequence and per cached
+    token; and the limits that the drafter leaves."""
+
+    drafting: Drafting
+    verified: Callable[[int], tuple[float, float]]
+    limits: EngineLimits
+
+    def added_s(self, k: int, passes: int, rows: int, sequences: Sequence[float]) -> tuple[float, ...]:
+        """Seconds that an iteration with k drafted tokens takes more, by sequences."""
+        n = np.asarray(sequences, np.float64)
+        if k == 0:
+            return (0.0,) * len(n)
+        seconds = self.drafting.once_s(n) + passes * self.drafting.pass_s(n * rows) + n * self.verified(k + 1)[0]
+        return tuple(np.maximum.accumulate(seconds).tolist())
+
+    def added_kv_token_s(self, k: int, passes: int) -> float:
+        """The same for each cached token."""
+        return passes * self.drafting.kv_token_s + self.verified(k + 1)[1] if k else 0.0
+
+
+def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, limits: EngineLimits) -> _Costs:
+    """What drafts cost on the GPU and model of a roofline. most: tokens drafted for each sequence."""
+    gpu, shape, curves = gpu_spec(gpu_of(engine)), model_shape(engine.model), shipped_curves()
+    dtype, kv_dtype = shape.weights_type(engine.dtype), shape.cache_type(engine.kv_dtype)
+    device = Device(gpu, curves.families[gpu.family], engine.tp)
+    layers = Layers(device, shape, dtype, engine.dp, curves, curves.hosts[engine.name])
+    element = KV_BYTES[kv_dtype]
+    drafter = drafting(layers, given.method, element, model_shape(given.draft_model) if given.draft_model else None)
+    alone = layers.cores(element)
+
+    def verified(queries: int) -> tuple[float, float]:
+        core = layers.cores(element, queries)
+        return core.sequence_s - alone.sequence_s, core.kv_token_s - alone.kv_token_s
+
+    token = shape.kv_bytes_per_token(engine.tp, element)
+    blocks = limits.kv_blocks
+    if engine.kv_blocks is None:
+        own = drafter.weight_bytes / limits.block_size
+        blocks = int((blocks * token - own) // (token + drafter.kv_bytes))
+        if blocks < 1:
+            rule = f"its drafter's {drafter.weight_bytes / 1e9:.1f} GB leave no KV cache on {gpu.name} x{engine.tp}"
+            raise InputError([Problem("speculation.method", given.method, rule, "raise tp, or use another method")])
+    # Any drafted token may be the last that is accepted: a state is kept for each.
+    states = math.ceil(shape.state_bytes(engine.tp) * most / (token * limits.block_size))
+    return _Costs(drafter, verified, replace(limits, kv_blocks=blocks, state_blocks=limits.state_blocks + states))
