@@ -11,7 +11,7 @@ from fleetsim.history.history import Floats
 CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
 RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
 
-How = Literal["first", "sum", "growth", "rest", "next"]
+How = Literal["first", "sum", "growth", "rest", "next", "percent"]
 
 COLUMNS: Mapping[str, str] = {
     "step": "number of the optimizer step",
@@ -72,12 +72,18 @@ COLUMNS: Mapping[str, str] = {
     "sample_s_p95": "what one in twenty exceed",
     "sample_s_p99": "what one in a hundred exceed",
     "sample_s_max": "the longest",
+    "group_s_mean": "mean seconds from a group's begin to the end of its last sample",
+    "group_s_p90": "what a tenth of the groups exceed",
+    "group_s_max": "the longest",
     "trainer_idle": "share of the step, as the framework computes it",
     "rollout_idle": "share of the time, as the framework computes it",
     "rollout_active_s": "seconds between two weight syncs in which samples were in generation",
     "rollout_window_s": "seconds between two weight syncs",
     "rollout_tok_s": "output tokens generated per second, by all instances",
     "prefix_hit": "share of the prompt tokens found in the engines' prefix cache",
+    "running": "requests that an instance runs, on average",
+    "waiting": "requests that wait in an instance, on average",
+    "kv_use": "KV cache of an instance in use, 0 to 1",
     "preemptions": "times that a sample was thrown out of an engine's batch, on average",
     "mfu": "model FLOPs utilization of the trainer, 0 to 1",
     "memory_gb": "GPU memory that the trainer allocated at most, GB",
@@ -91,8 +97,9 @@ class Entry:
     """One column and the metrics that it comes from.
 
     how: first = the first of the metrics that the log has; sum = all that it has; growth = increase of a running total
-    from the step before; rest = one minus the metric; next = the metric of the following row (it tells of the step
-    before). minus: metrics taken off (counted 0 where absent, the result at least 0). modes: only in these; () = all.
+    from the step before; rest = one minus the metric; percent = a hundredth of it; next = the metric of the following
+    row (it tells of the step before). minus: metrics taken off (counted 0 where absent, the result at least 0).
+    modes: only in these; () = all.
     """
 
     column: str
@@ -103,9 +110,8 @@ class Entry:
 
     def __str__(self) -> str:
         text = (" + " if self.how == "sum" else ", else ").join(f"`{m}`" for m in self.metrics)
-        text = {"growth": f"growth of {text}", "rest": f"1 - {text}", "next": f"{text} of the next row"}.get(
-            self.how, text
-        )
+        told = {"growth": "growth of {}", "rest": "1 - {}", "percent": "{} / 100", "next": "{} of the next row"}
+        text = told.get(self.how, "{}").replace("{}", text)
         return text + "".join(f" - `{m}`" for m in self.minus)
 
 

@@ -80,6 +80,13 @@ def _logged(seen: LoggedRollout) -> Told:
         yield "samples in flight", f"{units.number(seen.in_flight)} on average{cap}"
     if seen.sample_s:
         yield "seconds of a sample", ", ".join(f"{name} {units.seconds(value)}" for name, value in seen.sample_s)
+    if seen.group_s:
+        yield "seconds of a group", ", ".join(f"{name} {units.seconds(value)}" for name, value in seen.group_s)
+    if seen.running is not None:
+        waiting = "" if seen.waiting is None else f", {units.number(seen.waiting)} wait"
+        yield "requests of an instance", f"{units.number(seen.running)} run{waiting}"
+    if seen.kv_use is not None:
+        yield "KV cache in use", f"{units.share(seen.kv_use)} on average"
     if seen.tok_s is not None:
         yield quantity("generated_tok_s").title, units.number(seen.tok_s)
     if seen.prefix_hit is not None:

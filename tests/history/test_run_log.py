@@ -131,6 +131,20 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"step_s": 25, "wait_s": 5, "train_s": 18, "sync_s": 1, "time_s": 1.7e9},
         "orchestrator's batch",
     ),
+    "skyrl": (
+        {"trainer/global_step": 1, "timing/step": 40.0, "timing/generate": 25.0, "timing/train_critic_and_policy": 9.0,
+         "timing/fwd_logprobs_values_reward": 3.0, "timing/sync_weights": 2.0, "generate/avg_num_tokens": 700.0,
+         "generate/batch_num_seq": 256},
+        {"step_s": 40, "wait_s": 25, "generate_s": 25, "train_s": 12, "sync_s": 2, "samples": 256, "rest_s": 1},
+        "the whole generation counts",
+    ),
+    "skyrl async": (
+        {"_step": 1, "timing/step": 20.0, "timing/wait_for_generation_buffer": 6.0, "timing/run_training": 12.0,
+         "timing/fwd_logprobs_values_reward": 3.0, "timing/sync_weights": 1.0, "async/staleness_mean": 1.5,
+         "async/staleness_ratio": 0.7, "async/gen_buffer_qsize_at_wait_start": 3.0, "generate/avg_num_tokens": 700.0},
+        {"step_s": 20, "wait_s": 6, "train_s": 12, "sync_s": 1, "queue_groups": 3, "stale_share": 0.7, "rest_s": 1},
+        "wait for groups",
+    ),
     "plain": (
         {"step": 1, "step_s": 10.0, "wait_s": 2.0, "train_s": 7.0, "sync_s": 1.0, "samples": 64},
         {"step_s": 10, "wait_s": 2, "train_s": 7, "sync_s": 1, "samples": 64},

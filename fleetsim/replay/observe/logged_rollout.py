@@ -19,7 +19,8 @@ class LoggedRollout:
 
     idle_share: of the time, engines without work. in_flight, in_flight_cap: samples in generation, and the most that
     the client keeps there. group_size: samples per prompt. queue_cap: samples. sample_s: seconds from a sample's begin
-    to its end (mean, p50, p90, p95, p99, max; those that the log has). prefix_hit: 0 to 1. preemptions: per sample.
+    to its end (mean, p50, p90, p95, p99, max; those that the log has); group_s: until its
+    group is complete. running, waiting, kv_use: of an instance, means. prefix_hit: 0 to 1. preemptions: per sample.
     stale_share, partial_share: of the samples trained on, older than the trainer's weights, and made by more than one
     version of them. turns, tool_calls, tool_s: per sample. tok_s: output tokens per second, all instances.
     """
@@ -30,6 +31,10 @@ class LoggedRollout:
     group_size: float | None
     queue_cap: float | None
     sample_s: tuple[tuple[str, float], ...]
+    group_s: tuple[tuple[str, float], ...]
+    running: float | None
+    waiting: float | None
+    kv_use: float | None
     prefix_hit: float | None
     preemptions: float | None
     stale_share: float | None
@@ -53,7 +58,9 @@ def logged_rollout(history: History) -> LoggedRollout | None:
         values = columns.get(name)
         return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
 
-    sample_s = tuple((name, value) for name in _SAMPLE_S if (value := mean(f"sample_s_{name}")) is not None)
+    def seconds(of: str) -> tuple[tuple[str, float], ...]:
+        return tuple((name, value) for name in _SAMPLE_S if (value := mean(f"{of}_s_{name}")) is not None)
+
     size = mean("group_size")
     found = LoggedRollout(
         idle_share=_idle(columns.get("rollout_active_s"), columns.get("rollout_window_s"), mean("rollout_idle")),
@@ -61,7 +68,11 @@ def logged_rollout(history: History) -> LoggedRollout | None:
         in_flight_cap=mean("in_flight_cap_samples"),
         group_size=size,
         queue_cap=None if size is None or (cap := mean("queue_cap_groups")) is None else cap * size,
-        sample_s=sample_s,
+        sample_s=seconds("sample"),
+        group_s=seconds("group"),
+        running=mean("running"),
+        waiting=mean("waiting"),
+        kv_use=mean("kv_use"),
         prefix_hit=mean("prefix_hit"),
         preemptions=mean("preemptions"),
         stale_share=mean("stale_share") if "stale_share" in columns else _share(columns, "stale_samples"),

@@ -85,6 +85,21 @@ def _of_log(case: Case) -> Draft:
     if case.engines_idle is not None and case.engines_idle > OUT_OF_WORK:
         idle = f"engines are without work {units.share(case.engines_idle)} of the time: what may begin runs out first"
         return Draft("in_flight_cap", "ok", "not what binds: work runs out", (*evidence, idle))
+    kv, waiting = logged.kv_use, logged.waiting
+    if kv is not None and kv >= KV_ROOM:
+        return Draft(
+            "in_flight_cap", "ok", "the KV caches are full", (*evidence, f"KV caches are {units.share(kv)} full")
+        )
+    if kv is not None and waiting is not None and logged.running and waiting <= WAITING * logged.running:
+        more = _doubled(logged.in_flight_cap, kv)
+        said = (*evidence, f"KV caches are {units.share(kv)} full, and nothing waits in the engines")
+        return Draft(
+            "in_flight_cap", "fault",
+            f"the client keeps {logged.in_flight_cap:,.0f} samples in flight, and engines have room",
+            said, f"raise the client's cap to {more:,}, with a staleness bound that allows it",
+            {} if case.idle is None else {"wait": case.idle.value},
+            f"the client's cap of {logged.in_flight_cap:,.0f} samples in flight binds while engines have room",
+        )  # fmt: skip
     return unseen(
         case, "in_flight_cap", "a ceiling, but not whether the engines have room", "vllm:kv_cache_usage_perc", evidence
     )

@@ -26,6 +26,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
     running = [i.running for i in case.observed.instances if i.running is not None]
     waiting = case.waiting_share
     if f is None:
+        logged = case.observed.logged
+        if logged is not None and logged.running and logged.waiting is not None:
+            return _of_log(case, logged.running, logged.waiting)
         title = "running and waiting requests are not exported"
         return unseen(case, "max_num_seqs", title, "vllm:num_requests_waiting", _in_flight(case))
     if not running or waiting is None or f.running is None:
@@ -60,6 +63,16 @@ def check(case: Case, earlier: Earlier) -> Draft:
         f"give the engines --max-num-seqs {more}; simulated:\nfleetsim replay ... --set engine.max_num_seqs={more}",
         {"wait": share} if share else {}, f"max_num_seqs of about {limit} holds requests back",
     )  # fmt: skip
+
+
+def _of_log(case: Case, running: float, waiting: float) -> Draft:
+    """What the run log says of an instance's requests, on average; which limit they meet it does not."""
+    share = waiting / (running + waiting)
+    evidence = (f"{running:,.0f} requests run on an instance, {units.share(share)} of all wait",)
+    if share <= WAITING:
+        return Draft("max_num_seqs", "ok", "nothing waits in the engines", evidence)
+    title = "requests wait, but not whether at a limit of the engine"
+    return unseen(case, "max_num_seqs", title, "vllm:num_requests_running of each instance", evidence)
 
 
 def _in_flight(case: Case) -> tuple[str, ...]:
