@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleetsim import units
+from fleetsim.cli.flags import command
 from fleetsim.cli.say import say
+from fleetsim.job.fields import RUN
+from fleetsim.job.question import Option
+from fleetsim.job.trainer_ask import TrainerStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +26,13 @@ ABOVE_LIMIT = 10
 
 NAME = Annotated[str, typer.Argument(metavar="PROFILE", help="The name of a shipped profile, or a file.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerOutput:
+    """What `profile trainer` does with its answer."""
+
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
 
 
 @app.command("ls")
@@ -169,6 +181,35 @@ def estimate(
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile))
     if place is not None:
         say(f"wrote {place}", err=True)
+
+
+def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
+    """Estimate a training step: its seconds, the smallest trainer, what more GPUs would do, and how sure that is.
+
+    Examples:
+
+    [bold]fleetsim profile trainer --batch 512 --len 1536[/bold]
+
+    [bold]fleetsim profile trainer --model Qwen/Qwen3-32B --gpu H100 --trainer-gpus 32[/bold]
+
+    [bold]fleetsim profile trainer --model Qwen/Qwen3-30B-A3B --set trainer.recipe.tune=lora[/bold]
+
+    [bold]fleetsim profile trainer --preset verl-fully-async --json[/bold]
+
+    It is fitted to published steps (docs/trainer-accuracy.md). How it trains: --set trainer.recipe.KEY=VALUE.
+    """
+    from fleetsim.cli.output import show, show_json
+    from fleetsim.tell.terminal import draw
+    from fleetsim.trainer.told import data, document
+
+    job, found = asked.answer()
+    if output.json_:
+        show_json(data(found, job.scenario))
+    else:
+        show(draw(document(found)))
+
+
+app.command("trainer")(command(trainer))
 
 
 def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequence[Seen] = ()) -> None:

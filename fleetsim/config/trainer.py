@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -57,6 +57,38 @@ class ScalingConfig(Section):
         return tuple(sorted(points))
 
 
+class RecipeConfig(Section):
+    """How the batch is trained: read where the trainer's seconds are estimated (fleetsim/trainer)."""
+
+    framework: Name | None = Field(
+        default=None, description="whose trainer: verl, nemo-rl, prime-rl, skyrl, areal, trl...; null = any"
+    )
+    backend: Literal["fsdp", "megatron"] | None = Field(
+        default=None,
+        description="fully sharded weights (FSDP2, DTensor, ZeRO 3), or Megatron; null = fsdp up to 40 billion weights "
+        "(mixtures: 20), else megatron",
+    )
+    model: Name | None = Field(default=None, description="what is trained; null = engine.model")
+    gpu: Name | None = Field(default=None, description="the trainer's GPU; null = engine.gpu")
+    tune: Literal["full", "lora"] = Field(default="full", description="all weights, or adapters")
+    recompute: bool = Field(default=True, description="activations are computed again in the backward pass")
+    packing: bool = Field(default=True, description="sequences are packed; else padded to the longest")
+    epochs: Count = Field(default=1, description="times that a batch is trained on")
+    optimizer_steps: Count = Field(default=1, description="optimizer steps per epoch: equal parts of the batch")
+    micro_tokens: Count = Field(default=16384, description="tokens of a micro-batch, per GPU")
+    old_log_probs: bool = Field(default=True, description="a pass for log-probs of the policy before the update")
+    reference: bool = Field(default=False, description="a pass for log-probs of a reference model")
+    critic: bool = Field(default=False, description="a critic of the same size is trained as well")
+    offload: Literal["none", "states", "adam"] = Field(
+        default="none", description="optimizer states in host memory between updates; adam: its arithmetic, too"
+    )
+    precision: Literal["bf16", "fp8"] = Field(default="bf16", description="of matrix products")
+    tp: Count | None = Field(default=None, description="tensor parallel ranks; null = the fastest that fit")
+    pp: Count | None = Field(default=None, description="pipeline parallel ranks; null = the fastest that fit")
+    cp: Count | None = Field(default=None, description="context parallel ranks; null = as few as fit")
+    ep: Count | None = Field(default=None, description="expert parallel ranks; null = the fastest that fit")
+
+
 class TrainerConfig(Section):
     """The trainer's GPUs, batch and compute time."""
 
@@ -72,5 +104,6 @@ class TrainerConfig(Section):
         description="streaming: equal parts of the batch, each trained as soon as it is complete; fixed seconds are "
         "spread evenly over them",
     )
+    recipe: RecipeConfig = RecipeConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     scaling: ScalingConfig = ScalingConfig()

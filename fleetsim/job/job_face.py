@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult
     from fleetsim.sweep.result import SweepResult
+    from fleetsim.trainer.estimate import TrainerEstimate
 
 Tell = Callable[[str], None]
 # Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
@@ -170,6 +171,17 @@ class Job(AnyJob):
         job, least, unit = self.with_(None, **options), trainer_min_gpus, trainer_unit
         asked = Split(job=job, gpus=gpus, by=by, trainer_min_gpus=least, trainer_unit=unit)
         return split(asked, told(tell))
+
+    @keywords()
+    def trainer_step(self, **options: Unpack[Options]) -> TrainerEstimate:
+        """Seconds and memory of a training step, estimated: `fleetsim profile trainer`.
+
+        Without trainer_gpus it is the smallest trainer that fits. Raises InputError where one is too small, or for a
+        model or GPU that is not known.
+        """
+        from fleetsim.job.trainer_ask import TrainerStep
+
+        return TrainerStep(job=self.with_(None, **options)).answer()[1]
 
     def sweep(self, grid: Mapping[str, Sequence[Any]], **options: Any) -> SweepResult:
         """`fleetsim.sweep(self, grid, **options)`: every combination of some values."""

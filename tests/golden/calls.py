@@ -233,6 +233,11 @@ _PROFILE = (
     say("profile_check-nothing", "profile check mine.profile.json", "mine.profile.json"),
     say("profile_estimate", "profile estimate --gpu H200 --model Qwen/Qwen2.5-32B --tp 2 -o e.profile.json"),
     say("profile_estimate-json", "profile estimate --gpu A100 --model Qwen/Qwen3-30B-A3B --json"),
+    say("profile_trainer", "profile trainer --batch 512 --len 1536"),
+    say("profile_trainer-mixture", "profile trainer --model Qwen/Qwen3-30B-A3B --gpu H200 --trainer-gpus 16 --set"
+        " trainer.recipe.framework=verl", columns=120),
+    say("profile_trainer-json", "profile trainer --model Qwen/Qwen3-4B --set trainer.recipe.tune=lora --json"),
+    say("profile_trainer-small", "profile trainer --model Qwen/Qwen3-32B --trainer-gpus 4"),
     say("profile_estimate-bad", "profile estimate --gpu H1000 --model nobody/nothing --tp 3 --dtype int1"),
 )  # fmt: skip
 
@@ -267,7 +272,8 @@ _SCENARIO = (
 
 _COMMANDS = (
     "size", "split", "simulate", "compare", "sweep", "replay", "alerts", "dashboard", "watch", "validate", "calibrate",
-    "doctor", "profile", "profile ls", "profile show", "profile check", "profile estimate", "scenario",
+    "doctor", "profile", "profile ls", "profile show", "profile check", "profile estimate", "profile trainer",
+    "scenario",
     "scenario from", "scenario init", "scenario check", "scenario schema", "scenario ls",
 )  # fmt: skip
 _HELP = (

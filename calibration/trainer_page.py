@@ -1,0 +1,182 @@
+"""docs/trainer-accuracy.md: what was fitted, how far off it is, and what was not fitted and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from trainer_points import Step, plan_of, rows, sources
+
+from fleetsim.trainer.efficiency import KnownTrainerError, TrainerFit
+from fleetsim.trainer.memory import memory_of
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "trainer-accuracy.md"
+WORST = 12
+
+INTRO = """# How accurate is the trainer?
+
+Where nobody gives the seconds of a training step, fleetsim works them out: operations of the model's products and of
+attention's square, numbers that pass through memory, collectives over the links, and what each optimizer step and
+micro-batch costs anew (`fleetsim/trainer`). What trainers reach of a data sheet are {parameters} numbers, fitted to
+{count} published times of {sources} sources. This page says how far that is off. A step that you measured is better:
+`--trainer-step-s`, or `--trainer-point` for `split`.
+
+This page and `calibration/trainer_fit.json` are written by
+
+    python calibration/fit_trainer.py
+
+from `calibration/public/trainer_points.yaml`. An error is |predicted / published - 1|. *Framework left out*: by a fit
+that saw no row of this framework, which is what an answer shows for a framework that nobody published. *Model left
+out*: by one that saw the framework but not this model.
+
+"""
+
+SCALING = """## More GPUs, fewer GPUs
+
+The parts of a step behave differently: arithmetic is divided by the GPUs, collectives grow with them, and what a step
+costs anew stays. These are the rows that differ in their GPUs only, or nearly so. The lengths of each row follow from
+what it publishes, so that seconds are compared per token.
+
+| rows | GPUs | published speed-up | predicted | ideal |
+| --- | --- | ---: | ---: | ---: |
+"""
+
+PAIRS = (
+    ("verl-7b-07", "verl-7b-08"), ("verl-7b-07", "verl-7b-09"), ("verl-7b-16", "verl-7b-18"),
+    ("verl-7b-14", "verl-7b-15"), ("verl-30b-04", "verl-30b-09"), ("verl-32b-05", "verl-32b-04"),
+    ("verl-32b-06", "verl-32b-07"), ("rts-code-1", "rts-code-2"), ("rts-7b-4", "rts-7b-8"),
+)  # fmt: skip
+
+MEMORY = """## Memory
+
+What prime-rl's benchmark held at its peak, beside what is predicted without the runtime. Nothing here is fitted. Its
+supervised rows keep all logits at once and are left out, as are activations in host memory; its adapters are four at
+once, which costs a large mixture more than is counted here.
+
+| model | GPUs | tokens | trained | published, GiB | predicted, GiB |
+| --- | ---: | ---: | --- | ---: | ---: |
+"""
+
+HONEST = """## What it does not know
+
+- Rows without a length: of verl_megatron_practice's 7B, 30B and 235B runs the tokens follow from the MFU that verl
+  printed. Their error is that of the share of the peak.
+- Blackwell: the only rows with phases are prime-rl's on B200 with kernels that were not made for it, at half the speed
+  of an H200. They are shown, not fitted; a B200 is predicted from its data sheet with what Hopper GPUs reach.
+- The network between servers is taken to be one 400 Gb/s card per GPU. A slower one costs more: 12 GPUs on two servers
+  of a cloud took twice what is predicted.
+- Context parallel ranks are divided like others: what their rings send is not counted.
+- NeMo-RL publishes more steps without their phases. They are not used here.
+"""
+
+
+def render(steps: Sequence[Step], fit: TrainerFit, ratios: Mapping[str, Mapping[str, float]]) -> str:
+    """The whole page."""
+    seen = [s for s in steps if s.fitted]
+    count = len(asdict(fit.efficiency)) + len(fit.kinds) + len(fit.frameworks)
+    names = len({s.source for s in seen})
+    parts = [INTRO.format(parameters=count, count=len(seen), sources=names), _errors(fit)]
+    parts += [_by("framework", seen, fit, ratios, lambda s: s.framework), _by("model", seen, fit, ratios, _model)]
+    parts += [_parameters(fit), SCALING + "".join(_pairs(steps, fit)), "\n", _worst(seen, ratios)]
+    parts += [_not_fitted(steps, fit)]
+    parts += [MEMORY + "".join(_peaks()), "\n"]
+    return "".join([*parts, HONEST, _sources()])
+
+
+def _model(step: Step) -> str:
+    return step.plan.shape.name
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _errors(fit: TrainerFit) -> str:
+    head = "## What an answer shows\n\n| kind | median | 90 % within | bias | times | sources |\n"
+    rows = [f"| {name or 'all'} | {_error_row(e)} |\n" for name, e in fit.errors.items()]
+    note = "\nKinds are with the framework left out; a framework's own with the model left out.\n\n"
+    return head + "| --- | ---: | ---: | ---: | ---: | ---: |\n" + "".join(rows) + note
+
+
+def _error_row(e: KnownTrainerError) -> str:
+    return f"{_percent(e.median)} | {_percent(e.p90)} | {100 * e.bias:+.0f} % | {e.points} | {e.sources}"
+
+
+def _by(what: str, seen: Sequence[Step], fit: TrainerFit, ratios: Mapping[str, Mapping[str, float]],
+        key: Callable[[Step], str]) -> str:  # fmt: skip
+    head = (
+        f"## By {what}\n\n| {what} | times | fitted | {what} left out | bias |\n| --- | ---: | ---: | ---: | ---: |\n"
+    )
+    rows = []
+    for name in sorted({key(s) for s in seen}):
+        own = [s for s in seen if key(s) == name]
+        inside = np.array([s.predicted(fit) / s.seconds - 1 for s in own])
+        outside = np.array([ratios[what][s.name] - 1 for s in own])
+        rows.append(
+            f"| {name} | {len(own)} | {_percent(float(np.median(abs(inside))))} | "
+            f"{_percent(float(np.median(abs(outside))))} | {100 * float(np.median(outside)):+.0f} % |\n"
+        )
+    return head + "".join(rows) + "\n"
+
+
+def _parameters(fit: TrainerFit) -> str:
+    head = "## What was fitted\n\n| parameter | value |\n| --- | ---: |\n"
+    words = {
+        "product": "share of the peak, products with dense weights", "expert": "share of the peak, routed experts",
+        "attention": "share of the peak, attention", "touches": "times that a number of a forward pass is moved",
+        "head_touches": "times that a logit is moved", "links": "share of a link's bandwidth",
+        "exposed": "share of hidden collectives that is felt", "forward": "a pass for log-probs over a forward part",
+        "step_s": "seconds of an optimizer step", "micro_s": "seconds of a micro-batch",
+    }  # fmt: skip
+    rows = [f"| {words[name]} | {value:.3g} |\n" for name, value in asdict(fit.efficiency).items()]
+    rows += [f"| factor: {name} | {value:.2f} |\n" for name, value in {**fit.kinds, **fit.frameworks}.items()]
+    return head + "".join(rows) + "\n"
+
+
+def _pairs(steps: Sequence[Step], fit: TrainerFit) -> Iterator[str]:
+    updates = {s.id: s for s in steps if s.what == "update"}
+    for one, other in PAIRS:
+        a, b = updates[one], updates[other]
+        tokens = b.plan.batch.tokens / a.plan.batch.tokens
+        published = a.seconds / b.seconds * tokens
+        predicted = a.predicted(fit) / b.predicted(fit) * tokens
+        gpus = a.plan.layout.gpus, b.plan.layout.gpus
+        more = f"{gpus[0]} to {gpus[1]}"
+        yield f"| {one}, {other} | {more} | {published:.2f} | {predicted:.2f} | {gpus[1] / gpus[0]:g} |\n"
+
+
+def _worst(seen: Sequence[Step], ratios: Mapping[str, Mapping[str, float]]) -> str:
+    head = "## The worst\n\nWith the model left out.\n\n| row | what | published, s | predicted / published |\n"
+    order = sorted(seen, key=lambda s: -abs(np.log(ratios["model"][s.name])))[:WORST]
+    rows = [f"| {s.id} | {s.what} | {s.seconds:g} | {ratios['model'][s.name]:.2f} |\n" for s in order]
+    return head + "| --- | --- | ---: | ---: |\n" + "".join(rows) + "\n"
+
+
+def _not_fitted(steps: Sequence[Step], fit: TrainerFit) -> str:
+    head = "## Published, not fitted\n\n| rows | why | predicted / published |\n| --- | --- | ---: |\n"
+    reasons = dict.fromkeys(s.why for s in steps if not s.fitted)
+    rows = []
+    for why in reasons:
+        own = [s for s in steps if s.why == why and not s.fitted]
+        ratios = [s.predicted(fit) / s.seconds for s in own]
+        ids = own[0].id if len(own) == 1 else f"{own[0].id} and {len(own) - 1} more"
+        rows.append(f"| {ids} | {why} | {min(ratios):.2f} to {max(ratios):.2f} |\n")
+    return head + "".join(rows) + "\n"
+
+
+def _peaks() -> Iterator[str]:
+    said = set()
+    for row in rows():
+        key = row["model"], row["gpus"], row.get("mean"), row.get("tune")
+        if "peak_gib" not in row or row.get("activations") == "offload" or row["kind"] == "sft" or key in said:
+            continue
+        said.add(key)
+        memory = memory_of(plan_of(row))
+        ours = (memory.total - memory.runtime) / 2**30
+        yield f"| {key[0]} | {key[1]} | {key[2]:,} | {key[3]} | {row['peak_gib']} | {ours:.1f} |\n"
+
+
+def _sources() -> str:
+    return "\n## Sources\n\n" + "".join(f"- *{name}*: {text}\n" for name, text in sources().items())

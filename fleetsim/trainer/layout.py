@@ -1,0 +1,118 @@
+"""Which trainer a team would take: the smallest that fits, in whole servers, and the fastest layout of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from fleetsim import units
+from fleetsim.engine.gpus import GpuSpec
+from fleetsim.engine.model.shape import ModelShape
+from fleetsim.errors import InputError, Problem
+from fleetsim.trainer.efficiency import TrainerFit
+from fleetsim.trainer.memory import memory_of
+from fleetsim.trainer.plan import Backend, Layout, Plan
+from fleetsim.trainer.seconds import step_seconds
+
+# Larger models are trained with Megatron: gathering all their weights for each micro-batch costs more than tensor,
+# pipeline and expert parallel ranks (NVIDIA-NeMo/RL discussion 1161 for 70B; SkyRL's docs for a mixture of 30B).
+DENSE_FSDP, MIXTURE_FSDP = 40e9, 20e9
+# Servers of a trainer that are tried, fewest first.
+_SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+_RANKS = (1, 2, 4, 8, 16)
+_EXPERT_RANKS = (1, 2, 4, 8, 16, 32, 64)
+# GPUs of the largest server that is bought alone; an NVLink domain of 72 comes in trays of 4.
+_SERVER, _TRAY = 8, 4
+
+
+def backend_for(shape: ModelShape) -> Backend:
+    """What a team would take where nobody says."""
+    limit = DENSE_FSDP if shape.mixture is None else MIXTURE_FSDP
+    return "fsdp" if shape.params <= limit else "megatron"
+
+
+def server_gpus(gpu: GpuSpec) -> int:
+    """GPUs in which a trainer grows."""
+    return gpu.node_gpus if gpu.node_gpus <= _SERVER else _TRAY
+
+
+def laid_out(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan | None:
+    """The plan with the fastest layout of its GPUs that fits; None where none does.
+
+    given: ranks that somebody chose; those above one stay.
+    """
+    fixed = given or Layout(plan.layout.gpus)
+    best: tuple[float, Plan] | None = None
+    for layout in _layouts(plan, fixed):
+        tried = replace(plan, layout=layout)
+        if not memory_of(tried).fits:
+            continue
+        seconds = step_seconds(tried, fit).total
+        if best is None or seconds < best[0]:
+            best = seconds, tried
+    return None if best is None else best[1]
+
+
+def smallest(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan:
+    """The plan on the fewest whole servers that hold it. Raises InputError where the largest trainer does not."""
+    server = server_gpus(plan.gpu)
+    for servers in _SERVERS:
+        found = laid_out(replace(plan, layout=replace(plan.layout, gpus=servers * server)), fit, given)
+        if found is not None:
+            return found
+    rule = f"no trainer of up to {units.plural(_SERVERS[-1] * server, 'GPU')} {plan.gpu.name} holds it"
+    raise InputError([Problem("trainer.gpus", plan.shape.name, rule, _remedy(plan))])
+
+
+def refused(plan: Plan, fit: TrainerFit) -> InputError:
+    """A trainer that is too small: what it would hold, and what would do."""
+    tightest = min((memory_of(replace(plan, layout=one)) for one in _layouts(plan, Layout(plan.layout.gpus))),
+                   key=lambda m: m.total, default=memory_of(plan))  # fmt: skip
+    rule = (
+        f"must hold {plan.shape.name}: {tightest.states / 1e9:,.0f} GB of weights, gradients and optimizer and "
+        f"{tightest.activations / 1e9:,.0f} GB of activations on each {plan.gpu.name} of {tightest.room / 1e9:,.0f} GB"
+    )
+    try:
+        least = smallest(plan, fit).layout.gpus
+        remedy = f"give at least {least:,}, or {_remedy(plan)}"
+    except InputError:
+        remedy = _remedy(plan)
+    return InputError([Problem("trainer.gpus", plan.layout.gpus, rule, remedy)])
+
+
+def _remedy(plan: Plan) -> str:
+    ways = ["a GPU with more memory"]
+    if plan.recipe.tune == "full":
+        ways.insert(0, "adapters (trainer.recipe.tune=lora)")
+    if plan.recipe.offload != "adam":
+        ways.insert(0, "the optimizer in host memory (trainer.recipe.offload=adam)")
+    return ", or ".join(ways)
+
+
+def _layouts(plan: Plan, given: Layout) -> Iterator[Layout]:
+    """Layouts of the plan's GPUs that its model allows. Context ranks only where fewer do not fit: they cost nothing
+    here, but what their rings send."""
+    gpus, shape = plan.layout.gpus, plan.shape
+    fsdp = plan.recipe.backend == "fsdp"
+    for cp in (given.cp,) if given.cp > 1 else _RANKS[:4]:
+        found = False
+        tps = (given.tp,) if given.tp > 1 or fsdp else [n for n in _RANKS[:4] if shape.heads % n == 0]
+        pps = (given.pp,) if given.pp > 1 or fsdp else _RANKS
+        eps = (given.ep,) if given.ep > 1 or fsdp or shape.mixture is None else _EXPERT_RANKS
+        for tp, pp, ep in product(tps, pps, eps):
+            layout = Layout(gpus, tp, pp, cp, ep)
+            if _allowed(plan, layout):
+                found = found or memory_of(replace(plan, layout=layout)).fits
+                yield layout
+        if found:
+            return
+
+
+def _allowed(plan: Plan, layout: Layout) -> bool:
+    mixture = plan.shape.mixture
+    layers = sum(b.count for b in plan.shape.blocks)
+    experts = mixture.experts if mixture is not None else 1
+    divides = layout.gpus % (layout.tp * layout.pp * layout.cp) == 0 and layout.gpus % (layout.ep * layout.pp) == 0
+    enough = plan.batch.samples / plan.recipe.minibatches >= layout.dp
+    return divides and experts % layout.ep == 0 and 2 * layout.pp <= max(layers, 2) and (enough or layout.dp == 1)

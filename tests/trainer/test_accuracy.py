@@ -1,0 +1,62 @@
+"""The claims of docs/trainer-accuracy.md, predicted again with the committed fit."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetsim.tell.same_page import same
+from fleetsim.trainer.efficiency import shipped_fit
+
+CALIBRATION = Path(__file__).resolve().parents[2] / "calibration"
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[Any]:
+    sys.path.insert(0, str(CALIBRATION))
+    try:
+        yield {name: importlib.import_module(name) for name in ("trainer_points", "trainer_page", "fit_trainer")}
+    finally:
+        sys.path.remove(str(CALIBRATION))
+
+
+def test_the_page_is_what_the_committed_fit_gives(scripts: Any) -> None:
+    steps = scripts["trainer_points"].read_steps()
+    ratios = json.loads((CALIBRATION / "trainer_left_out.json").read_text(encoding="utf-8"))
+    page = scripts["trainer_page"]
+    assert same(page.PAGE.read_text(encoding="utf-8"), page.render(steps, shipped_fit(), ratios))
+    errors = scripts["fit_trainer"].errors_of(steps, ratios)
+    assert {name: e.median for name, e in errors.items()} == {
+        name: pytest.approx(e.median) for name, e in shipped_fit().errors.items()
+    }
+
+
+def test_published_steps_are_predicted_within_the_targets(scripts: Any) -> None:
+    steps = scripts["trainer_points"].read_steps()
+    found = np.array([abs(s.predicted(shipped_fit()) / s.seconds - 1) for s in steps if s.fitted])
+    assert len(found) > 150
+    assert np.median(found) < 0.15
+    assert shipped_fit().errors[""].median < 0.3
+
+
+def test_every_row_has_a_source_and_stands_once_and_says_why_it_is_not_fitted(scripts: Any) -> None:
+    points = scripts["trainer_points"]
+    rows, sources = points.rows(), points.sources()
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert {row["from"] for row in rows} == set(sources)
+    assert all(row.get("why") for row in rows if not row.get("fitted", True))
+
+
+def test_doubling_the_gpus_gains_what_was_published(scripts: Any) -> None:
+    """verl's 7B on 8, 16 and 32 GPUs, its 32B on 32 and 64: neither 1 / N, nor one constant of Amdahl."""
+    page, points = scripts["trainer_page"], scripts["trainer_points"]
+    rows = [line.split("|") for line in page._pairs(points.read_steps(), shipped_fit())]
+    ratios = [float(row[4]) / float(row[3]) for row in rows]
+    assert all(0.75 < ratio < 1.35 for ratio in ratios), ratios

@@ -1,0 +1,93 @@
+"""The trainer of a job: which one a team would take, what is refused, and how it is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import fleetsim as fs
+from fleetsim.cli.main import app
+from fleetsim.errors import InputError
+from fleetsim.trainer.estimate import batch_of, estimate_of
+from fleetsim.trainer.layout import server_gpus
+
+
+def job(**options: Any) -> Any:
+    return fs.load(None, options.pop("changes", None), **options)
+
+
+def test_the_smallest_trainer_is_in_whole_servers() -> None:
+    found = {model: job(model=model).trainer_step() for model in ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-32B")}
+    assert found["Qwen/Qwen2.5-0.5B"].gpus == 8
+    assert found["Qwen/Qwen3-32B"].gpus == 16
+    assert all(one.chosen and one.memory.fits for one in found.values())
+
+
+def test_a_trainer_that_is_too_small_is_refused_with_the_least_that_would_do() -> None:
+    with pytest.raises(InputError) as refused:
+        job(model="Qwen/Qwen3-32B", trainer_gpus=2).trainer_step()
+    (problem,) = refused.value.problems
+    assert problem.path == "trainer.gpus"
+    assert problem.value == 2
+    assert "297 GB of weights, gradients and optimizer" in problem.rule
+    assert "at least 16" in problem.remedy
+    assert estimate_of(job(model="Qwen/Qwen3-32B").scenario, 16).memory.fits
+
+
+def test_what_the_refusal_advises_helps() -> None:
+    small = job(model="Qwen/Qwen3-32B", trainer_gpus=4, changes={"trainer.recipe.tune": "lora"})
+    assert small.trainer_step().gpus == 4
+
+
+def test_ranks_that_were_given_stay() -> None:
+    changes = {"trainer.recipe.tp": 4, "trainer.recipe.ep": 8, "trainer.recipe.backend": "megatron"}
+    layout = job(model="Qwen/Qwen3-30B-A3B", trainer_gpus=16, changes=changes).trainer_step().plan.layout
+    assert (layout.tp, layout.ep) == (4, 8)
+
+
+def test_the_batch_has_prompts_tools_and_the_spread_of_lengths() -> None:
+    even = job(len=1536, len_cv=0.0, prompt_len=512, batch=64)
+    batch = batch_of(even.scenario)
+    assert (batch.samples, batch.mean, batch.token_length) == (64, 2048, pytest.approx(2048))
+    wide = batch_of(job(len=1536, prompt_len=512, batch=64).scenario)
+    assert wide.token_length > 1.3 * wide.mean
+    assert wide.mean < wide.longest <= 8192 + 512
+    tools = {"workload.turns.count": 3, "workload.turns.tool_tokens": 100}
+    assert batch_of(job(len=1536, len_cv=0.0, prompt_len=512, changes=tools).scenario).mean == 2248
+
+
+def test_an_unknown_model_or_gpu_is_told_where_it_stands() -> None:
+    with pytest.raises(InputError) as refused:
+        job(changes={"trainer.recipe.gpu": "H1000"}).trainer_step()
+    assert refused.value.problems[0].path == "trainer.recipe.gpu"
+
+
+def test_a_known_framework_has_its_own_error() -> None:
+    plain = job().trainer_step()
+    prime = job(changes={"trainer.recipe.framework": "prime-rl"}).trainer_step()
+    assert plain.error is not None
+    assert prime.error is not None
+    assert prime.error.median < plain.error.median
+    assert plain.error.points > prime.error.points
+
+
+def test_nvlink_domains_of_72_grow_by_trays() -> None:
+    from fleetsim.engine.gpus import gpu_spec
+
+    assert [server_gpus(gpu_spec(gpu)) for gpu in ("H100", "GB200")] == [8, 4]
+
+
+def test_the_command_says_the_same_as_python() -> None:
+    runner = CliRunner()
+    text = runner.invoke(app, ["profile", "trainer", "--model", "Qwen/Qwen3-30B-A3B"])
+    assert text.exit_code == 0
+    found = job(model="Qwen/Qwen3-30B-A3B").trainer_step()
+    assert f"{found.step_s:.1f} s a step" in text.output
+    assert "the smallest trainer that fits" in " ".join(text.output.split())
+    document = json.loads(runner.invoke(app, ["profile", "trainer", "--model", "Qwen/Qwen3-30B-A3B", "--json"]).stdout)
+    assert document["step_s"] == found.step_s
+    assert document["layout"]["gpus"] == found.gpus
+    assert [one["gpus"] for one in document["other_counts"]][-1] == 8 * found.gpus
