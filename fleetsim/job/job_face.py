@@ -179,9 +179,10 @@ class Job(AnyJob):
         Without trainer_gpus it is the smallest trainer that fits. Raises InputError where one is too small, or for a
         model or GPU that is not known.
         """
-        from fleetsim.job.trainer_ask import TrainerStep
+        from fleetsim.job.trainer_estimate import trainer_estimate
 
-        return TrainerStep(job=self.with_(None, **options)).answer()[1]
+        job = self.with_(None, **options)
+        return trainer_estimate(job.scenario, job.given)
 
     def sweep(self, grid: Mapping[str, Sequence[Any]], **options: Any) -> SweepResult:
         """`fleetsim.sweep(self, grid, **options)`: every combination of some values."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.job.assumptions import is_given
 from fleetsim.job.fields import JOB, TRAINER, AnyJob, JobFields
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
@@ -37,8 +36,7 @@ class TrainerStep:
 
     def answer(self) -> tuple[Job, TrainerEstimate]:
         """The job and its trainer. Raises InputError with all that is wrong, and for a trainer that is too small."""
-        from fleetsim.trainer.estimate import estimate_of
+        from fleetsim.job.trainer_estimate import trainer_estimate
 
         job = ready(self.job)
-        gpus = job.scenario.trainer.gpus if is_given("trainer.gpus", job.given) else None
-        return job, estimate_of(job.scenario, gpus)
+        return job, trainer_estimate(job.scenario, job.given)
