@@ -17,13 +17,11 @@ from pydantic import ValidationError
 import fleetsim
 from fleetsim.compare.compare import Side
 from fleetsim.compare.input_changes import PROFILE_HASH, WORDS
-from fleetsim.config.run import CostConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.job.prices import PRICE
 from fleetsim.quantities import METRICS
 from fleetsim.sim.contrast import Mean
 from fleetsim.tell.data import SCHEMA_VERSION
@@ -116,9 +114,6 @@ def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
     if digest:
         inputs[PROFILE_HASH] = digest
     assumed = [*scenario.get("assumed", ()), *(a["path"] for a in document.get("assumptions", ()))]
-    cost = scenario.get("cost")
-    if "assumptions" not in document and cost == CostConfig().model_dump():
-        assumed.append(PRICE)  # a run does not write which of its values nobody gave
     if not all(isinstance(path, str) for path in assumed):
         raise TypeError
     return {"inputs": inputs, "assumed": tuple(assumed)}

@@ -12,10 +12,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pydantic import ValidationError
+
 from fleetsim.compare.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.compare.input_changes import input_differences
 from fleetsim.compare.words import band_of, headline_of
-from fleetsim.job.assumptions import is_touched
+from fleetsim.config.run import CostConfig
 from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.quantities import quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
@@ -70,7 +72,7 @@ def _notes(
     for who, accuracy in {"A and B": a.accuracy, "A": a.accuracy, "B": b.accuracy}.items():
         if accuracy and (a.accuracy == b.accuracy) == (who == "A and B"):
             yield f"{who}: {accuracy}"
-    yield from price_notes(_unpriced(a, b), "give each its own: --set-a and --set-b " + f"{PRICE}=DOLLARS")
+    yield from price_notes(_fleets(a, b), "give each its own: --set-a and --set-b " + f"{PRICE}=DOLLARS")
     if a.binds and b.binds and a.binds != b.binds:
         yield f"what limits the step: {a.binds} in A, {b.binds} in B"
     if tested > 1:
@@ -84,14 +86,15 @@ def _notes(
         yield f"{text} may be luck{more}"
 
 
-def _unpriced(*sides: Side) -> Iterator[tuple[str, float]]:
-    """GPU type and price of the sides whose price nobody gave."""
+def _fleets(*sides: Side) -> Iterator[tuple[str, CostConfig]]:
+    """GPU type and prices of both sides, where they are scenarios."""
     for side in sides:
         engine, cost = side.inputs.get("engine"), side.inputs.get("cost")
-        if isinstance(engine, Mapping) and isinstance(cost, Mapping) and is_touched(PRICE, side.assumed):
-            price = cost.get(PRICE.rpartition(".")[2])
-            if isinstance(price, (int, float)):  # a damaged result has anything
-                yield str(engine.get("gpu")), float(price)
+        if isinstance(engine, Mapping) and isinstance(cost, Mapping):
+            try:
+                yield str(engine.get("gpu")), CostConfig.model_validate(cost)
+            except ValidationError:  # a damaged result has anything
+                continue
 
 
 def _count(side: Side) -> int:

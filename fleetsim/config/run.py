@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import CountOrZero, Factor, Fraction, PositiveSeconds, Section
+from fleetsim.config.base import CountOrZero, Factor, Fraction, Name, PositiveSeconds, Section
 from fleetsim.config.fleet import Instances
 
 Price = Annotated[float, Field(ge=0, le=1e9)]
@@ -31,10 +31,20 @@ class TargetsConfig(Section):
 
 
 class CostConfig(Section):
-    """Prices of both pools."""
+    """Prices of both pools. A null price is that of the GPU type, which rollout and trainer are taken to share."""
 
-    instance_price_usd_per_gpu_h: Price = Field(default=3.0, description="US dollars per rollout GPU and hour")
-    trainer_price_usd_per_gpu_h: Price = Field(default=3.0, description="US dollars per trainer GPU and hour")
+    instance_price_usd_per_gpu_h: Price | None = Field(
+        default=None, description="US dollars per rollout GPU and hour; null = of its type, from a table"
+    )
+    trainer_price_usd_per_gpu_h: Price | None = Field(
+        default=None, description="US dollars per trainer GPU and hour; null = of the rollout GPU's type"
+    )
+    market: Literal["neocloud", "hyperscaler"] = Field(
+        default="neocloud", description="whose list prices on demand stand in: calibration/gpu_prices.csv"
+    )
+    prices: Name | None = Field(
+        default=None, description="a CSV file with the columns gpu and usd_per_gpu_h, which goes before the shipped one"
+    )
 
 
 class EventConfig(Section):

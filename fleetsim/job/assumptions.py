@@ -14,6 +14,7 @@ from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
+from fleetsim.engine.prices import listed_price, prices_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.faces import flag, setting, text
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
@@ -51,6 +52,11 @@ def _profile(s: Scenario) -> str:
 
     found = profile_of(s)
     return "" if found is None else profile_words(found)
+
+
+def _instance(s: Scenario) -> str:
+    why = ": the cheapest that fits" if _modelled(s) and s.engine.tp > 1 else ""
+    return f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance{why})"
 
 
 def _weights(s: Scenario) -> str:
@@ -102,6 +108,10 @@ def _prefix_caching(s: Scenario) -> str:
     measured = found.prefix_cache if found is not None else None
     as_there = ", as in the engine that was measured" if measured is not None and measured.enabled == on else ""
     return f"prefix caching {'on' if on else 'off'}{as_there}"
+
+
+def _listed(s: Scenario) -> str:
+    return listed_price(s.engine.gpu, s.cost.market, s.cost.prices).words
 
 
 def _publish(s: Scenario) -> str:
@@ -156,7 +166,7 @@ _DEFAULTS = (
     _Default("engine.profile", flag("profile"), _profile, _profiled),
     _Default("engine.model", flag("model"), lambda s: s.engine.model, _modelled),
     _Default("engine.gpu", flag("gpu"), lambda s: s.engine.gpu, _modelled),
-    _Default("engine.tp", flag("tp"), lambda s: f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance)"),
+    _Default("engine.tp", flag("tp"), _instance),
     _Default("engine.dtype", flag("dtype"), _weights, _modelled),
     _Default("engine.kv_dtype", flag("kv_dtype"), _cache, _modelled),
     _Default("engine.entry_point", "--set engine.entry_point=llm", _entry_point, _starts_by_itself),
@@ -242,12 +252,12 @@ _DEFAULTS = (
     _Default(
         "cost.instance_price_usd_per_gpu_h",
         flag("instance_price"),
-        lambda s: f"{units.price(s.cost.instance_price_usd_per_gpu_h)} per rollout GPU-hour",
+        lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({_listed(s)})",
     ),
     _Default(
         "cost.trainer_price_usd_per_gpu_h",
         flag("trainer_price"),
-        lambda s: f"{units.price(s.cost.trainer_price_usd_per_gpu_h)} per trainer GPU-hour",
+        lambda s: f"{units.price(prices_of(s).trainer)} per trainer GPU-hour",
     ),
     _Default(
         "fleet.failures.mtbf_s",

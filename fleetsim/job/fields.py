@@ -91,8 +91,8 @@ class PlannedJob(JobFields):
     trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (8).", TRAINER)] = None
     max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (1).", TRAINER)] = None
     sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (3).", "Targets and prices")] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (3).", "Targets and prices")] = None
+    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", "Targets and prices")] = None
+    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", "Targets and prices")] = None
     replications: Annotated[int | None, Option("Simulated runs behind each interval (5).", RUN)] = None
     seed: Annotated[int | None, Option("Same seed, same bytes (0).", RUN)] = None
 

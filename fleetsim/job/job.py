@@ -24,6 +24,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
 from fleetsim.job.assumptions import is_given, is_touched
 from fleetsim.job.ignored_settings import unread_notes
+from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
 from fleetsim.job.length_options import LENGTH_FLAGS, law_from_flags
 from fleetsim.job.model_notes import model_notes
@@ -127,6 +128,9 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     assumed = _assumed(scenario, said)
     given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
     found, changes = _second_look(scenario, given, flags)
+    tp = None if found else instance_gpus(with_changes(scenario, changes) if changes else scenario, given)
+    if tp is not None:
+        scenario = with_changes(scenario, {TP: tp})
     profiled, wrong_engine = _engine(scenario, given)
     problems += [*found, *wrong_engine]
     if problems:
@@ -172,6 +176,7 @@ def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]])
 
 def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem]]:
     """The scenario with its profile's facts, and what its engine has to say: an unknown GPU, a model too large..."""
+    from fleetsim.engine.prices import prices_of
     from fleetsim.engine.transport import sync_times
     from fleetsim.sim.engines import engine_of, in_engine
     from fleetsim.sim.profiled import Profiled, as_profiled
@@ -182,7 +187,7 @@ def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem
         profiled = as_profiled(scenario, given)
     except InputError as error:
         return profiled, in_engine(scenario, error)
-    for look in (engine_of, sync_times):
+    for look in (engine_of, sync_times, prices_of):
         try:
             look(profiled.scenario)
         except InputError as error:

@@ -23,7 +23,7 @@ def model_notes(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
         return ()
     try:
         shape = model_shape(scenario.engine.model)
-        context, words = _longest_context(scenario)
+        context, words = longest_context(scenario)
     except InputError:  # of an engine that was measured the name is enough; a file of lengths is looked at elsewhere
         return ()
     roofline = scenario.engine.kind == "roofline"
@@ -49,7 +49,7 @@ def _unseen_window(shape: ModelShape, context: float) -> Iterator[str]:
         )
 
 
-def _longest_context(s: Scenario) -> tuple[float, str]:
+def longest_context(s: Scenario) -> tuple[float, str]:
     """Tokens of the longest sample, and what they are."""
     w = s.workload
     prompt, response = _longest(w.prompt_tokens), _longest(w.output_tokens)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
+from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet import lent_instances, most_instances, slowness
@@ -121,10 +122,8 @@ def gpu_seconds(records: Records, window: Window) -> dict[str, float]:
 
 def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
     """US dollars for so many GPU-seconds of each pool."""
-    cost = records.scenario.cost
-    return (
-        gpu_s["rollout"] * cost.instance_price_usd_per_gpu_h + gpu_s["trainer"] * cost.trainer_price_usd_per_gpu_h
-    ) / 3600.0
+    prices = prices_of(records.scenario)
+    return (gpu_s["rollout"] * prices.rollout + gpu_s["trainer"] * prices.trainer) / 3600.0
 
 
 def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_TRAINED
+from fleetsim.engine.prices import prices_of
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
@@ -221,10 +222,10 @@ def _metric(view: RunView, name: str) -> tuple[str, Words]:
 
 def _prices(s: Scenario) -> str:
     """What a cost rests on: "at $3 a GPU-hour", or the prices of both pools."""
-    rollout, trainer = s.cost.instance_price_usd_per_gpu_h, s.cost.trainer_price_usd_per_gpu_h
-    if rollout == trainer:
-        return f"at {units.price(rollout)} a GPU-hour"
-    return f"at {units.price(rollout)} a rollout and {units.price(trainer)} a trainer GPU-hour"
+    prices = prices_of(s)
+    if prices.rollout == prices.trainer:
+        return f"at {units.price(prices.rollout)} a GPU-hour"
+    return f"at {units.price(prices.rollout)} a rollout and {units.price(prices.trainer)} a trainer GPU-hour"
 
 
 def every_metric(view: RunView) -> Table:

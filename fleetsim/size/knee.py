@@ -24,6 +24,7 @@ from itertools import pairwise
 from math import isqrt
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.prices import prices_of
 
 # Gains below this are not looked for: one run does not show them.
 _TOLERANCE = 0.01
@@ -36,12 +37,10 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
     gpus, trainer = instances * scenario.engine.tp, scenario.trainer.gpus
     if scenario.fleet.placement == "colocated":
         gpus = max(0, gpus - trainer)
-    rollout_price = scenario.cost.instance_price_usd_per_gpu_h
-    trainer_price = scenario.cost.trainer_price_usd_per_gpu_h
-    if rollout_price <= 0:
-        # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
-        rollout_price = trainer_price or 1.0
-    return gpus * rollout_price + trainer * trainer_price
+    prices = prices_of(scenario)
+    # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
+    rollout_price = prices.rollout if prices.rollout > 0 else prices.trainer or 1.0
+    return gpus * rollout_price + trainer * prices.trainer
 
 
 def least(

@@ -49,8 +49,8 @@ class SplitJob(PlannedJob):
     switch_s: Annotated[
         float | None, Option("Colocated: seconds to switch, each way.", TRAINER, after="trainer_unit")
     ] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (3).", RULES)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (3).", RULES)] = None
+    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", RULES)] = None
+    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", RULES)] = None
 
     def flags(self) -> dict[str, Any]:
         """As of any job, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""

@@ -32,8 +32,10 @@ def engine_notes(result: Sweep, known: Collection[str] = ()) -> tuple[str, ...]:
     told = dict.fromkeys(n for s in _distinct(result, "engine", "workload") for n in model_notes(s, given))
     found = [note for note in told if note not in known]
     if not is_given(PRICE, given):
-        unpriced = ((s.engine.gpu, s.cost.instance_price_usd_per_gpu_h) for s in _distinct(result, "engine"))
-        found += price_notes(unpriced, f"sweep each type by itself with --set {PRICE}=DOLLARS")
+        fleets = ((s.engine.gpu, s.cost) for s in _distinct(result, "engine"))
+        found += price_notes(
+            fleets, f"sweep each type by itself with --set {PRICE}=DOLLARS, or give --set cost.prices=FILE.csv"
+        )
     return tuple(found)
 
 

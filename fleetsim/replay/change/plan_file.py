@@ -8,6 +8,7 @@ from typing import Any
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.prices import prices_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate
 from fleetsim.replay.backtest import Backtest
@@ -110,8 +111,8 @@ def gpus_of(scenario: Scenario, instances: float) -> tuple[float, float]:
 def cost_of(scenario: Scenario, instances: float, step_s: float) -> float:
     """US dollars of one optimizer step of `step_s` seconds with so many instances."""
     rollout, trainer = gpus_of(scenario, instances)
-    c = scenario.cost
-    return step_s / 3600.0 * (rollout * c.instance_price_usd_per_gpu_h + trainer * c.trainer_price_usd_per_gpu_h)
+    prices = prices_of(scenario)
+    return step_s / 3600.0 * (rollout * prices.rollout + trainer * prices.trainer)
 
 
 def implied_of(plan: Plan) -> Implied:

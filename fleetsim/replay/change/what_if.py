@@ -202,9 +202,8 @@ def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Eng
             + accuracy_of(scenario)
         )
         if PRICE not in changes:
-            both = (implied.scenario, scenario)
-            unpriced = ((s.engine.gpu, s.cost.instance_price_usd_per_gpu_h) for s in both)
-            notes += price_notes(unpriced, f"change {PRICE} with the GPU")
+            fleets = ((s.engine.gpu, s.cost) for s in (implied.scenario, scenario))
+            notes += price_notes(fleets, f"change {PRICE} with the GPU")
         return scenario, None, tuple(notes)
     step_time, limits = implied.engine
     more = {name: getattr(scenario.engine, name) for name in fields & set(_LIMITS)}

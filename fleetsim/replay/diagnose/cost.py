@@ -19,6 +19,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.prices import prices_of
 from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
 
 Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused"]
@@ -69,25 +70,21 @@ def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()
     """
     shared = observed.placement == "colocated"
     instances = observed.fleet.instances if observed.fleet is not None else 0.0
-    cost, tp = scenario.cost, scenario.engine.tp
+    prices, tp = prices_of(scenario), scenario.engine.tp
     assumed = []
     if "engine.tp" not in given:
         assumed.append(f"{units.plural(tp, 'GPU')} per instance (engine.tp)")
     if "trainer.gpus" not in given and not shared:
         assumed.append(f"{units.plural(scenario.trainer.gpus, 'trainer GPU')} (trainer.gpus)")
     if "cost.instance_price_usd_per_gpu_h" not in given:
-        assumed.append(
-            f"{units.price(cost.instance_price_usd_per_gpu_h)} a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)"
-        )
+        assumed.append(f"{units.price(prices.rollout)} a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)")
     if "cost.trainer_price_usd_per_gpu_h" not in given and not shared:
-        assumed.append(
-            f"{units.price(cost.trainer_price_usd_per_gpu_h)} a trainer GPU-hour (cost.trainer_price_usd_per_gpu_h)"
-        )
+        assumed.append(f"{units.price(prices.trainer)} a trainer GPU-hour (cost.trainer_price_usd_per_gpu_h)")
     return Pools(
         instances * tp,
         0.0 if shared else float(scenario.trainer.gpus),
-        cost.instance_price_usd_per_gpu_h,
-        cost.trainer_price_usd_per_gpu_h,
+        prices.rollout,
+        prices.trainer,
         shared,
         tuple(assumed),
     )

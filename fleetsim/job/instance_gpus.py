@@ -1,0 +1,55 @@
+"""GPUs of one instance where nobody says: the tensor parallelism that makes tokens cheapest.
+
+Weights that leave little room for the KV cache make a slow instance, and more GPUs than a model needs spend time on
+their collectives. So the sizes 1, 2, 4, ... up to a server are compared by their tokens per second and GPU, each with
+as many samples as the job keeps in flight, its memory holds and its limits let in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.model.names import model_shape
+from fleetsim.errors import InputError
+from fleetsim.job.assumptions import is_given
+from fleetsim.job.model_notes import longest_context
+from fleetsim.job.nameplate import nameplate_rate
+from fleetsim.sim.engines import engine_of
+
+TP = "engine.tp"
+# More GPUs must pay by so much: a smaller instance is easier to place, and its speed is the better known one.
+_WORTH = 1.03
+
+
+def instance_gpus(scenario: Scenario, given: Collection[str]) -> int | None:
+    """The tensor parallelism to take, None where there is nothing to choose: it is given, or the engine is no roofline.
+
+    A model that fits no server gets the largest size, with which the engine then says so. given: dotted paths that
+    somebody wrote.
+    """
+    if scenario.engine.kind != "roofline" or is_given(TP, given):
+        return None
+    try:
+        most, heads = gpu_of(scenario.engine).node_gpus // scenario.engine.dp, model_shape(scenario.engine.model).heads
+    except InputError:
+        return None
+    sizes = [1 << n for n in range(most.bit_length()) if heads % (1 << n) == 0]
+    best, best_rate = None, 0.0
+    for tp, rate in _rates(scenario, sizes):
+        if rate > best_rate * _WORTH:
+            best, best_rate = tp, rate
+    return best or sizes[-1] if sizes else None
+
+
+def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, float]]:
+    """Each size that holds the longest sample of the job, and its output tokens per second and GPU."""
+    for tp in sizes:
+        candidate = with_changes(scenario, {TP: tp})
+        try:
+            if engine_of(candidate)[1].kv_tokens >= longest_context(candidate)[0]:
+                yield tp, nameplate_rate(candidate)(1) / tp
+        except InputError:  # the weights do not fit
+            continue
