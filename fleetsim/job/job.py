@@ -129,7 +129,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
     found, changes = _second_look(scenario, given, flags)
     tp = None if found else instance_gpus(with_changes(scenario, changes) if changes else scenario, given)
-    if tp is not None:
+    if tp is not None and tp != scenario.engine.tp:
         scenario = with_changes(scenario, {TP: tp})
     profiled, wrong_engine = _engine(scenario, given)
     problems += [*found, *wrong_engine]

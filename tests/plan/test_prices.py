@@ -1,31 +1,92 @@
-"""Answers that hold several types of GPU against each other: what each engine's speed rests on, and who priced them."""
+"""What GPUs cost: by type from a dated table, by a table of one's own, by a number; and what an answer says of it."""
 
 from __future__ import annotations
 
+import csv
+import datetime
 from pathlib import Path
 
 import pytest
 
 import fleetsim as fs
+from fleetsim.config import scenario_from_mapping
+from fleetsim.config.run import CostConfig
+from fleetsim.config.shipped import data_path
+from fleetsim.engine.gpus import GPUS
+from fleetsim.engine.prices import listed_price, prices_of
+from fleetsim.errors import InputError
 from fleetsim.job.prices import PRICE, price_notes
 
 SMALL = {"steps": 8, "replications": 2}
-SAME = "taken at the same $3 per GPU-hour"
+MISSED = "$3 per GPU-hour is taken: costs do not compare"
+
+
+def test_every_row_of_the_table_is_a_gpu_with_a_price_a_date_and_a_source() -> None:
+    with data_path("calibration", "gpu_prices.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({(r["gpu"], r["market"]) for r in rows}) == len(rows)
+    for row in rows:
+        assert row["gpu"] in GPUS, "the data sheet's name, or the row is never found"
+        assert row["market"] in ("neocloud", "hyperscaler")
+        assert 0.2 < float(row["usd_per_gpu_h"]) < 20
+        assert datetime.date(2026, 1, 1) < datetime.date.fromisoformat(row["date"]) < datetime.date(2026, 11, 22)
+        assert row["source"]
+
+
+def test_a_type_costs_what_its_market_lists_and_a_given_price_goes_before() -> None:
+    def of(gpu: str, **cost: object) -> tuple[float, float]:
+        found = prices_of(scenario_from_mapping({"engine": {"gpu": gpu}, "cost": cost}))
+        return found.rollout, found.trainer
+
+    assert of("h100") == (2.95, 2.95)
+    assert of("B200")[0] > of("H200")[0] > of("H100")[0] > of("A100-80GB")[0] > of("L4")[0]
+    assert of("H100", market="hyperscaler")[0] > 2 * of("H100")[0]
+    assert of("H100", instance_price_usd_per_gpu_h=1.5) == (1.5, 2.95)
+    assert of("H100", trainer_price_usd_per_gpu_h=0.0) == (2.95, 0.0)
+    assert of("GB300") == (3.0, 3.0)
+    assert not listed_price("GB300").known
+
+
+def test_a_table_of_ones_own_goes_before_and_may_be_edited(tmp_path: Path) -> None:
+    table = tmp_path / "prices.csv"
+    table.write_text("gpu,usd_per_gpu_h,seen\nH100,2.10,today\nmine,0.5,today\n", encoding="utf-8")
+    job = fs.load(batch=64, gpu="H100").with_({"cost.prices": str(table)})
+    assert prices_of(job.scenario).rollout == 2.10
+    assert listed_price("mine", own=str(table)).usd_per_gpu_h == 0.5
+    assert listed_price("H200", own=str(table)) == listed_price("H200")
+    assert "$2.10 per rollout GPU-hour (prices.csv)" in " ".join(str(job.size(replications=1)).split())
 
 
 @pytest.mark.parametrize(
-    ("unpriced", "told"),
-    [([("H100", 3.0), ("B200", 3.0)], True), ([("H100", 3.0), ("H100-SXM", 3.0)], False),
-     ([("H100", 3.0)], False), ([], False), ([("H100", 3.0), ("B200", 5.0)], False),
-     ([("mine", 3.0), ("H100", 3.0)], True)],
+    ("text", "rule"),
+    [("a,b\n1,2\n", "columns gpu and usd_per_gpu_h"), ("gpu,usd_per_gpu_h\nH100,dear\n", "line 2"),
+     ("gpu,usd_per_gpu_h\nH100,nan\n", "line 2"), ("gpu,usd_per_gpu_h\nH100\n", "line 2")],
 )  # fmt: skip
-def test_prices_are_missed_where_types_differ(unpriced: list[tuple[str, float]], told: bool) -> None:
-    assert bool(list(price_notes(unpriced, "remedy"))) is told
+def test_another_file_is_refused_with_what_is_wrong(tmp_path: Path, text: str, rule: str) -> None:
+    table = tmp_path / "prices.csv"
+    table.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=rule):
+        fs.load(batch=64).with_({"cost.prices": str(table)})
+    with pytest.raises(InputError, match=r"cost\.prices"):
+        fs.load(batch=64).with_({"cost.prices": str(tmp_path / "none.csv")})
+
+
+@pytest.mark.parametrize(
+    ("fleets", "told"),
+    [(["H100", "B200"], False), (["H100", "GB300"], True), (["GB300", "MI355X"], True), (["GB300"], False), ([], False),
+     (["mine", "H100"], True)],
+)  # fmt: skip
+def test_prices_are_missed_where_types_differ(fleets: list[str], told: bool) -> None:
+    assert bool(list(price_notes(((gpu, CostConfig()) for gpu in fleets), "remedy"))) is told
+    given = CostConfig(instance_price_usd_per_gpu_h=5.0)
+    assert not list(price_notes(((gpu, given) for gpu in fleets), "remedy"))
 
 
 def test_a_sweep_over_gpus_tells_of_prices_and_of_each_speed(tmp_path: Path) -> None:
     found = fs.sweep("async-one-step", {"engine.gpu": ["H100", "B200", "H200"]}, **SMALL)
-    assert sum(SAME in text for text in found.warnings) == 1
+    assert not any(MISSED in text for text in found.warnings)
+    unknown = fs.sweep("async-one-step", {"engine.gpu": ["H100", "GB300"]}, **SMALL)
+    assert sum(MISSED in text for text in unknown.warnings) == 1
     document = found.to_dict()
     assert [p["gpu"] for p in document["profiles"]] == ["H100", "B200", "H200"]
     errors = [p["error_p90"] for p in document["profiles"]]
@@ -41,26 +102,26 @@ def test_a_sweep_over_gpus_tells_of_prices_and_of_each_speed(tmp_path: Path) -> 
     [{"engine.gpu": ["H100", "B200"], PRICE: [3.0]}, {"engine.gpu": ["H100", "H100-SXM"]}, {"fleet.instances": [2, 3]}],
 )
 def test_a_sweep_with_prices_or_one_type_warns_of_nothing(grid: dict[str, list[object]]) -> None:
-    assert not any(SAME in text for text in fs.sweep("async-one-step", grid, **SMALL).warnings)
+    assert not any(MISSED in text for text in fs.sweep("async-one-step", grid, **SMALL).warnings)
 
 
 def test_a_comparison_of_gpus_tells_both() -> None:
     job = fs.load("async-one-step", steps=8)
-    found = fs.compare(job, job.with_({"engine.gpu": "B200"}), replications=2).comparison
-    assert sum(SAME in note for note in found.notes) == 1
+    found = fs.compare(job, job.with_({"engine.gpu": "GB300"}), replications=2).comparison
+    assert sum(MISSED in note for note in found.notes) == 1
     assert [note[:16] for note in found.notes if "engine speed" in note] == ["A: engine speed:", "B: engine speed:"]
-    priced = fs.compare(job, job.with_({"engine.gpu": "B200", PRICE: 5.0}), replications=2).comparison
-    assert not any(SAME in note for note in priced.notes)
+    priced = fs.compare(job, job.with_({"engine.gpu": "GB300", PRICE: 5.0}), replications=2).comparison
+    assert not any(MISSED in note for note in priced.notes)
     same = fs.compare(job, job.with_({"fleet.instances": 3}), replications=2).comparison
     assert [note[:14] for note in same.notes if "engine speed" in note] == ["A and B: engin"]
 
 
 def test_results_of_runs_are_compared_as_their_jobs() -> None:
     job = fs.load("async-one-step", **SMALL)
-    a, b = job.simulate(), job.with_({"engine.gpu": "B200"}).simulate()
+    a, b = job.simulate(), job.with_({"engine.gpu": "GB300"}).simulate()
     found = fs.compare(a, b).comparison
-    assert sum(SAME in note for note in found.notes) == 1
-    assert any(note.startswith("B: engine speed") and "B200" in note for note in found.notes)
+    assert sum(MISSED in note for note in found.notes) == 1
+    assert any(note.startswith("B: engine speed") and "GB300" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("door", ["size", "split", "simulate"])
