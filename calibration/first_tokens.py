@@ -36,7 +36,7 @@ What is left, by what may be behind it:
   without a CUDA graph. An iteration here has no such floor. It is in SGLang's 160 ms, which are no path alone.
 - SGLang's oldest runs of DeepSeek in NVFP4 wait for 7 seconds with 32 and with 128 clients, with 1,024 and with 8,192
   tokens. A tenth of the requests that waited for 70 seconds would do that: kernels that are compiled in the first wave.
-- AMD's runs are measured up to 18 times faster than their prompts can be computed: prompts that are in the cache.
+- AMD's first tokens come up to 18 times earlier than their prompts can be computed: prompts that are in the cache.
 - Where all responses are equally long, clients end together and wait for each other; a path of a few iterations brings
   more of them together than real servers show, so `closed_load` is best asked with lengths that differ.
 """
@@ -44,14 +44,14 @@ What is left, by what may be behind it:
 
 def cells(runs: Sequence[Run], curves: Curves, left_out: Mapping[str, float]) -> Iterator[list[str]]:
     """A row for each source and engine, and for each length of prompts in InferenceX's."""
-    found: dict[str, list[tuple[float, float, float | None]]] = {"all": []}
+    found: dict[str, list[tuple[float, float, float | None]]] = {ALL: []}
     for run in runs:
         if not run.has_first:
             continue
         p = run.point
         row = (p.values[0], run.first(curves), left_out.get(p.id))
         kind = f"{p.source}, {p.engine}" + (f", prompts of {p.prompt:,}" if run.served else "")
-        found["all"].append(row)
+        found[ALL].append(row)
         found.setdefault(kind, []).append(row)
     for kind, rows in sorted(found.items()):
         ratios = np.array([ratio for _, ratio, _ in rows])
@@ -63,6 +63,7 @@ def cells(runs: Sequence[Run], curves: Curves, left_out: Mapping[str, float]) ->
         ]  # fmt: skip
 
 
+ALL = "all first tokens"
 HEAD = ("", "runs", "measured", "predicted / measured", "error: median", "90 % within", "left out: median")
 
 

@@ -60,6 +60,7 @@ class Point:
     shortest: float
     args: Mapping[str, Any]
     held: float
+    mtp: int
     measure: str
     values: Sequence[float]
 

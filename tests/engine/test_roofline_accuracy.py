@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,25 @@ def test_published_runs_are_predicted_within_the_targets(ready: Any) -> None:
     assert len(runs) > 800
     assert len(refused) <= 0.03 * (len(runs) + len(refused))
     assert np.median(found) <= 0.08
+    plain = found[[r.point.mtp == 0 for r in runs]]
+    assert len(plain) > 780
+    assert np.quantile(plain, 0.9) <= 0.25
+
+
+def test_runs_that_no_fit_saw_are_predicted_within_the_target(scripts: dict[str, ModuleType], ready: Any) -> None:
+    page = scripts["accuracy_page"]
+    left = [pair for *_, pair, _ in page.plain(page.rows_of(ready[0])) if pair is not None]
+    assert len(left) > 780
+    assert np.median(np.abs(np.array(left) - 1)) <= 0.12
+
+
+def test_aiconfigurator_is_further_off_on_the_same_runs(scripts: dict[str, ModuleType], ready: Any) -> None:
+    page = scripts["accuracy_page"]
+    theirs = json.loads(page.BESIDE_US.read_text(encoding="utf-8"))["runs"]
+    both = [(pair, theirs[r.point.id]) for r, _, pair, _ in page.plain(page.rows_of(ready[0])) if r.point.id in theirs]
+    assert len(both) > 500
+    ours, others = (np.median(np.abs(np.array(column) - 1)) for column in zip(*both, strict=True))
+    assert ours < others
 
 
 def test_first_tokens_are_predicted_within_the_target(ready: Any) -> None:
@@ -89,8 +109,6 @@ def test_committed_curves_are_near_the_bottom_of_the_fit(scripts: dict[str, Modu
     fit = scripts["fit_engine"]
     document = fit.start()
     wanted = fit.parameters(document)
-    import json
-
     committed = json.loads(fit.CURVES.read_text(encoding="utf-8"))["sigmas"]
     x = np.array([committed[p.name] for p in wanted])
     residuals = fit.residuals_of(ready[0], stages=True)
