@@ -52,10 +52,11 @@ BY = """## By {what}
 
 SPECULATIVE = """
 {mtp} runs decoded with multi-token prediction, and are predicted here without: how many of the drafted tokens were
-accepted is not published. No label of theirs says that they did, but their images and numbers of clients stand in InferenceX's configs with `spec-decoding: mtp` alone (DeepSeek-R1 under
-TensorRT-LLM 1.1.0rc2.post2 and 1.2.0rc6.post3 and under SGLang 0.5.9, Qwen3.5 in fp8 with four GPUs), and the same runs
-without it took up to twice as long. They are fitted, as nobody knew: a fit without them predicts the others no better
-(7.5 % in the median). All tables below, and the errors that answers show, are of the {others} others.
+accepted is not published. No label of theirs says that they did, but their images and numbers of clients stand in
+InferenceX's configs with `spec-decoding: mtp` alone (DeepSeek-R1 under TensorRT-LLM 1.1.0rc2.post2 and 1.2.0rc6.post3
+and under SGLang 0.5.9, Qwen3.5 in fp8 with four GPUs), and the same runs without it took up to twice as long. They are
+fitted, as nobody knew: a fit without them predicts the others no better (7.5 % in the median). All tables below, and
+the errors that answers show, are of the {others} others.
 """
 
 WORST_INTRO = """## The worst
@@ -104,7 +105,7 @@ HOW = """## What is assumed
 - Layers that look back up to 2,048 tokens cost every sequence the same; longer windows count as full attention.
 - fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
-- Runs with speculative decoding are not among these; prefill on other GPUs cannot be expressed.
+- Runs with prefill on other GPUs are not among these.
 """
 
 Row = tuple[Run, Prediction, float | None, float | None]
