@@ -24,6 +24,7 @@ import yaml
 from fleetsim.engine import roofline, run_requests
 from fleetsim.engine.clients import DIRECT, closed_load, request_path
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.layout import Layout
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.model.names import model_shape
@@ -127,7 +128,7 @@ class Run:
     def _step_time(self, curves: Curves) -> StepTime:
         p = self.point
         return roofline_step_time.__wrapped__(
-            self.gpu, self.shape, p.tp, self._dtype, curves, self._most, p.dp, p.engine, self._kv_dtype
+            self.gpu, self.shape, Layout(p.tp, dp=p.dp), self._dtype, curves, self._most, p.engine, self._kv_dtype
         )
 
     def simulated(self, step_time: StepTime) -> Prediction:

@@ -49,11 +49,33 @@ class EngineConfig(Section):
     model: Name = Field(
         default="Qwen/Qwen2.5-7B", description="Hugging Face id, or path of a config.json, for kind roofline"
     )
-    tp: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="GPUs per instance (tensor parallel)")
+    tp: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1,
+        description="GPUs that divide every layer (tensor parallel); more than a server has use its network",
+    )
     dp: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
         description="data-parallel ranks that share the experts of a mixture; each is an instance, with its own "
         "scheduler and KV cache",
+    )
+    pp: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1,
+        description="stages among which the layers are divided (pipeline parallel): an instance has tp x pp GPUs, and "
+        "as many batches in flight as stages",
+    )
+    dcp: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1,
+        description="GPUs, of the tp, that divide cached tokens of which each would hold a copy (decode context "
+        "parallel): for latent attention, or more GPUs than heads of keys and values",
+    )
+    expert_exchange: Literal["auto", "gather", "all_to_all"] = Field(
+        default="auto",
+        description="how tokens reach the experts of other ranks: all tokens are gathered on every GPU, or each goes "
+        "to its experts only (DeepEP); auto = gather within a server, all_to_all across servers",
+    )
+    nic_gb_s: Rate | None = Field(
+        default=None,
+        description="network of one GPU to other servers, one direction, GB/s; null = the usual card of engine.gpu",
     )
     dtype: Name = Field(
         default="auto",
@@ -95,6 +117,11 @@ class EngineConfig(Section):
     speculation: SpeculationConfig | None = Field(
         default=None, description="speculative decoding; null = each iteration brings one token of each sequence"
     )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one instance."""
+        return self.tp * self.pp
 
     @model_validator(mode="before")
     @classmethod

@@ -18,6 +18,7 @@ from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import find_scenario
 from fleetsim.config.tree import Node, Place, tree_of
+from fleetsim.config.whole_engines import whole_engines
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.errors import InputError, Problem
 
@@ -26,13 +27,14 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     """The scenario in a YAML file (or of a shipped name), with `key.path=value` overrides applied before validation.
 
     Relative paths in the file are relative to its folder. Later overrides win; put `env_overrides(os.environ)` before
-    the flags'. Raises InputError with all problems: of the file, its YAML, its keys and values, the rules that join
-    fields, values that are not supported yet.
+    the flags'. Counts of instances are rounded up to whole engines of `engine.dp` ranks. Raises
+    InputError with all problems: of the file, its YAML, its keys and values, the rules that join fields, values that
+    are not supported yet.
     """
     file = find_scenario(path)
     shown = os.fspath(file)
     raw = from_yaml(read_text(file, "SCENARIO", MAX_BYTES), shown)
-    return _built(raw, overrides, shown, file.parent)
+    return _built(raw, overrides, shown, file.parent, rounded=True)
 
 
 def scenario_from_mapping(
@@ -46,7 +48,7 @@ def scenario_from_mapping(
     `base` is the folder that relative paths in it refer to, the working directory if None. Raises InputError as
     `load_scenario` does.
     """
-    return _built(mapping, overrides, where, Path() if base is None else Path(base))
+    return _built(mapping, overrides, where, Path() if base is None else Path(base), rounded=True)
 
 
 def default_scenario() -> Scenario:
@@ -88,7 +90,8 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fleetsim scenario", **schema}
 
 
-def _built(raw: object, overrides: Sequence[str], where: str, base: Path) -> Scenario:
+def _built(raw: object, overrides: Sequence[str], where: str, base: Path, rounded: bool = False) -> Scenario:
+    """The scenario of a raw one. rounded: counts of instances are rounded up to whole engines, else refused."""
     if not isinstance(raw, Mapping):
         raise InputError(
             [Problem(where, raw, "must be a mapping of sections", "write sections such as `workload:` and `fleet:`")]
@@ -100,7 +103,7 @@ def _built(raw: object, overrides: Sequence[str], where: str, base: Path) -> Sce
         changed = followed(raw, changed, [parse_override(text)[0] for text in overrides])
     except InputError as error:
         problems += error.problems
-    found, scenario = _validated(dict(changed), base)
+    found, scenario = _validated(whole_engines(changed) if rounded else dict(changed), base)
     problems += found
     if problems or scenario is None:
         raise InputError(problems)

@@ -45,12 +45,12 @@ def _streaming_needs_running_engines(s: Sections) -> Iterator[Problem]:
 def _lent_instances_fit_the_trainer(s: Sections) -> Iterator[Problem]:
     if s.fleet.placement != "colocated_lending":
         return
-    most, given = s.trainer.gpus // s.engine.tp, s.fleet.lending.instances
+    most, given = s.trainer.gpus // s.engine.gpus, s.fleet.lending.instances
     if most < 1 or (given is not None and given > most):
         yield Problem(
             "fleet.lending.instances",
             given,
-            f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.tp}",
+            f"the trainer's {s.trainer.gpus} GPUs make {most} instances of {s.engine.gpus}",
             "use fewer, or more trainer.gpus" if most else "raise trainer.gpus or lower engine.tp",
         )
 
@@ -194,7 +194,7 @@ POLICY_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ..
     (_streaming_needs_running_engines, ("trainer.minibatches", "fleet.placement")),
     (
         _lent_instances_fit_the_trainer,
-        ("fleet.placement", "fleet.lending.instances", "trainer.gpus", "engine.tp"),
+        ("fleet.placement", "fleet.lending.instances", "trainer.gpus", "engine.tp", "engine.pp"),
     ),
     (_a_trigger_has_its_count, ("sync.trigger", "sync.every_pulls", "sync.every_samples")),
     (_tail_batching_works_on_rounds, ("buffer.leftover", "buffer.batch_rule", "admission.law")),

@@ -8,7 +8,7 @@ because vLLM takes `gpu_memory_utilization` of that number and not of the one on
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.errors import InputError, Problem
@@ -23,7 +23,8 @@ class GpuSpec:
     memory_bytes: visible to a process. memory_bytes_s: HBM or GDDR bandwidth. bf16_flop_s: dense bf16 and fp16.
     fp8_flop_s, fp4_flop_s: dense fp8 and fp4, None where the tensor cores have none. link_bytes_s: to its peers, per
     GPU, one direction: of NVLink and Infinity Fabric the data sheet's, of PCIe what collectives reach (PCIE_BYTES_S).
-    node_gpus: GPUs that such links join in the usual server. source: where the peaks are printed.
+    node_gpus: GPUs that such links join in the usual server. card_bytes_s: between servers, per GPU, one direction;
+    None = its usual network card (`nic_bytes_s`). source: where the peaks are printed.
     """
 
     name: str
@@ -36,6 +37,7 @@ class GpuSpec:
     node_gpus: int = 8
     aliases: tuple[str, ...] = ()
     fp4_flop_s: float | None = None
+    card_bytes_s: float | None = None
 
     @property
     def family(self) -> str:
@@ -52,6 +54,15 @@ class GpuSpec:
         """Whether only PCIe joins it to its peers; `link_bytes_s` is then what collectives reach."""
         return self.link_bytes_s <= PCIE_BYTES_S
 
+    @property
+    def nic_bytes_s(self) -> float:
+        """To GPUs that its links do not reach, per GPU, one direction: its network card, as the vendor prints it."""
+        if self.card_bytes_s is not None:
+            return self.card_bytes_s
+        if self.node_gpus in _BRIDGED:
+            return PCIE_BYTES_S
+        return _SHARED_NIC if self.pcie else _NICS.get(self.name.partition("-")[0], _USUAL_NIC)
+
     def flop_s(self, computes: str) -> float:
         """Dense peak of fp8 or fp4 where the GPU has it, else that of bf16: the weights are unpacked on the way."""
         peak = {"fp8": self.fp8_flop_s, "fp4": self.fp4_flop_s}.get(computes)
@@ -65,6 +76,12 @@ class GpuSpec:
 # NVIDIA/nccl-tests issue 307). End to end, 9 to 16 GB/s fit published latencies of two such GPUs; 64 GB/s is 26 % too
 # fast there.
 PCIE_BYTES_S = 16e9
+# One ConnectX-7 of 400 Gb/s for each GPU is usual (HGX H100, DGX GB200). DGX A100 has 200 Gb/s, HGX B300 and GB300
+# NVL72 have 800 (ConnectX-8); PCIe cards share one card of 200 to 400 among two to four, which is taken as 100 each.
+# Where a bridge joins two or four cards of a server, the others are reached over PCIe.
+_USUAL_NIC, _SHARED_NIC = 50e9, 12.5e9
+_NICS = {"A100": 25e9, "A800": 25e9, "B300": 100e9, "GB300": 100e9}
+_BRIDGED = (2, 4)
 
 # Visible memory: PyTorch's own "total capacity" and vLLM's "total_gpu_memory" lines; it varies by a few dozen MiB with
 # the driver. It is below the marketing capacity because ECC and the driver take their part first.
@@ -250,15 +267,16 @@ def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
 
 
 def gpu_of(engine: EngineConfig) -> GpuSpec:
-    """The data sheet of a scenario's GPU: its own where it has one of that name, else a built-in one.
+    """The data sheet of a scenario's GPU: its own where it has one of that name, else a built-in one; with its network.
 
     Raises InputError as `gpu_spec` does.
     """
-    sheet = engine.gpu_sheet
+    sheet, card = engine.gpu_sheet, None if engine.nic_gb_s is None else engine.nic_gb_s * 1e9
     if sheet is None or sheet.name != engine.gpu:
-        return gpu_spec(engine.gpu)
+        known = gpu_spec(engine.gpu)
+        return known if card is None else replace(known, card_bytes_s=card)
     fp8, fp4 = ((None if peak is None else peak * 1e12) for peak in (sheet.fp8_tflop_s, sheet.fp4_tflop_s))
     return GpuSpec(
         sheet.name, sheet.memory_gib * _GIB, sheet.memory_tb_s * 1e12, sheet.bf16_tflop_s * 1e12, fp8,
-        sheet.link_gb_s * 1e9, "engine.gpu_sheet", sheet.node_gpus, fp4_flop_s=fp4,
+        sheet.link_gb_s * 1e9, "engine.gpu_sheet", sheet.node_gpus, fp4_flop_s=fp4, card_bytes_s=card,
     )  # fmt: skip

@@ -6,11 +6,15 @@
 
 Where a real engine can be asked ("GPU KV cache size: N tokens" in its log, `vllm:cache_config_info`), its number wins:
 give it as `kv_blocks`.
+
+Of several stages (pipeline parallel) the one with the least room decides, because a request holds its tokens on all of
+them.
 """
 
 from __future__ import annotations
 
 from fleetsim.engine.gpus import GpuSpec
+from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 
@@ -39,7 +43,7 @@ def activation_peak_bytes(shape: ModelShape, tp: int, max_num_seqs: int, max_num
 def kv_blocks(
     gpu: GpuSpec,
     shape: ModelShape,
-    tp: int,
+    layout: Layout,
     dtype: str,
     memory_share: float,
     max_num_seqs: int,
@@ -47,7 +51,6 @@ def kv_blocks(
     block_size: int,
     *,
     engine: str = "vllm",
-    dp: int = 1,
     element_bytes: float = 2,
 ) -> int:
     """Usable KV blocks (without vLLM's null block) of numbers of `element_bytes` each.
@@ -57,26 +60,44 @@ def kv_blocks(
     vLLM subtracts weights and the profile run's peak from its share. SGLang's share is weights and cache together:
     activations live in the rest. TensorRT-LLM takes its share of what the weights and its profile run leave free.
     """
-    weights = shape.weight_bytes_per_gpu(tp, dp, dtype)
-    reserve = _RUNTIME_BYTES + (_COLLECTIVES_BYTES if tp > 1 else 0.0)
-    if engine == "vllm":
-        budget = gpu.memory_bytes * memory_share
-        peak = activation_peak_bytes(shape, tp, max_num_seqs, max_num_batched_tokens)
+    token = kv_bytes_per_token(shape, layout, element_bytes)
+    reserve = _RUNTIME_BYTES + (_COLLECTIVES_BYTES if layout.gpus > 1 else 0.0)
+    budget = gpu.memory_bytes * (1.0 if engine == "tensorrt-llm" else memory_share)
+    found = []
+    stages = zip(layout.stages(shape.layers, engine), stage_bytes(shape, layout, engine, dtype), strict=True)
+    for stage, (layers, weights) in enumerate(stages):
+        # Only the last stage samples.
+        rows = 0 if stage < layout.pp - 1 else max_num_seqs if engine == "vllm" else 1
+        peak = 0.0 if engine == "sglang" else activation_peak_bytes(shape, layout.tp, rows, max_num_batched_tokens)
         cache = budget - weights - peak - reserve
-    elif engine == "sglang":
-        budget = gpu.memory_bytes * memory_share
-        peak = 0.0
-        cache = budget - weights - reserve
-    else:
-        budget = gpu.memory_bytes
-        peak = activation_peak_bytes(shape, tp, 1, max_num_batched_tokens)
-        cache = (budget - weights - peak - reserve) * memory_share
-    blocks = int(cache // (shape.kv_bytes_per_token(tp, element_bytes) * block_size)) - (1 if engine == "vllm" else 0)
+        if engine == "tensorrt-llm":
+            cache *= memory_share
+        found.append((cache // (token * layers / shape.layers * block_size), weights, peak))
+    room, weights, peak = min(found)
+    blocks = int(room) - (1 if engine == "vllm" else 0)
     if blocks < 1:
         rule = (
-            f"must fit {gpu.name} x{tp}, but {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB activations + "
-            f"{reserve / _GIB:.1f} GiB runtime leave no KV cache in {budget / _GIB:.1f} GiB"
+            f"must fit {gpu.name} {layout.text}, but {weights / _GIB:.1f} GiB weights + {peak / _GIB:.1f} GiB "
+            f"activations + {reserve / _GIB:.1f} GiB runtime leave no KV cache in {budget / _GIB:.1f} GiB"
         )
         remedy = "raise tp, use dtype fp8, a larger GPU, or lower max_num_seqs or max_num_batched_tokens"
         raise InputError([Problem("model", shape.name, rule, remedy)])
     return blocks
+
+
+def stage_bytes(shape: ModelShape, layout: Layout, engine: str, dtype: str = "auto") -> tuple[float, ...]:
+    """Bytes of weights on each GPU of every stage: its layers, the embedding on the first, the LM head on the last.
+
+    Where layers differ, a stage is taken to have all kinds in the model's proportion.
+    """
+    if layout.pp == 1:
+        return (shape.weight_bytes_per_gpu(layout.tp, layout.dp, dtype),)
+    layers = shape.layer_bytes_per_gpu(layout.tp, layout.dp, dtype)
+    head, ends = shape.head_bytes_per_gpu(layout.tp, dtype), {0, layout.pp - 1}
+    stages = layout.stages(shape.layers, engine)
+    return tuple(layers * n / shape.layers + head * (stage in ends) for stage, n in enumerate(stages))
+
+
+def kv_bytes_per_token(shape: ModelShape, layout: Layout, element_bytes: float = 2) -> float:
+    """Bytes of one token's cache on a GPU, over all stages together: a request holds its tokens on each of them."""
+    return shape.kv_bytes_per_token(layout.tp, element_bytes) / layout.dcp

@@ -8,7 +8,8 @@ One iteration of n tokens, b of them decodes with K tokens of cache between them
              + routed experts: start + bytes of those touched + operations      experts touched grow with n
              + start of the attention, or of the state's update
              + all-reduce of n hidden states, once per mixer and MLP            tp > 1
-             + gather and scatter of the ranks' hidden states                   dp > 1
+             + gather and scatter, or exchange, of the ranks' hidden states     dp > 1
+             + all-reduce of queries and partial sums                           dcp > 1
            + the LM head's weights
     + b * (host + LM head's operations + sampler's passes + heads of the attention + state, read and written)
     + K * cache bytes per token / bandwidth, or what multiplying with the latent takes
@@ -17,7 +18,8 @@ One iteration of n tokens, b of them decodes with K tokens of cache between them
 
 Matrices, heads and cache are per GPU, that is, divided by tp. Under MLA the cache is one latent per token, on every
 GPU. Data-parallel ranks share the experts: each GPU keeps 1 / (tp dp) of them and reads those that the tokens of all
-ranks pick, n per rank. f is put on knots of `StepTime`'s curve. The operators are in `fleetsim.engine.operators`, their
+ranks pick, n per rank. Of pp stages an iteration is a round of pp batches, each with its part of the sequences
+(`Layers.tokens_s`). f is put on knots of `StepTime`'s curve. The operators are in `fleetsim.engine.operators`, their
 numbers in `calibration/engine_curves.json`; assumptions and measured error: docs/accuracy.md.
 """
 
@@ -39,6 +41,9 @@ from fleetsim.engine.defaults import (
 )
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
+from fleetsim.engine.kv_memory import kv_bytes_per_token
+from fleetsim.engine.layout import Exchange, Layout
+from fleetsim.engine.layout_rules import layout_problems
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES
@@ -52,48 +57,31 @@ from fleetsim.errors import InputError, Problem
 _KNOTS_PER_OCTAVE = 4
 
 
-def _check(shape: ModelShape, gpu: GpuSpec, tp: int, dp: int, gpu_memory_utilization: float | None) -> list[Problem]:
-    problems = []
-    if isinstance(dp, bool) or not isinstance(dp, int) or dp < 1:
-        problems.append(Problem("dp", dp, "an integer >= 1", "give the number of ranks that share the experts"))
-    elif isinstance(tp, int) and shape.mixture and dp > 1 and tp * dp > gpu.node_gpus:
-        rule = f"tp x dp at most the {gpu.node_gpus} GPUs that share fast links; experts across nodes are"
-        problems.append(Problem("dp", dp, f"{rule} not supported yet", "lower dp"))
-    if isinstance(tp, bool) or not isinstance(tp, int) or tp < 1:
-        problems.append(Problem("tp", tp, "an integer >= 1", "give the number of GPUs of one instance"))
-    elif shape.heads % tp:
-        rule = f"a divisor of the {shape.heads} attention heads of {shape.name}"
-        problems.append(Problem("tp", tp, rule, "vLLM refuses it too: take a power of two"))
-    elif tp > gpu.node_gpus:
-        rule = f"at most the {gpu.node_gpus} GPUs that share fast links; tensor parallelism across nodes is"
-        problems.append(Problem("tp", tp, f"{rule} not supported yet", "use more instances"))
-    good = isinstance(gpu_memory_utilization, int | float) and not isinstance(gpu_memory_utilization, bool)
-    if gpu_memory_utilization is not None and not (good and 0 < gpu_memory_utilization <= 1):
-        problems.append(
-            Problem("gpu_memory_utilization", gpu_memory_utilization, "a share in (0, 1]", "vLLM's default is 0.92")
-        )
-    return problems
+def _wrong_share(share: float | None) -> list[Problem]:
+    good = isinstance(share, int | float) and not isinstance(share, bool)
+    if share is None or (good and 0 < share <= 1):
+        return []
+    return [Problem("gpu_memory_utilization", share, "a share in (0, 1]", "vLLM's default is 0.92")]
 
 
 @lru_cache(maxsize=64)
 def roofline_step_time(
     gpu: GpuSpec,
     shape: ModelShape,
-    tp: int,
+    layout: Layout,
     dtype: str,
     curves: Curves,
     max_tokens: int,
-    dp: int = 1,
     engine: str = "vllm",
     kv_dtype: str = "bfloat16",
 ) -> StepTime:
-    """StepTime of `shape` on `tp` GPUs, with knots up to `max_tokens` tokens per iteration.
+    """StepTime of `shape` on one instance's GPUs, with knots up to `max_tokens` tokens per iteration.
 
-    dp: ranks that share the experts; each is taken to hold as many tokens as this one. engine: whose host it is.
+    layout: ranks that share the experts are taken to hold as many tokens as this one. engine: whose host it is.
     kv_dtype: of the KV cache.
     """
-    device = Device(gpu, curves.families[gpu.family], tp)
-    layers = Layers(device, shape, dtype, dp, curves, curves.hosts[engine])
+    device = Device(gpu, curves.families[gpu.family], layout.tp)
+    layers = Layers(device, shape, dtype, layout, curves, curves.hosts[engine], engine)
     core = layers.cores(KV_BYTES[kv_dtype])
     octaves = math.log2(max_tokens)
     grid = [2 ** (i / _KNOTS_PER_OCTAVE) for i in range(math.ceil(octaves * _KNOTS_PER_OCTAVE))]
@@ -107,7 +95,7 @@ def roofline_step_time(
         per_kv_token_s=core.kv_token_s,
         per_attn_pair_s=core.pair_s,
         kind="roofline",
-        source=f"roofline of {shape.name} on {gpu.name} x{tp}{f' of {dp} ranks' if dp > 1 else ''}, {dtype}"
+        source=f"roofline of {shape.name} on {gpu.name} {layout.text}, {dtype}"
         + (", KV cache in fp8" if kv_dtype == "fp8" else ""),
     )
 
@@ -121,6 +109,9 @@ def roofline(
     *,
     kv_dtype: str = "auto",
     dp: int = 1,
+    pp: int = 1,
+    dcp: int = 1,
+    expert_exchange: Exchange = "auto",
     engine: str = "vllm",
     entry_point: str = "api_server",
     max_num_seqs: int | None = None,
@@ -130,18 +121,20 @@ def roofline(
     max_model_len: int | None = None,
     curves: Curves | None = None,
 ) -> tuple[StepTime, EngineLimits]:
-    """Step time and limits of one engine instance of `tp` GPUs.
+    """Step time and limits of one engine instance of `tp` x `pp` GPUs.
 
     gpu: data sheet name ("H100", "MI300X"). model: a built-in Hugging Face id or a path to a config.json. dtype: of the
     weights: auto (as the checkpoint has them), bfloat16, float16, fp8, nvfp4, mxfp4 or int4. kv_dtype: of the KV cache:
     auto (as the checkpoint asks, else 16 bits), bfloat16 or fp8. dp: ranks that share a mixture's experts, of which
-    this instance is one. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for
+    this instance is one. pp, dcp, expert_exchange: as in `fleetsim.engine.layout.Layout`; tp and dp beyond a server
+    cross its network. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for
     what is not given and whose rules the limits carry. entry_point: how vLLM is started, one of its `ENTRY_POINTS`.
     kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once.
-    Raises InputError: unknown names, a tp that does not divide the heads, a model that does not fit.
+    Raises InputError: unknown names, a layout that the model cannot have, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
-    problems = _check(shape, spec, tp, dp, gpu_memory_utilization)
+    layout = Layout(tp, pp, dp, dcp, expert_exchange)
+    problems = [*layout_problems(shape, layout), *_wrong_share(gpu_memory_utilization)]
     for asked, named in ((dtype, shape.weights_type), (kv_dtype, shape.cache_type)):
         try:
             named(asked)
@@ -175,15 +168,17 @@ def roofline(
     size = block_size or BLOCK_SIZE[engine]
     share = gpu_memory_utilization or MEMORY_SHARE.get(engine) or sglang_static_share(spec, tp, tokens)
     blocks = kv_blocks or usable_kv_blocks(
-        spec, shape, tp, dtype, share, seqs, tokens, size, engine=engine, dp=dp, element_bytes=element
+        spec, shape, layout, dtype, share, seqs, tokens, size, engine=engine, element_bytes=element
     )
     if engine == "sglang" and max_num_seqs is None:
         seqs = sglang_running_requests(blocks * size, shape.max_position)
     held = shape.state_bytes(tp) + shape.window_bytes(tp, element)
-    state_blocks = math.ceil(held / (shape.kv_bytes_per_token(tp, element) * size))
+    state_blocks = math.ceil(held / (kv_bytes_per_token(shape, layout, element) * size))
+    # Each of the batches in flight has its own budget of tokens.
+    tokens *= pp
     limits = EngineLimits(seqs, tokens, blocks, size, state_blocks, scheduler=engine)
     if max_model_len is not None and limits.kv_tokens < max_model_len:
-        rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} x{tp}"
+        rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} {layout.text}"
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()
-    return roofline_step_time(spec, shape, tp, dtype, found, max(tokens, seqs), dp, engine, kv_dtype), limits
+    return roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype), limits

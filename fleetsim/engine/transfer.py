@@ -18,7 +18,8 @@ class Transfer:
     """One sync's job: how much moves between how many GPUs.
 
     model_bytes: all weights as they travel. element_bytes: of one weight. tensors: of the checkpoint. trainer_gpus,
-    instances, tp: GPUs that send, engines that receive, GPUs of each. node_gpus: GPUs of a server. link_bytes_s: from
+    instances, tp: GPUs that send, engines that receive, GPUs of each (all stages together). gpu_bytes: what one of
+    them keeps of the weights. node_gpus: GPUs of a server. link_bytes_s: from
     a GPU to its peers. colocated: trainer and engines share the GPUs.
     """
 
@@ -28,6 +29,7 @@ class Transfer:
     trainer_gpus: int
     instances: int
     tp: int
+    gpu_bytes: float
     node_gpus: int
     link_bytes_s: float
     colocated: bool
@@ -89,7 +91,7 @@ class Transfer:
     @property
     def host_to_gpu_s(self) -> float:
         """Each GPU of an instance its slice, from the host's memory."""
-        return self.model_bytes / (self.tp * self.link.pcie_bytes_s * self.link.efficiency)
+        return self.gpu_bytes / (self.link.pcie_bytes_s * self.link.efficiency)
 
     @property
     def changed_bytes(self) -> float:
@@ -153,7 +155,7 @@ def collective_broadcast(t: Transfer) -> Stages:
 def rdma_p2p(t: Transfer) -> Stages:
     """Every GPU of an instance fetches its slice through its own card, then the engine loads it."""
     rate = t.peers_bytes_s if t.in_one_node else t.nic_bytes_s
-    return _into_engines(t, t.gather_s, t.model_bytes / (t.tp * rate), "fetching")
+    return _into_engines(t, t.gather_s, t.gpu_bytes / rate, "fetching")
 
 
 def cuda_ipc(t: Transfer) -> Stages:

@@ -10,6 +10,8 @@ from fleetsim.config.engine import EngineConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
+from fleetsim.engine.kv_memory import stage_bytes
+from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import precision_of
 from fleetsim.engine.model.shape import ModelShape
@@ -117,12 +119,20 @@ def transfer_of(scenario: Scenario) -> Transfer:
         tensors=tensors,
         trainer_gpus=s.trainer.gpus,
         instances=s.fleet.instances,
-        tp=s.engine.tp,
+        tp=s.engine.gpus,
+        gpu_bytes=model_bytes * _kept(s.engine, shape, dtype),
         node_gpus=node_gpus,
         link_bytes_s=link_bytes_s,
         colocated=s.fleet.placement == "colocated",
         link=link.model_copy(update={"source": source}),
     )
+
+
+def _kept(engine: EngineConfig, shape: ModelShape | None, dtype: str) -> float:
+    """The share of all weights that a GPU of an engine keeps, of the fullest stage; of an unknown model an even one."""
+    if shape is None:
+        return 1 / engine.gpus
+    return max(stage_bytes(shape, layout_of(engine), engine.name, dtype)) / shape.weight_bytes(dtype)
 
 
 def checkpoint_tensors(shape: ModelShape) -> int:

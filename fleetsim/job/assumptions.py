@@ -56,7 +56,8 @@ def _profile(s: Scenario) -> str:
 
 def _instance(s: Scenario) -> str:
     why = ": the cheapest that fits" if _modelled(s) and s.engine.tp > 1 else ""
-    return f"TP{s.engine.tp} ({_plural(s.engine.tp, 'GPU')} per instance{why})"
+    stages = f" x PP{s.engine.pp}" if s.engine.pp > 1 else ""
+    return f"TP{s.engine.tp}{stages} ({_plural(s.engine.gpus, 'GPU')} per instance{why})"
 
 
 def _weights(s: Scenario) -> str:

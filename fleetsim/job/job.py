@@ -19,6 +19,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.whole_engines import rounded_note
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
@@ -127,6 +128,10 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         scenario = _without(file, outside, good)
     assumed = _assumed(scenario, said)
     given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
+    asked = scenario
+    if scenario.engine.dp > 1 and not problems:  # counts are those of whole engines; which were written, and as what?
+        asked = _load(file, [*outside, *chain(*from_flags.values()), *fitting, "engine.dp=1"])
+        given &= given_paths(asked)
     found, changes = _second_look(scenario, given, flags)
     tp = None if found else instance_gpus(with_changes(scenario, changes) if changes else scenario, given)
     if tp is not None and tp != scenario.engine.tp:
@@ -150,6 +155,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
             *profiled.notes,
             *model_notes(scenario, given),
             *growth_notes(scenario, given),
+            *rounded_note(asked, scenario, given),
         ),
     )
 

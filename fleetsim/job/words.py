@@ -63,8 +63,8 @@ def instance_words(scenario: Scenario) -> str:
         return f"{e.instance_tok_s or 0.0:,.0f} tok/s each"
     profile = profile_of(scenario)
     if profile is not None:
-        return f"{profile.provenance.device} x {e.tp}, profile {profile.name}"
-    return f"{e.gpu} x {e.tp}"
+        return f"{profile.provenance.device} x {e.gpus}, profile {profile.name}"
+    return f"{e.gpu} x {e.gpus}"
 
 
 def binds(binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples") -> str:

@@ -368,7 +368,7 @@ def lent_instances(scenario: Scenario) -> int:
     if scenario.fleet.placement != "colocated_lending":
         return 0
     given = scenario.fleet.lending.instances
-    return scenario.trainer.gpus // scenario.engine.tp if given is None else given
+    return scenario.trainer.gpus // scenario.engine.gpus if given is None else given
 
 
 def credit_rules(scenario: Scenario) -> dict[str, int]:

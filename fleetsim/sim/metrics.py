@@ -113,7 +113,7 @@ def gpu_seconds(records: Records, window: Window) -> dict[str, float]:
     """
     scenario = records.scenario
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
-    rollout = (instance_s - window.total("lent_s")) * scenario.engine.tp
+    rollout = (instance_s - window.total("lent_s")) * scenario.engine.gpus
     trainer = scenario.trainer.gpus * window.span_s
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)

@@ -21,6 +21,8 @@ from fleetsim.engine.acceptance import (
     share_of_length,
 )
 from fleetsim.engine.gpus import gpu_of, gpu_spec
+from fleetsim.engine.kv_memory import kv_bytes_per_token
+from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES
@@ -140,10 +142,13 @@ class _Costs(NamedTuple):
 
 def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, limits: EngineLimits) -> _Costs:
     """What drafts cost on the GPU and model of a roofline. most: tokens drafted for each sequence."""
+    if engine.pp > 1:
+        rule = "drafts are verified on one stage here: engines draft on the last one, after all others"
+        raise InputError([Problem("pp", engine.pp, rule, "use pp 1, or no engine.speculation")])
     gpu, shape, curves = gpu_spec(gpu_of(engine)), model_shape(engine.model), shipped_curves()
     dtype, kv_dtype = shape.weights_type(engine.dtype), shape.cache_type(engine.kv_dtype)
     device = Device(gpu, curves.families[gpu.family], engine.tp)
-    layers = Layers(device, shape, dtype, engine.dp, curves, curves.hosts[engine.name])
+    layers = Layers(device, shape, dtype, layout_of(engine), curves, curves.hosts[engine.name])
     element = KV_BYTES[kv_dtype]
     drafter = drafting(layers, given.method, element, model_shape(given.draft_model) if given.draft_model else None)
     alone = layers.cores(element)
@@ -152,7 +157,7 @@ def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, lim
         core = layers.cores(element, queries)
         return core.sequence_s - alone.sequence_s, core.kv_token_s - alone.kv_token_s
 
-    token = shape.kv_bytes_per_token(engine.tp, element)
+    token = kv_bytes_per_token(shape, layout_of(engine), element)
     blocks = limits.kv_blocks
     if engine.kv_blocks is None:
         own = drafter.weight_bytes / limits.block_size

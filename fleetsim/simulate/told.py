@@ -261,7 +261,7 @@ def published(view: RunView) -> Table | None:
         predicted = view.metrics["step_s"].mean
         rows.append(("step", units.seconds(predicted), units.seconds(p.step_s), f"{predicted / p.step_s:.2f}"))
     if p.tok_s_per_gpu is not None:
-        predicted = view.metrics["generated_tok_s"].mean / (s.fleet.instances * s.engine.tp)
+        predicted = view.metrics["generated_tok_s"].mean / (s.fleet.instances * s.engine.gpus)
         ratio = f"{predicted / p.tok_s_per_gpu:.2f}"
         rows.append(("tok/s per rollout GPU", units.number(predicted), units.number(p.tok_s_per_gpu), ratio))
     if p.bottleneck is not None:

@@ -34,7 +34,7 @@ FINE, _COARSE = 1.2, 1.5
 
 def price_per_s(scenario: Scenario, instances: int) -> float:
     """What both pools cost per second, in GPU prices; in GPUs where all prices are zero."""
-    gpus, trainer = instances * scenario.engine.tp, scenario.trainer.gpus
+    gpus, trainer = instances * scenario.engine.gpus, scenario.trainer.gpus
     if scenario.fleet.placement == "colocated":
         gpus = max(0, gpus - trainer)
     prices = prices_of(scenario)

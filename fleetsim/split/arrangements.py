@@ -69,7 +69,7 @@ class Rules:
 
 def gpus_per_engine(scenario: Scenario) -> int:
     """GPUs that come and go together: of one instance, or of all that share their experts."""
-    return scenario.engine.tp * unit_of(scenario)
+    return scenario.engine.gpus * unit_of(scenario)
 
 
 def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
@@ -111,7 +111,7 @@ def _refused(gpus: int, rule: str, remedy: str) -> InputError:
 
 def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
     """So many rollout instances, and the other GPUs for the trainer."""
-    rollout = instances * scenario.engine.tp
+    rollout = instances * scenario.engine.gpus
     changes = {
         **_sized(scenario, instances, gpus - rollout),
         **_ahead(scenario),
@@ -188,7 +188,7 @@ def steps_per_version(scenario: Scenario) -> int:
 def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
     """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
     return {
-        **_sized(scenario, gpus // scenario.engine.tp, gpus),
+        **_sized(scenario, gpus // scenario.engine.gpus, gpus),
         "fleet.placement": "colocated",
         **_in_place(scenario),
         "sync.scope": "global",

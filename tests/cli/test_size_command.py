@@ -154,6 +154,11 @@ def test_ranks_that_share_their_experts_are_sized_in_whole_engines() -> None:
     counts = [document["recommendation"]["instances"], *(c["instances"] for c in document["candidates"])]
     assert all(n % 8 == 0 for n in counts)
     assert document["alternatives"]["tried"][0]["text"] == "one more engine of 8 instances"
+    # an assumed count of 8 is no wish, so that there is nothing to say; one that was given is rounded up
+    for sets, notes in ((("engine.dp=3",), 0), (("engine.dp=8", "fleet.instances=12"), 1)):
+        words = [word for text in sets for word in ("--set", text)]
+        rounded = json.loads(run(*SMALL, *words, "--json").stdout)
+        assert sum("come and go together" in w for w in rounded["warnings"]) == notes
 
 
 @pytest.mark.usefixtures("fake_fleet")

@@ -240,3 +240,13 @@ def test_a_sweep_that_goes_on_says_so(scenario: str, tmp_path: Path, monkeypatch
     again = run(scenario, *GRID, "--out", str(output))
     assert again.exit_code == 0, again.output
     assert f"going on: 6 of 6 cells are in {journal_path(output)}" in again.stderr
+
+
+def test_counts_are_rounded_up_to_whole_engines_and_the_answer_says_so(scenario: str) -> None:
+    swept = json.loads(run(scenario, "--grid", "fleet.instances=1:3", "--set", "engine.dp=2", "--json").stdout)
+    (note,) = (w for w in swept["warnings"] if "engine.dp" in w)
+    assert note.startswith("fleet.instances 1 ran as 2, 3 ran as 4: ")
+    first, second = swept["rows"][0]["metrics"]["step_s"], swept["rows"][1]["metrics"]["step_s"]
+    assert first == second, "one instance of two ranks is two instances"
+    plain = json.loads(run(scenario, "--grid", "engine.dp=1,3", "--json").stdout)
+    assert [row["status"] for row in plain["rows"]] == ["ok", "ok"], "an assumed count follows the ranks"

@@ -71,12 +71,15 @@ def test_no_evict_needs_to_know_how_long_an_output_may_be() -> None:
 def test_ranks_are_instances() -> None:
     """dp ranks share experts, so instances come in multiples of dp; the GPUs are instances x tp as ever."""
     engine = {"model": "Qwen/Qwen3-30B-A3B", "tp": 2, "dp": 4}
+    asked = {"engine": engine, "fleet": {"instances": 6}, "run": {"events": [{"step": 2, "instances": 9}]}}
+    rounded = scenario_from_mapping(asked)
+    assert (rounded.fleet.instances, rounded.run.events[0].instances) == (8, 12)
+    assert scenario_from_mapping({"engine": {"dp": 3}}).fleet.instances == 9, "the default is rounded as well"
+    # what a plan tries is never rounded in silence
     with pytest.raises(InputError, match=r"fleet\.instances.*multiple of engine\.dp \(4\).*use 4"):
-        scenario_from_mapping({"engine": engine, "fleet": {"instances": 6}})
+        with_changes(rounded, {"fleet.instances": 6})
     with pytest.raises(InputError, match=r"run\.events\[0\]\.instances"):
-        scenario_from_mapping(
-            {"engine": engine, "fleet": {"instances": 8}, "run": {"events": [{"step": 2, "instances": 9}]}}
-        )
+        with_changes(rounded, {"run.events": [{"step": 2, "instances": 9}]})
     eight = scenario_from_mapping({"engine": engine, "fleet": {"instances": 8}})
     alone = scenario_from_mapping({"engine": {**engine, "dp": 1}, "fleet": {"instances": 8}})
     assert engine_of(eight)[1].kv_blocks > engine_of(alone)[1].kv_blocks

@@ -179,10 +179,13 @@ def test_hybrid_models_cache_in_their_full_attention_layers_only() -> None:
 def test_ranks_share_the_routed_experts_and_nothing_else() -> None:
     shape = MODELS["Qwen/Qwen3-30B-A3B"]
     routed = 48 * 128 * 3 * 2048 * 768 * 2
-    assert shape.weight_bytes_per_gpu(2, 1) == shape.weight_bytes() / 2
-    assert shape.weight_bytes_per_gpu(2, 4) == (shape.weight_bytes() - routed) / 2 + routed / 8
+    # routers, and norms of hidden states and of heads, are whole on every GPU
+    whole = 2 * (48 * (128 * 2048 + 2 * 2048 + 2 * 128) + 2048)
+    assert shape.weight_bytes_per_gpu(1, 1) == shape.weight_bytes()
+    assert shape.weight_bytes_per_gpu(2, 1) == (shape.weight_bytes() + whole) / 2
+    assert shape.weight_bytes_per_gpu(2, 4) == (shape.weight_bytes() - routed + whole) / 2 + routed / 8
     dense = MODELS["Qwen/Qwen3-8B"]
-    assert dense.weight_bytes_per_gpu(2, 4) == dense.weight_bytes() / 2
+    assert dense.weight_bytes_per_gpu(2, 4) == dense.weight_bytes_per_gpu(2, 1)
 
 
 def test_kv_bytes_per_token_and_their_sharding() -> None:

@@ -105,16 +105,14 @@ class Attention(Windowed):
         """Numbers of one value."""
         return self.value_dim or self.head_dim
 
-    @property
-    def _fused(self) -> int:
-        query = self.heads * self.head_dim * (2 if self.gate else 1) + (self.heads if self.head_gate else 0)
-        made = 0 if self.kv_shared else self.head_dim + (0 if self.k_is_v else self.values)
-        return query + self.kv_heads * made
-
     def gemms(self, hidden: int) -> tuple[Gemm, ...]:
         """Queries, keys and values in one, and the way out."""
+        query = self.heads * self.head_dim * (2 if self.gate else 1) + (self.heads if self.head_gate else 0)
+        made = 0 if self.kv_shared else self.head_dim + (0 if self.k_is_v else self.values)
+        shared = self.kv_heads * made
+        fused = Gemm(hidden, query + shared, "attention", shared=shared, pieces=self.kv_heads)
         out = Gemm(self.heads * self.values, hidden, "attention", "rows")
-        return Gemm(hidden, self._fused, "attention"), out, *(self.indexer.gemms(hidden) if self.indexer else ())
+        return fused, out, *(self.indexer.gemms(hidden) if self.indexer else ())
 
     def params(self, hidden: int) -> int:
         """All weights, inner norms included."""
@@ -126,6 +124,11 @@ class Attention(Windowed):
         """Bytes in the cache of one of tp GPUs per token; heads are replicated where there are fewer than GPUs."""
         own = 0 if self.kv_shared else max(1, self.kv_heads // tp) * (self.head_dim + self.values)
         return own * element_bytes + (self.indexer.cached_bytes if self.indexer else 0)
+
+    @property
+    def query_numbers(self) -> float:
+        """Numbers of one head's query, or of what it makes of the cache: their mean."""
+        return (self.head_dim + self.values) / 2
 
     @property
     def prefill_flop(self) -> int:
@@ -187,6 +190,11 @@ class LatentAttention(Windowed):
     def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
         """Bytes in the cache of each of tp GPUs per token: the latent belongs to all heads and is on every GPU."""
         return self.latent * element_bytes + (self.indexer.cached_bytes if self.indexer else 0)
+
+    @property
+    def query_numbers(self) -> float:
+        """Numbers of one head's query in the latent space, or of what it makes of the cache: their mean."""
+        return (self.latent + self.kv_lora_rank) / 2
 
     @property
     def prefill_flop(self) -> int:
@@ -262,6 +270,11 @@ class CompressedAttention:
     def window_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
         """Bytes that the window of one sequence holds on each GPU."""
         return self.window * self.head_dim * element_bytes
+
+    @property
+    def query_numbers(self) -> float:
+        """Numbers of one head's query, or of what it makes of the cache."""
+        return self.head_dim
 
     @property
     def window_flop(self) -> float:

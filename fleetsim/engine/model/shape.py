@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fleetsim.engine.model.gemm import Gemm
+from fleetsim.engine.model.gemm import Gemm, weights
 from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Mixture, Mlp
 from fleetsim.engine.model.precision import PRECISIONS, WIDE, Parts, kv_precision_of, precision_of, usual_parts
@@ -32,6 +32,15 @@ class Block:
     def gemms(self, hidden: int) -> tuple[Gemm, ...]:
         """The weight matrices of one layer; of a mixture those of one expert."""
         return tuple(g for part in (self.mixer, self.mlp) if part is not None for g in part.gemms(hidden))
+
+
+def _params_on(part: Mixer | Mlp, hidden: int, tp: int) -> float:
+    """Weights of a mixer, or of an MLP without its routed experts, on each of tp GPUs. What is no matrix is whole."""
+    if isinstance(part, Mixture):
+        gemms, params = part.trunk_gemms(hidden), part.trunk_params(hidden)
+    else:
+        gemms, params = part.gemms(hidden), part.params(hidden)
+    return params - weights(gemms) + sum(g.params_on(tp) for g in gemms)
 
 
 def blocks_of(layers: Iterable[tuple[Mixer | None, Mlp | None]]) -> tuple[Block, ...]:
@@ -232,10 +241,30 @@ class ModelShape:
         head = self.embeddings_params * PRECISIONS[self.stored(dtype).head].weight_bytes
         return round(self.trunk_bytes(dtype) + self.routed_bytes(dtype) + head)
 
+    def layer_bytes_per_gpu(self, tp: int = 1, dp: int = 1, dtype: str = "auto") -> float:
+        """Bytes of all layers on each GPU.
+
+        Whole on every GPU: norms, routers, the ways into a latent space, and heads of keys and values that are fewer
+        than the GPUs. Of the routed experts 1 / (tp x dp), of the rest 1 / tp.
+        """
+        parts = self.stored(dtype)
+        mixers = sum(n * (_params_on(m, self.hidden, tp) + self.hidden) for n, m in self.mixers)
+        mlps = sum(b.count * (_params_on(b.mlp, self.hidden, tp) + self.hidden) for b in self.blocks if b.mlp)
+        return (
+            mixers * PRECISIONS[parts.attention].weight_bytes
+            + mlps * PRECISIONS[parts.mlp].weight_bytes
+            + self.routed_bytes(dtype) / (tp * dp)
+        )
+
+    def head_bytes_per_gpu(self, tp: int = 1, dtype: str = "auto") -> float:
+        """Bytes of the LM head on each GPU; the embedding has as many."""
+        return self.embedding_params * PRECISIONS[self.stored(dtype).head].weight_bytes / tp
+
     def weight_bytes_per_gpu(self, tp: int = 1, dp: int = 1, dtype: str = "auto") -> float:
-        """Bytes of weights on each GPU: 1 / tp of all, but of the routed experts 1 / (tp x dp)."""
-        routed = self.routed_bytes(dtype)
-        return (self.weight_bytes(dtype) - routed) / tp + routed / (tp * dp)
+        """Bytes of weights on each GPU."""
+        final_norm = self.hidden * PRECISIONS[self.stored(dtype).attention].weight_bytes
+        heads = (1 if self.tied_embeddings else 2) * self.head_bytes_per_gpu(tp, dtype)
+        return self.layer_bytes_per_gpu(tp, dp, dtype) + heads + final_norm
 
     def kv_bytes_per_token(self, tp: int = 1, element_bytes: float = 2) -> float:
         """KV cache bytes of one token on one of `tp` GPUs, in all layers whose cache grows with the context.

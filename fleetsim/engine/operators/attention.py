@@ -35,22 +35,20 @@ def gemms_s(device: Device, n: Tokens, gemms: tuple[Gemm, ...], precision: Preci
     """Seconds of n tokens through weight matrices that tensor parallelism divides as each says."""
     total = 0.0 * n
     for g in gemms:
-        k = g.k / device.tp if g.split == "rows" else g.k
-        out = g.n / device.tp if g.split == "columns" else g.n
-        total += device.gemm_s(n, k, out, precision)
+        total += device.gemm_s(n, *g.on(device.tp), precision)
     return total
 
 
-def core_of(device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1) -> Core:
+def core_of(device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1, dcp: int = 1) -> Core:
     """What one layer's mixer costs beside its matrices. cache_bytes: of one number in the KV cache.
 
     queries: tokens of each decode, more than one where drafts are verified. They read the cache together; a state is
-    written after each of them, for any may be the last that is accepted.
+    written after each of them, for any may be the last that is accepted. dcp: GPUs that divide the cached tokens.
     """
     if isinstance(mixer, StateMixer):
         moved = (1 + queries) * mixer.state_bytes / device.tp
         return Core(_STATE_START_S, moved / (device.gpu.memory_bytes_s * _STATE_BANDWIDTH))
-    core = _whole(device, mixer, cache_bytes, queries)
+    core = _whole(device, mixer, cache_bytes, queries, dcp)
     if mixer.indexer is not None:
         core = _picked(device, mixer.indexer, core, _ratio(mixer), queries)
     if mixer.near:
@@ -65,10 +63,13 @@ def core_of(device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1) 
     return core
 
 
-def _whole(device: Device, mixer: Attending, cache_bytes: float, queries: int) -> Core:
-    """Attention that sees the whole context: reading its cache, or multiplying with a latent for all heads, binds."""
+def _whole(device: Device, mixer: Attending, cache_bytes: float, queries: int, dcp: int) -> Core:
+    """Attention that sees the whole context: reading its cache, or multiplying with a latent for all heads, binds.
+
+    GPUs that divide the cache read their part of it, for the heads of all of them: as many operations as before.
+    """
     scored = mixer.indexer.cached_bytes / _ratio(mixer) if mixer.indexer is not None else 0.0
-    read_s = (mixer.token_bytes(device.tp, cache_bytes) - scored) / _cache_bytes_s(device, mixer, cache_bytes)
+    read_s = (mixer.token_bytes(device.tp, cache_bytes) - scored) / _cache_bytes_s(device, mixer, cache_bytes) / dcp
     curve = _curve(device, mixer)
     pair_s = mixer.prefill_flop / device.tp / _prefill_flop_s(device)
     if isinstance(mixer, Attention):

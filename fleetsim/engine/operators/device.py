@@ -1,4 +1,4 @@
-"""One engine's GPUs as its operators see them: data sheet, family, tensor parallelism."""
+"""One engine's GPUs as its operators see them: data sheet, family, tensor parallelism, and what joins them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.gpus import GpuSpec
+from fleetsim.engine.layout import near
 from fleetsim.engine.model.precision import PRECISIONS, Precision
 from fleetsim.engine.operators.curves import ExpertCurve, Family, GemmCurve
 
@@ -22,6 +23,20 @@ _TILE = 128
 _LEAST_ROWS = 16
 # Without peer access over NVLink, NCCL's ring starts later than a one-shot kernel.
 _PCIE_START_S = 20e-6
+# Across servers an all-reduce of a few bytes takes 25 us on two H100 servers by NCCL's own estimate (NVIDIA/nccl issue
+# 1453: "128 Bytes ... time 25.214764"; src/graph/tuning.cc: 6.8 us, 0.6 us a hop inside and 5 us a hop of the tree
+# between servers, both up and down), measured 19 to 20 us between two GPUs (NVIDIA/nccl-tests issue 150).
+_NETWORK_START_S, _NETWORK_HOP_S = 15.2e-6, 10e-6
+# Share of a network card that large messages reach (as `sync.link.efficiency`: PrimeIntellect-ai/prime-rl pull request
+# 3341 measured 44.26 of 50 GB/s).
+_NETWORK_SHARE = 0.88
+# Experts' tokens, there or back. A kernel for few tokens sends one copy to each expert; one for many sends one copy to
+# each server, but asks the hosts first how many will come (the latter's start is assumed). Published seconds of DeepEP
+# (deepseek-ai/DeepEP, docs/legacy.md, 128 tokens on 8 to 256 H800) come out within 10 %.
+_EXCHANGE_START_S, _COUNTED_EXCHANGE_START_S = 30e-6, 300e-6
+# From one stage to the next: NCCL's send, and the sizes that vLLM sends through the hosts before it (vllm/distributed/
+# parallel_state.py, `send_tensor_dict`). Assumed.
+_HAND_OVER_S = 100e-6
 _ACTIVATION_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp4": PRECISIONS["nvfp4"].weight_bytes}
 
 
@@ -56,16 +71,65 @@ class Device:
         curve = self.family.experts.get("weights" if unpacked else kind)
         return curve or _nearest(self.family.experts, kind), self.gpu.flop_s(kind)
 
-    def allreduce_s(self, gpus: int, message_bytes: Tokens) -> Tokens:
-        """Seconds of one all-reduce over so many GPUs."""
+    def allreduce_s(self, gpus: int, message_bytes: Tokens, stride: int = 1) -> Tokens:
+        """Seconds of one all-reduce over so many GPUs, every stride-th of the servers.
+
+        Across servers the GPUs of each add up first, each sends its part of the sums through its own card, and hands
+        the result round.
+        """
         if gpus == 1:
             return np.zeros_like(message_bytes)
+        inside = near(gpus, self.gpu.node_gpus, stride)
+        servers = gpus // inside
+        if servers == 1:
+            return self._links_start_s(gpus) + self._through_links_s(inside, message_bytes)
+        between_s = 2 * (servers - 1) / servers * message_bytes / inside / self._network_bytes_s
+        start_s = _NETWORK_START_S + _NETWORK_HOP_S * math.log2(servers)
+        return start_s + between_s + self._through_links_s(inside, message_bytes)
+
+    def _links_start_s(self, gpus: int) -> float:
         curve = self.family.allreduce
-        moved = 2 * (gpus - 1) / gpus * message_bytes
         start_s = curve.start_s * (1 + curve.per_doubling * math.log2(gpus / 2))
-        if self.gpu.pcie:
-            return _PCIE_START_S + start_s + moved / self.gpu.link_bytes_s
-        return start_s + moved / (self.gpu.link_bytes_s * curve.link)
+        return start_s + (_PCIE_START_S if self.gpu.pcie else 0.0)
+
+    def _through_links_s(self, gpus: int, message_bytes: Tokens) -> Tokens:
+        return 2 * (gpus - 1) / gpus * message_bytes / self._peers_bytes_s
+
+    @property
+    def _peers_bytes_s(self) -> float:
+        """Between the GPUs of a server."""
+        return self.gpu.link_bytes_s * (1.0 if self.gpu.pcie else self.family.allreduce.link)
+
+    @property
+    def _network_bytes_s(self) -> float:
+        """Through one GPU's network card."""
+        return self.gpu.nic_bytes_s * _NETWORK_SHARE
+
+    def exchange_s(self, gpus: int, tokens: Tokens, per_token: int, row_bytes: float) -> Tokens:
+        """Seconds until so many tokens of each GPU are at their `per_token` experts, evenly on `gpus` GPUs; or back."""
+        inside = near(gpus, self.gpu.node_gpus)
+        servers = gpus // inside
+        sent = tokens * row_bytes
+        peers_s = sent * per_token * (inside - 1) / gpus / self._peers_bytes_s
+        copies = per_token * (servers - 1) / servers
+        once = (servers - 1) * (1 - (1 - 1 / servers) ** per_token)
+        few_s = _EXCHANGE_START_S + np.maximum(sent * copies / self._network_bytes_s, peers_s)
+        many_s = _COUNTED_EXCHANGE_START_S + np.maximum(sent * once / self._network_bytes_s, peers_s)
+        return np.minimum(few_s, many_s)
+
+    def hand_over_s(self, stages: int, message_bytes: Tokens) -> Tokens:
+        """Seconds that a batch's hidden states take on their way through all stages.
+
+        Each of tp GPUs sends its part to its peer, and the peers gather the parts.
+        """
+        if stages == 1:
+            return np.zeros_like(message_bytes)
+        beside = max(1, self.gpu.node_gpus // self.tp)
+        away = -(-stages // beside) - 1
+        per_gpu = message_bytes / self.tp
+        sent_s = (stages - 1 - away) * per_gpu / self._peers_bytes_s + away * per_gpu / self._network_bytes_s
+        gathered_s = (stages - 1) * self.allreduce_s(self.tp, message_bytes / 2)
+        return (stages - 1) * _HAND_OVER_S + sent_s + gathered_s
 
 
 def _nearest(curves: Mapping[str, _Curve], kind: str) -> _Curve:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.gemm import Gemm
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.mlps import Dense
@@ -90,9 +91,9 @@ def eagle3(layers: Layers, element_bytes: float) -> Drafting:
 
 def draft_model(target: Layers, shape: ModelShape, element_bytes: float) -> Drafting:
     """Drafts of a model of its own, which the target's engine runs without scheduling of its own."""
-    own = Layers(target.device, shape, "auto", 1, target.curves, target.host)
-    core = own.cores(element_bytes)
     host, tp = target.host, target.device.tp
+    own = Layers(target.device, shape, "auto", Layout(tp), target.curves, target.host)
+    core = own.cores(element_bytes)
 
     def pass_s(n: Tokens) -> Tokens:
         return own.tokens_s(n) - host.iteration_s + n * (core.sequence_s - host.sequence_s)

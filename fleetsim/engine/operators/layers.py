@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fleetsim.engine.layout import Layout, near
 from fleetsim.engine.model.mlps import Mixture
 from fleetsim.engine.model.precision import PRECISIONS, Precision
-from fleetsim.engine.model.shape import Block, ModelShape
+from fleetsim.engine.model.shape import Block, Mixer, ModelShape
+from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.attention import Core, core_of, gemms_s
 from fleetsim.engine.operators.curves import Curves, GemmCurve, Host
 from fleetsim.engine.operators.device import Device, Tokens
@@ -19,37 +21,63 @@ _LOGIT_PASSES = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layers:
-    """A model on an engine's GPUs. dtype: of the weights that are wished. dp: ranks that share the routed experts."""
+    """A model on an engine's GPUs. dtype: of the weights that are wished. layout: how the GPUs share it."""
 
     device: Device
     shape: ModelShape
     dtype: str
-    dp: int
+    layout: Layout
     curves: Curves
     host: Host
+    engine: str = "vllm"
 
     def tokens_s(self, n: Tokens) -> Tokens:
-        """Seconds that an iteration of n tokens takes whatever they are."""
-        layers = sum((b.count * self.layer_s(b, n) for b in self.shape.blocks), 0.0 * n)
-        return self.host.iteration_s + layers + self._head_bytes / self._reads_s
+        """Seconds that an iteration of n tokens takes whatever they are.
+
+        Of several stages it is a round: as many batches as stages, with n tokens in all, go through all stages one
+        behind the other. It ends when the first batch is through, or when the slowest stage has done the last one.
+        """
+        pp = self.layout.pp
+        if pp == 1:
+            return self.host.iteration_s + self._layers_s(n) + self._head_bytes / self._reads_s
+        batches = np.minimum(n, pp)
+        rows = n / batches
+        layers, head_s = self._layers_s(rows), self._head_bytes / self._reads_s
+        *others, last = self._stage_shares
+        slowest = np.maximum(max(others) * layers, last * layers + head_s)
+        passes = self.device.hand_over_s(pp, 2 * rows * self.shape.hidden * 2.0)  # hidden states and residual
+        return np.asarray(self.host.iteration_s + np.maximum(layers + head_s, batches * slowest) + passes)
+
+    def _layers_s(self, n: Tokens) -> Tokens:
+        return np.asarray(sum((b.count * self.layer_s(b, n) for b in self.shape.blocks), 0.0 * n))
+
+    @property
+    def _stage_shares(self) -> list[float]:
+        """Each stage's part of the layers."""
+        return [layers / self.shape.layers for layers in self.layout.stages(self.shape.layers, self.engine)]
 
     def cores(self, cache_bytes: float, queries: int = 1) -> Core:
         """Seconds per sequence, cached token, pair and prompt token of the whole model, sampler and host included.
 
-        queries: tokens of each decode, more than one where drafts are verified: each has logits and is sampled.
+        Stages work on different sequences at the same time, so the one with most layers counts. The LM head and the
+        sampler are on the last one for all sequences; the host works beside the other batches. queries: tokens of each
+        decode, more than one where drafts are verified: each has logits and is sampled.
         """
-        found = [(n, core_of(self.device, mixer, cache_bytes, queries)) for n, mixer in self.shape.mixers]
+        mixers, dcp = tuple(self.shape.mixers), self.layout.dcp
+        found = [(n, core_of(self.device, mixer, cache_bytes, queries, dcp)) for n, mixer in mixers]
+        part, batches = max(self._stage_shares), self.layout.pp
         gpu, shape = self.device.gpu, self.shape
         head_s = 2 * shape.vocab * shape.hidden / self.device.tp / (gpu.bf16_flop_s * self._wide.compute)
         sampler_s = _LOGIT_PASSES * 4 * shape.vocab / self._reads_s
         return Core(
-            sequence_s=self.host.sequence_s
+            sequence_s=self.host.sequence_s / batches
             + head_s * queries
             + sampler_s * queries
-            + sum(n * c.sequence_s for n, c in found),
-            kv_token_s=sum(n * c.kv_token_s for n, c in found),
-            pair_s=sum(n * c.pair_s for n, c in found),
-            prompt_token_s=self.host.prompt_token_s + sum(n * c.prompt_token_s for n, c in found),
+            + part * sum(n * c.sequence_s for n, c in found)
+            + part * queries * sum(n * self._context_sequence_s(mixer) for n, mixer in mixers),
+            kv_token_s=part * sum(n * c.kv_token_s for n, c in found),
+            pair_s=part * sum(n * c.pair_s for n, c in found),
+            prompt_token_s=self.host.prompt_token_s / batches + part * sum(n * c.prompt_token_s for n, c in found),
         )
 
     def layer_s(self, block: Block, n: Tokens) -> Tokens:
@@ -61,6 +89,7 @@ class Layers:
         if block.mixer is not None:
             total = total + gemms_s(device, n, block.mixer.gemms(hidden), self._precision("attention"))
             total = total + core_of(device, block.mixer, 2).start_s
+            total = total + self.host.allreduce * self._context_s(block.mixer, 0.0 * n)
             reduces += 1
         if isinstance(block.mlp, Mixture):
             total = total + self._mixture_s(block.mlp, n)
@@ -69,20 +98,49 @@ class Layers:
         reduces += block.mlp is not None
         return np.asarray(total + reduces * self.host.allreduce * device.allreduce_s(device.tp, message))
 
-    def _mixture_s(self, mixture: Mixture, n: Tokens) -> Tokens:
-        """Router and shared experts for the rank's own tokens, routed experts for those of all ranks.
+    def _context_s(self, mixer: Mixer, decodes: Tokens) -> Tokens:
+        """GPUs that divide a cache gather their heads' queries, and add up what each made of its part of the cache:
+        together an all-reduce of both (vLLM, v1/attention/ops/common.py, `cp_lse_ag_out_rs`). Prompts need none."""
+        dcp = self.layout.dcp
+        if dcp == 1 or isinstance(mixer, StateMixer):
+            return 0.0 * decodes
+        return self.device.allreduce_s(dcp, decodes * mixer.heads / self.layout.tp * dcp * mixer.query_numbers * 2.0)
 
-        The ranks gather their tokens before the experts and scatter the sums after: together an all-reduce.
+    def _context_sequence_s(self, mixer: Mixer) -> float:
+        """What one more decode adds to that."""
+        none, one = self._context_s(mixer, np.array([0.0, 1.0])).tolist()
+        return float(self.host.allreduce * (one - none))
+
+    def _mixture_s(self, mixture: Mixture, n: Tokens) -> Tokens:
+        """Router and shared experts for the rank's own tokens, routed experts for those of all ranks."""
+        total = gemms_s(self.device, n, mixture.trunk_gemms(self.shape.hidden), self._precision("mlp"))
+        total = total + self._experts_s(mixture, n * self.layout.dp)
+        return np.asarray(total + self._to_experts_s(mixture, n))
+
+    def _to_experts_s(self, mixture: Mixture, n: Tokens) -> Tokens:
+        """Tokens to the experts of all ranks and back.
+
+        The ranks gather all tokens before the experts and scatter the sums after, together an all-reduce; or each GPU
+        sends its tokens, in 8 bits with a scale for each 128 numbers where the experts are small, to the GPUs of their
+        experts, and gets the sums back in 16 bits.
         """
-        device, hidden = self.device, self.shape.hidden
-        total = gemms_s(device, n, mixture.trunk_gemms(hidden), self._precision("mlp"))
-        total = total + self._experts_s(mixture, n * self.dp)
-        gathered = device.allreduce_s(self.dp, n * self.dp * hidden * 2.0)
-        return np.asarray(total + self.host.allreduce * gathered)
+        layout, device, width = self.layout, self.device, mixture.latent or self.shape.hidden
+        if layout.dp == 1:
+            return 0.0 * n
+        beside = near(layout.sharing, device.gpu.node_gpus) == layout.sharing
+        if layout.exchange == "gather" or (layout.exchange == "auto" and beside):
+            gathered = device.allreduce_s(layout.dp, n * layout.dp * self.shape.hidden * 2.0, layout.tp)
+            return np.asarray(self.host.allreduce * gathered)
+        small = self._precision("expert").weight_bytes < 2
+        there = width * (1 + 4 / 128 if small else 2.0)
+        own = n / layout.tp
+        return sum(
+            (device.exchange_s(layout.sharing, own, mixture.per_token, row) for row in (there, 2.0 * width)), 0.0 * n
+        )
 
     def _experts_s(self, mixture: Mixture, tokens: Tokens) -> Tokens:
         """Routed experts, divided among all GPUs: each reads its part of those that are touched."""
-        device, gpus = self.device, self.device.tp * self.dp
+        device, gpus = self.device, self.layout.sharing
         precision = self._precision("expert")
         curve, flop_s = device.expert_curve(precision)
         params = sum(g.params for g in mixture.expert_gemms(self.shape.hidden))

@@ -103,7 +103,7 @@ def baseline_of(observed: Observed, scenario: Scenario) -> BaselineFields:
 
 def gpus_of(scenario: Scenario, instances: float) -> tuple[float, float]:
     """GPUs of the rollout and the trainer pool; colocated ones count as rollout, once (as in `sim/metrics.py`)."""
-    rollout = instances * scenario.engine.tp
+    rollout = instances * scenario.engine.gpus
     trainer = float(scenario.trainer.gpus)
     return rollout, max(0.0, trainer - rollout) if scenario.fleet.placement == "colocated" else trainer
 

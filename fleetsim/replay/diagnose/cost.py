@@ -33,7 +33,7 @@ _HOURS = 24.0
 class Pools:
     """Whose GPU-hours are counted.
 
-    rollout_gpus: mean instances x tp. trainer_gpus: of the trainer alone, 0 where both share (colocated). *_usd_h:
+    rollout_gpus: mean instances x tp x pp. trainer_gpus: of the trainer alone, 0 where both share (colocated). *_usd_h:
     price of one GPU-hour. assumed: what nobody gave, in words.
     """
 
@@ -70,10 +70,10 @@ def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()
     """
     shared = observed.placement == "colocated"
     instances = observed.fleet.instances if observed.fleet is not None else 0.0
-    prices, tp = prices_of(scenario), scenario.engine.tp
+    prices, each = prices_of(scenario), scenario.engine.gpus
     assumed = []
     if "engine.tp" not in given:
-        assumed.append(f"{units.plural(tp, 'GPU')} per instance (engine.tp)")
+        assumed.append(f"{units.plural(each, 'GPU')} per instance (engine.tp)")
     if "trainer.gpus" not in given and not shared:
         assumed.append(f"{units.plural(scenario.trainer.gpus, 'trainer GPU')} (trainer.gpus)")
     if "cost.instance_price_usd_per_gpu_h" not in given:
@@ -81,7 +81,7 @@ def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()
     if "cost.trainer_price_usd_per_gpu_h" not in given and not shared:
         assumed.append(f"{units.price(prices.trainer)} a trainer GPU-hour (cost.trainer_price_usd_per_gpu_h)")
     return Pools(
-        instances * tp,
+        instances * each,
         0.0 if shared else float(scenario.trainer.gpus),
         prices.rollout,
         prices.trainer,

@@ -41,7 +41,9 @@ def prompt_cost(case: Case) -> PromptCost | None:
     prompt = 0.0 if lengths is None or lengths.prompt_mean is None else lengths.prompt_mean
     seconds = max(0.0, f_full - f_now) / (most - decodes) + step.per_prefill_token_s + step.per_attn_pair_s * prompt / 2
     engine = case.scenario.engine
-    name = f"profile {engine.profile}" if engine.kind == "measured" else f"{engine.model} on {engine.gpu} x {engine.tp}"
+    name = (
+        f"profile {engine.profile}" if engine.kind == "measured" else f"{engine.model} on {engine.gpu} x {engine.gpus}"
+    )
     said = case.says("engine.profile") or case.says("engine.model")
     return PromptCost(seconds, name if said else f"{name}, assumed")
 

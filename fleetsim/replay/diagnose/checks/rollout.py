@@ -43,7 +43,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         share = None if case.idle is None else case.idle.value
         taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
         why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
-        gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.tp))
+        gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.gpus))
         return Draft("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
     evidence = [idle_words(case), *_changed(case)]
     if case.idle is None:
