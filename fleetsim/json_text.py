@@ -29,11 +29,16 @@ def from_loose_json(text: str | bytes) -> Any:
 
     For logs, and for readers that name the field or the row of each wrong value.
     """
-    return _read(text, _no_number, None)
+    if isinstance(text, bytes):
+        return _read(text, _no_number, None)
+    try:
+        return _LOOSE.decode(text)
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
 
 
-def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any) -> Any:
-    """wrong: what becomes of a number beyond reach; raises, or NaN."""
+def _numbers(wrong: Callable[[str], float]) -> dict[str, Any]:
+    """How json's reader makes numbers. wrong: what becomes of one beyond reach; raises, or NaN."""
 
     def real(digits: str) -> float:
         value = float(digits)
@@ -43,8 +48,12 @@ def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any) -> Any:
         value = int(digits) if len(digits) < 30 else _WIDEST
         return value if -_WIDEST < value < _WIDEST else wrong(digits)
 
+    return {"parse_constant": wrong, "parse_float": real, "parse_int": whole}
+
+
+def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any) -> Any:
     try:
-        return json.loads(text, parse_constant=wrong, parse_float=real, parse_int=whole, object_pairs_hook=pairs)
+        return json.loads(text, object_pairs_hook=pairs, **_numbers(wrong))
     except RecursionError:
         raise ValueError("is nested too deep") from None
 
@@ -56,3 +65,7 @@ def _no_number(_written: str) -> float:
 def _refuse(written: str) -> NoReturn:
     shown = written if len(written) <= 40 else f"{written[:36]} ..."
     raise ValueError(f"{shown} is no number that can be used: finite, whole ones below 2^63")
+
+
+# Logs have a hundred thousand lines: their reader is made once.
+_LOOSE = json.JSONDecoder(**_numbers(_no_number))

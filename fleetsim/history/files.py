@@ -19,12 +19,13 @@ from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, load_long
 from fleetsim.history.named import HISTORY, SAVE, SELECTOR
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
-from fleetsim.history.run_log import read_run_log
+from fleetsim.history.run_log import read_run_log, run_log, wanted
 from fleetsim.history.run_log_rows import CONSOLE
+from fleetsim.history.trackers.find import tracker_of
 
 _START = 1 << 16
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
-_FORMS = text("a dump of {}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV)", SAVE)
+_FORMS = text("a dump of {}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVE)
 
 _SCENARIO = text("a scenario goes to {}; {} takes {}", Text("--scenario", "job"), HISTORY, _FORMS)
 
@@ -50,17 +51,21 @@ def _read(
     path: Path, framework: str | None, mapping: Mapping[str, str] | None, step_s: float | None, selector: str
 ) -> History:
     try:
+        folder = _dump_in(path) if path.is_dir() else path
+        if not (folder / HEADER).is_file() and (reader := tracker_of(path)) is not None:
+            _no_selector(selector)
+            table, notes = reader(wanted(mapping or {}))
+            return run_log(table, path, framework, mapping or {}, notes)
         if not path.exists():
             raise InputError([_not_there(path)])
         if path.is_dir():
-            return one_job(load_history(_dump_in(path)))
+            return one_job(load_history(folder))
         form = form_of(path)
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
         raise InputError([Problem("history", str(path), rule, "check the path and its permissions")]) from None
-    if selector and form != "openmetrics":
-        rule = "picks series by their labels, which OpenMetrics text and a Prometheus have"
-        raise InputError([Problem(SELECTOR, selector, rule, "read the history again with it, and save that")])
+    if form != "openmetrics":
+        _no_selector(selector)
     if form == "dump":
         return one_job(load_history(path))
     if framework is not None and form in ("step log", "unknown"):
@@ -75,6 +80,12 @@ def _read(
         raise InputError([Problem("history", str(path), "YAML is no history", _SCENARIO)])
     rule = "the file is empty" if path.stat().st_size == 0 else "the file is none of the forms that fleetsim reads"
     raise InputError([Problem("history", str(path), rule, text("give {}; docs/run_logs.md shows each", _FORMS))])
+
+
+def _no_selector(selector: str) -> None:
+    if selector:
+        rule = "picks series by their labels, which OpenMetrics text and a Prometheus have"
+        raise InputError([Problem(SELECTOR, selector, rule, "read the history again with it, and save that")])
 
 
 def form_of(path: Path) -> str:

@@ -25,6 +25,15 @@ class Table:
         self._columns: dict[str, array[float]] = {}
         self._rows = 0
 
+    @classmethod
+    def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> Table:
+        """A table of whole columns, of equal length. names: every metric that was seen."""
+        table = cls()
+        table.names = set(names)
+        table._columns = {name: array("d", column.tobytes()) for name, column in columns.items()}
+        table._rows = max(map(len, columns.values()), default=0)
+        return table
+
     def __len__(self) -> int:
         return self._rows
 

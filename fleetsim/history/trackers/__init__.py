@@ -1,0 +1,1 @@
+"""Runs as experiment trackers keep them: TensorBoard, Weights & Biases, MLflow, trackio."""

@@ -1,0 +1,159 @@
+"""TensorBoard event files: records of a length, its checksum, an `Event` and its checksum.
+
+tensorflow/tensorboard 2.21: compat/proto/event.proto, summary.proto, tensor.proto. Its own reader takes 5 MB/s, because
+it computes checksums in Python; records whose length cannot be say as well that a file is broken.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.history import Note
+from fleetsim.history.run_log_table import Table
+from fleetsim.history.trackers.scalars import Scalars
+from fleetsim.history.trackers.wire import BYTES, FIXED32, FIXED64, VARINT, WireError, fields
+
+_LENGTH = struct.Struct("<Q")
+_DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
+_HEAD, _TAIL = 12, 4  # bytes around an event
+_PIECE = 1 << 24
+_MOST = 1 << 30  # bytes of one event; more is a length that cannot be
+_MARK = b"brain.Event:"
+_DTYPES = {1: "f", 2: "d", 3: "i", 9: "q"}  # of a tensor: float, double, int32, int64
+
+_Kept = dict[bytes, "tuple[array[int], array[float], array[float]] | None"]
+
+
+def is_events(start: bytes) -> bool:
+    """Whether a file that begins so is an event file."""
+    return len(start) > _HEAD + 16 and start[_HEAD] == 0x09 and _MARK in start[:200]
+
+
+def read_events(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+    """The scalars of a run's files, in the order of their names (which begin with their time). Raises InputError."""
+    scalars, notes = Scalars(wanted), []
+    kept: _Kept = {}
+    for path in sorted(paths, key=lambda p: p.name):
+        cut = _read(path, scalars, kept)
+        if cut is not None:
+            notes.append(Note("truncated", f"{path.name} is broken or cut short at byte {cut:,}: read up to there."))
+    if not scalars.names:
+        rule = "its event files hold no scalars"
+        raise InputError([Problem("history", str(paths[0]), rule, "give the folder that the trainer logs to")])
+    return scalars.table(), notes
+
+
+def _read(path: Path, scalars: Scalars, kept: _Kept) -> int | None:
+    """One file; the byte at which it breaks off, None where it is whole."""
+    done = 0
+    rest = b""
+    with path.open("rb") as file:
+        while True:
+            piece = file.read(_PIECE)
+            data, at = rest + piece if rest else piece, 0
+            size = len(data)
+            while at + _HEAD <= size:
+                (length,) = _LENGTH.unpack_from(data, at)
+                if length > _MOST:
+                    return done + at
+                end = at + _HEAD + length
+                if end + _TAIL > size:
+                    break
+                try:
+                    if not _plain(data, at + _HEAD, end, kept):
+                        _event(data, at + _HEAD, end, scalars, kept)
+                except (WireError, struct.error):
+                    return done + at
+                at = end + _TAIL
+            rest = data[at:]
+            done += at
+            if not piece:
+                return done if rest else None
+
+
+def _plain(data: bytes, at: int, end: int, kept: _Kept) -> bool:
+    """Reads an event as every writer of scalars lays it out (time, step, one value with a tag that was seen before);
+    False for any other, which `_event` reads. Nine of ten events of a log are like this."""
+    if end - at < 20 or data[at] != 0x09 or data[at + 9] != 0x10:
+        return False
+    step = shift = 0
+    to = at + 10
+    while data[to] >= 0x80 and shift < 56:
+        step |= (data[to] & 0x7F) << shift
+        shift += 7
+        to += 1
+    step |= data[to] << shift
+    # summary, value and tag, each with a length of one byte; then a float up to the end
+    if end - to < 12 or data[to + 1] != 0x2A or data[to + 3] != 0x0A or data[to + 5] != 0x0A:
+        return False
+    value = to + 7 + data[to + 6]
+    if data[to + 2] != end - to - 3 or data[to + 4] != end - to - 5 or value + 5 != end or data[value] != 0x15:
+        return False
+    tag = data[to + 7 : value]
+    if tag not in kept:
+        return False
+    column = kept[tag]
+    if column is not None:
+        column[0].append(step)
+        column[1].append(_FLOAT.unpack_from(data, value + 1)[0])
+        column[2].append(_DOUBLE.unpack_from(data, at + 1)[0])
+    return True
+
+
+def _event(data: bytes, at: int, end: int, scalars: Scalars, kept: _Kept) -> None:
+    time_s, step = 0.0, 0
+    for number, kind, start, stop in fields(data, at, end):
+        if number == 1 and kind == FIXED64:
+            (time_s,) = _DOUBLE.unpack_from(data, start)
+        elif number == 2 and kind == VARINT:
+            step = start if start < 1 << 63 else start - (1 << 64)
+        elif number == 5 and kind == BYTES:
+            for inner, form, first, last in fields(data, start, stop):
+                if inner == 1 and form == BYTES:
+                    _value(data, first, last, time_s, step, scalars, kept)
+
+
+def _value(data: bytes, at: int, end: int, time_s: float, step: int, scalars: Scalars, kept: _Kept) -> None:
+    tag, value = b"", None
+    tensor = None
+    for number, kind, start, stop in fields(data, at, end):
+        if number == 1:
+            tag = data[start:stop]
+        elif number == 2 and kind == FIXED32:
+            (value,) = _FLOAT.unpack_from(data, start)
+        elif number == 8:
+            tensor = start, stop
+        elif number > 2:
+            return  # a picture, a histogram, sound
+    if value is None and tensor is not None:
+        value = _scalar(data, *tensor)
+    if value is None:
+        return
+    if tag not in kept:
+        kept[tag] = scalars.of(tag.decode("utf-8", "replace"))
+    column = kept[tag]
+    if column is not None:
+        column[0].append(step)
+        column[1].append(value)
+        column[2].append(time_s)
+
+
+def _scalar(data: bytes, at: int, end: int) -> float | None:
+    """The number of a tensor without dimensions; None of any other."""
+    form = ""
+    for number, kind, start, stop in fields(data, at, end):
+        if number == 1 and kind == VARINT:
+            form = _DTYPES.get(start, "")
+        elif number == 2 and stop > start:
+            return None  # a shape
+        elif number == 4 and form and stop - start == struct.calcsize(form):
+            return float(struct.unpack_from(f"<{form}", data, start)[0])
+        elif number in (5, 6) and kind in (FIXED32, FIXED64, BYTES) and stop - start in (4, 8):
+            return float(struct.unpack_from("<f" if stop - start == 4 else "<d", data, start)[0])
+        elif number in (7, 10) and kind == VARINT:
+            return float(start)
+    return None

@@ -1,0 +1,116 @@
+"""Weights & Biases: the local file of a run (`run-ID.wandb`), and its history by the API.
+
+The file is LevelDB's log format (blocks of 32 KiB, chunks with a header of checksum, length and kind) behind a header
+of 7 bytes; each record is a `Record` of wandb 0.31, wandb/proto/wandb_internal.proto. The library reads it no longer
+itself (0.31 has no datastore for Python), and is needed for the API alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.history import Note
+from fleetsim.history.run_log_rows import flat, number
+from fleetsim.history.run_log_table import Table
+from fleetsim.history.trackers.wire import BYTES, VARINT, WireError, fields
+from fleetsim.json_text import from_loose_json
+
+MAGIC = b":W&B"
+PREFIX = "wandb:"
+_HEADER, _BLOCK = 7, 32 * 1024
+_CHUNK = struct.Struct("<IHB")
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+def read_wandb(path: Path, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+    """The history of a run's local file; a run that still writes ends in the middle of a record."""
+    table, notes = Table(wanted), []
+    try:
+        for record in _records(path):
+            for field, kind, start, end in fields(record):
+                if field == 2 and kind == BYTES:
+                    table.add(_history(record, start, end))
+    except WireError as error:
+        notes.append(Note("truncated", f"{path.name} is broken or cut short ({error}): read up to there."))
+    if not len(table):
+        rule = "the run has no history: nothing was logged, or the file is broken at its beginning"
+        raise InputError([Problem("history", str(path), rule, "give the .wandb file of a run that logged")])
+    return table, notes
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    """The records of the file, each put together of its chunks. Raises WireError where it breaks off."""
+    parts: list[bytes] = []
+    with path.open("rb") as file:
+        block = file.read(_BLOCK)
+        at = _HEADER
+        while block:
+            while len(block) - at >= _CHUNK.size:
+                _, length, kind = _CHUNK.unpack_from(block, at)
+                if kind == 0 and length == 0:
+                    break  # padding
+                data = block[at + _CHUNK.size : at + _CHUNK.size + length]
+                if kind > _LAST or len(data) < length:
+                    raise WireError("a record without its end")
+                at += _CHUNK.size + length
+                if kind in (_FULL, _FIRST):
+                    parts = []
+                parts.append(data)
+                if kind in (_FULL, _LAST):
+                    yield b"".join(parts)
+            block, at = file.read(_BLOCK), 0
+
+
+def _history(data: bytes, at: int, end: int) -> Iterator[tuple[str, float]]:
+    """(metric, number) of a HistoryRecord; its step counts where the items do not say `_step`."""
+    found: dict[str, float] = {}
+    for field, kind, start, stop in fields(data, at, end):
+        if kind != BYTES:
+            continue
+        if field == 1:
+            name, value = _item(data, start, stop)
+            if value is not None:
+                found[name] = value
+        elif field == 2:
+            for inner, form, step, _ in fields(data, start, stop):
+                if inner == 1 and form == VARINT:
+                    found.setdefault("_step", float(step))
+    yield from found.items()
+
+
+def _item(data: bytes, at: int, end: int) -> tuple[str, float | None]:
+    names: list[str] = []
+    value: Any = None
+    for field, kind, start, stop in fields(data, at, end):
+        if kind == BYTES and field in (1, 2):
+            names.append(data[start:stop].decode("utf-8", "replace"))
+        elif kind == BYTES and field == 16:
+            try:
+                value = from_loose_json(data[start:stop])
+            except ValueError:
+                value = None
+    return "/".join(n for n in names if n), number(value)
+
+
+def read_wandb_api(run: str, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+    """The history of `ENTITY/PROJECT/RUN`, with the key that the user's wandb has (WANDB_API_KEY, or `wandb login`)."""
+    try:
+        library = import_module("wandb")
+    except ImportError:
+        rule, remedy = "its API needs wandb, which is not installed", "pip install 'fleetsim[wandb]', or export the run"
+        raise InputError([Problem("history", f"{PREFIX}{run}", rule, remedy)]) from None
+    table = Table(wanted)
+    try:
+        for row in library.Api().run(run).scan_history():
+            table.add(flat(row))
+    except Exception as error:  # the library's errors have no common base: a wrong path, no key, no network
+        remedy = "give wandb:ENTITY/PROJECT/RUN, and a key: wandb login"
+        raise InputError([Problem("history", f"{PREFIX}{run}", f"wandb says: {error}", remedy)]) from error
+    if not len(table):
+        raise InputError([Problem("history", f"{PREFIX}{run}", "the run has no history", "give a run that logged")])
+    return table, []
