@@ -16,6 +16,9 @@ ENV_PREFIX = "FLEETSIM_"
 # Setting one key of a pair takes the law's other pair back: the last word wins, as between two --set.
 _PAIRS = {"mean": ("median", "p99"), "cv": ("median", "p99"), "median": ("mean", "cv"), "p99": ("mean", "cv")}
 
+# What is accepted of drafts is said in one way, so that a last word takes the others back as well.
+_ACCEPTANCE = ("acceptance", "acceptance_length", "curve")
+
 
 def parse_override(text: str) -> tuple[str, Any]:
     """`fleet.instances=12` -> ("fleet.instances", 12); the value is a YAML scalar or flow value.
@@ -111,6 +114,9 @@ def _put(target: dict[str, Any], path: str, value: Any) -> Problem | None:
         here = here[key]
     if node.laws:
         for other in _PAIRS.get(last, ()):
+            here.pop(other, None)
+    if above == ["engine", "speculation"] and last in _ACCEPTANCE and value is not None:
+        for other in _ACCEPTANCE:
             here.pop(other, None)
     here[last] = value
     return None

@@ -21,6 +21,7 @@ from fleetsim.frameworks.common import (
     weights_type,
 )
 from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 GENERATION = "policy.generation"
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
@@ -35,7 +36,7 @@ NOT_MODELLED = {
     "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
     f"{GENERATION}.vllm_cfg.expert_parallel_size": "expert parallelism inside an instance",
     f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "policy.draft.enabled": "speculative decoding with a draft model",
+    "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
     "grpo.val_period": "validation between steps",
     "policy.dtensor_cfg.lora_cfg.enabled": "an adapter: --set sync.pause_s=SECONDS",
     "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
@@ -154,6 +155,10 @@ def _limits(draft: Draft) -> None:
     engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
     prefix = draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
+    asked = vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.")
+    trained = draft.flag("policy.draft.enabled", default=False)
+    if asked and not trained.value:
+        frozen(draft, str(trained))
 
 
 def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:

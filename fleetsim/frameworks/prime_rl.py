@@ -19,6 +19,7 @@ from fleetsim.frameworks.common import (
     weights_type,
 )
 from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
@@ -127,6 +128,8 @@ def _gpus(draft: Draft) -> int:
     engine_limits(draft, "inference.vllm.")
     prefix = draft.flag("inference.vllm.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
+    if vllm_drafts(draft, "inference.vllm.speculative_config."):
+        frozen(draft, "inference.vllm.speculative_config")
     return instances
 
 

@@ -15,12 +15,12 @@ from fleetsim.frameworks.common import (
     transport,
 )
 from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.speculation import frozen, sglang_drafts
 
 NOT_MODELLED = {
     "use_dynamic_batch_size": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "max_tokens_per_gpu": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "sglang_speculative_algorithm": "speculative decoding",
-    "enable_mtp_training": "speculative decoding with multi-token prediction",
+    "enable_mtp_training": "the MTP layer's own passes and loss in the trainer's seconds",
     "sglang_enable_dp_attention": "attention with data parallelism",
     "sglang_ep_size": "expert parallelism inside an instance",
     "sglang_enable_ep_moe": "expert parallelism inside an instance",
@@ -118,6 +118,8 @@ def _gpus(draft: Draft, async_: bool) -> int:
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why="prompts are not cut")
     off = draft.flag("sglang_disable_radix_cache", default=False)
     draft.put("engine.prefix_caching", not off.value, off)
+    if sglang_drafts(draft, "sglang_") and not draft.flag("enable_mtp_training", default=False).value:
+        frozen(draft, "enable_mtp_training = False")
     return instances
 
 

@@ -23,6 +23,7 @@ from fleetsim.frameworks.common import (
     weights_type,
 )
 from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 
@@ -36,7 +37,6 @@ NOT_MODELLED = {
     f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
     f"{ROLLOUT}.multi_turn.enable": "turns and tool latency: --set workload.turns.count=N "
     "--set workload.turns.tool_latency_s=SECONDS",
-    f"{ROLLOUT}.mtp.enable": "speculative decoding with multi-token prediction",
     f"{ROLLOUT}.disaggregation.enabled": "prefill and decode on different instances",
     f"{ROLLOUT}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
@@ -122,6 +122,28 @@ def _engine(draft: Draft) -> None:
     weights_type(draft, f"{ROLLOUT}.quantization")
     prefix = draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
+    _drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
+
+
+def _drafts(draft: Draft, *, sglang: bool) -> None:
+    """Speculative decoding: the model's MTP layer (verl/workers/config/model.py, `MtpConfig`), a draft model that only
+    the rollout has, or what is handed to vLLM."""
+    mtp = "actor_rollout_ref.model.mtp" if draft.settings.has("actor_rollout_ref.model.mtp") else f"{ROLLOUT}.mtp"
+    loaded, used = (draft.flag(f"{mtp}.{key}", default=False) for key in ("enable", "enable_rollout"))
+    if loaded.value and used.value:
+        if sglang:
+            sglang_drafts(draft, f"{mtp}.", defaults=("EAGLE", 3, 4))
+        else:
+            vllm_drafts(draft, f"{mtp}.", switch=used, alone="mtp")
+        trained = draft.flag(f"{mtp}.enable_train", default=False)
+        if not trained.value:
+            frozen(draft, str(trained))
+        return
+    own = draft.flag(f"{ROLLOUT}.speculative_decoding.enable", default=False)
+    if own.value and vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", switch=own, alone="eagle3"):
+        frozen(draft, str(own))
+    elif vllm_drafts(draft, f"{ROLLOUT}.engine_kwargs.vllm.speculative_config."):
+        frozen(draft, f"{ROLLOUT}.engine_kwargs.vllm.speculative_config")
 
 
 def _parallel(draft: Draft) -> Read[int]:

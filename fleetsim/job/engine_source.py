@@ -84,6 +84,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
             "constant", f"{rate:g} tok/s", f"{rate:,.0f} tok/s per instance, as given", None, None, "", None
         )
     profile = profile_of(scenario)
+    drafts = "; of runs without speculative decoding" if e.speculation is not None else ""
     if profile is None:
         shape = model_shape(e.model)
         known = known_error(domain_of(gpu_of(e), shape, e.dtype, e.name))
@@ -95,7 +96,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
             text,
             known.median,
             None,
-            known.what + bias_words(known),
+            known.what + bias_words(known) + drafts,
             None,
             e.gpu,
             e.model,
@@ -112,7 +113,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
         profile_words(profile),
         profile.error.median,
         profile.error.worst,
-        profile.error.what,
+        profile.error.what + drafts,
         extrapolations,
         profile.provenance.gpu,
         profile.provenance.model,

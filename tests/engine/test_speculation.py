@@ -31,6 +31,7 @@ from fleetsim.engine.native import advance, command
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError
+from fleetsim.job.engine_source import engine_source
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
 
@@ -227,6 +228,12 @@ def test_an_engine_of_constant_rate_has_nothing_to_draft() -> None:
             with_changes(default_scenario(), {"engine.instance_tok_s": 500.0, "engine.kind": "constant"}),
             method="ngram",
         )
+
+
+def test_a_published_error_of_plain_engines_is_not_claimed_for_drafts() -> None:
+    plain, drafting = default_scenario(), with_drafts(default_scenario(), method="mtp")
+    assert "without speculative decoding" not in engine_source(plain, 4).accuracy
+    assert "of runs without speculative decoding" in engine_source(drafting, 4).accuracy
 
 
 def test_k_by_batch_size_is_read_as_vllm_has_it() -> None:

@@ -1,0 +1,119 @@
+"""Speculative decoding as engines are asked for it: vLLM's `speculative_config`, SGLang's `speculative_*` arguments."""
+
+from __future__ import annotations
+
+from fleetsim.engine.acceptance import CURVES, STANDS_IN
+from fleetsim.errors import InputError
+from fleetsim.frameworks.draft import Draft, Read
+
+PATH = "engine.speculation"
+# What the engines' methods are here. vLLM: vllm/config/speculative.py (each model's own MTP is "mtp" as well);
+# SGLang: python/sglang/srt/server_args.py, where EAGLE without a draft model runs the model's MTP layer.
+_VLLM = {
+    "mtp": "mtp",
+    "eagle": "eagle3",
+    "eagle3": "eagle3",
+    "draft_model": "draft_model",
+    "ngram": "ngram",
+    "ngram_gpu": "ngram",
+    "suffix": "suffix",
+}
+_SGLANG = {"eagle": "mtp", "nextn": "mtp", "eagle3": "eagle3", "standalone": "draft_model", "ngram": "ngram"}
+_REMEDY = "--set engine.speculation.acceptance_length=TOKENS, from the engine's log"
+
+
+def vllm_drafts(
+    draft: Draft, section: str, *, k_default: int | None = None, switch: Read[bool] | None = None, alone: str = ""
+) -> bool:
+    """What a section in vLLM's words asks for; False where it asks for nothing.
+
+    section: the prefix of its keys, with the dot. k_default: the framework's own k. switch: what turns it on. alone:
+    the method where none is named.
+    """
+    method = draft.maybe_text(f"{section}method")
+    if method is None and not alone:
+        return False
+    method = method or Read(f"{section}method", alone, False)
+    word = method.value.lower()
+    known = _VLLM.get("mtp" if word.endswith("_mtp") else word)
+    k = draft.maybe_count(f"{section}num_speculative_tokens", f"{section}num_draft_tokens")
+    if k is None:
+        k = Read(f"{section}num_speculative_tokens", k_default or 1, False)
+    model = draft.maybe_text(f"{section}model", f"{section}draft_model_path")
+    if not _put(draft, method, known, k, model, switch):
+        return True
+    above = draft.maybe_count(f"{section}disable_by_batch_size")
+    if above is not None:
+        draft.put(f"{PATH}.off_above_batch", above.value, above)
+    return True
+
+
+def sglang_drafts(draft: Draft, prefix: str, *, defaults: tuple[str, int, int] | None = None) -> bool:
+    """What SGLang's arguments ask for; False where they ask for nothing.
+
+    prefix: in front of `speculative_algorithm`. defaults: the framework's algorithm, steps and draft tokens.
+    """
+    algorithm = draft.maybe_text(f"{prefix}speculative_algorithm")
+    if algorithm is None and defaults is None:
+        return False
+    word, steps_default, tokens_default = defaults or ("", 3, 4)
+    algorithm = algorithm or Read(f"{prefix}speculative_algorithm", word, False)
+    steps = draft.count(f"{prefix}speculative_num_steps", default=steps_default)
+    model = draft.maybe_text(f"{prefix}speculative_draft_model_path")
+    known = _SGLANG.get(algorithm.value.lower())
+    if known == "mtp" and model is not None:
+        known = "eagle3"
+    if not _put(draft, algorithm, known, steps, model, None):
+        return True
+    tokens = draft.count(f"{prefix}speculative_num_draft_tokens", default=tokens_default, least=2)
+    if tokens.value != steps.value + 1 and tokens.given:
+        draft.put(f"{PATH}.num_draft_tokens", tokens.value, tokens, why="a tree")
+    draft.settings.get(f"{prefix}speculative_eagle_topk")  # how the tree branches; its size says what it costs
+    return True
+
+
+def frozen(draft: Draft, setting: str) -> None:
+    """A drafter that is not trained along: nothing says how fast it falls behind the weights."""
+    if f"{PATH}.method" in draft.values and draft.values[f"{PATH}.method"] not in ("ngram", "suffix"):
+        why = "a drafter that is not trained is accepted less with each version"
+        draft.note(setting, f"{why}: --set engine.speculation.decay_per_version=SHARE")
+
+
+def _put(
+    draft: Draft,
+    method: Read[str],
+    known: str | None,
+    k: Read[int],
+    model: Read[str] | None,
+    switch: Read[bool] | None,
+) -> bool:
+    """The section's values; False, and a note, where it cannot be simulated."""
+    shown = str(method)
+    if known is None:
+        draft.note(shown, "no method of drafting that is simulated: one token an iteration")
+        return False
+    if known == "draft_model" and not _is_model(model):
+        draft.note(shown, "speculative decoding: the draft model's shape is not known; --set engine.speculation=...")
+        return False
+    reads = (method,) if switch is None else (switch, method)
+    draft.put(f"{PATH}.method", known, *reads)
+    draft.put(f"{PATH}.num_speculative_tokens", min(k.value, 64), k)
+    if known == "draft_model":
+        assert model is not None  # `_is_model` has looked at it
+        draft.put(f"{PATH}.draft_model", model.value, model)
+    stands_in = STANDS_IN[known]
+    if isinstance(stands_in, str) and k.value > len(CURVES[stands_in].lengths):
+        stands_in = STANDS_IN["draft_model"]
+    field = "curve" if isinstance(stands_in, str) else "acceptance"
+    draft.assume(f"{PATH}.{field}", stands_in, "acceptance is in no configuration", _REMEDY)
+    return True
+
+
+def _is_model(model: Read[str] | None) -> bool:
+    """Whether the shape of a draft model is known."""
+    from fleetsim.engine.model.names import model_shape
+
+    try:
+        return model is not None and bool(model_shape(model.value).layers)
+    except InputError:
+        return False
