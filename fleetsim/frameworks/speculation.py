@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.engine.acceptance import CURVES, STANDS_IN
-from fleetsim.errors import InputError
+from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.frameworks.draft import Draft, Read
 
 PATH = "engine.speculation"
@@ -92,14 +91,13 @@ def _put(
     if known is None:
         draft.note(shown, "no method of drafting that is simulated: one token an iteration")
         return False
-    if known == "draft_model" and not _is_model(model):
-        draft.note(shown, "speculative decoding: the draft model's shape is not known; --set engine.speculation=...")
+    if known == "draft_model" and model is None:
+        draft.note(shown, "speculative decoding: the draft model is not named")
         return False
     reads = (method,) if switch is None else (switch, method)
     draft.put(f"{PATH}.method", known, *reads)
     draft.put(f"{PATH}.num_speculative_tokens", min(k.value, 64), k)
-    if known == "draft_model":
-        assert model is not None  # `_is_model` has looked at it
+    if known == "draft_model" and model is not None:
         draft.put(f"{PATH}.draft_model", model.value, model)
     stands_in = STANDS_IN[known]
     if isinstance(stands_in, str) and k.value > len(CURVES[stands_in].lengths):
@@ -107,13 +105,3 @@ def _put(
     field = "curve" if isinstance(stands_in, str) else "acceptance"
     draft.assume(f"{PATH}.{field}", stands_in, "acceptance is in no configuration", _REMEDY)
     return True
-
-
-def _is_model(model: Read[str] | None) -> bool:
-    """Whether the shape of a draft model is known."""
-    from fleetsim.engine.model.names import model_shape
-
-    try:
-        return model is not None and bool(model_shape(model.value).layers)
-    except InputError:
-        return False

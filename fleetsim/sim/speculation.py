@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.speculation import SpeculationConfig
 from fleetsim.engine.acceptance import (
-    CURVES,
-    STANDS_IN,
     aged,
     lengths_of_curve,
     lengths_of_law,

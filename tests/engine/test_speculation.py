@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
+from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from fleetsim.engine.acceptance import (
-    CURVES,
-    STANDS_IN,
     aged,
     lengths_of_curve,
     lengths_of_law,
