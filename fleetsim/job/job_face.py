@@ -139,15 +139,19 @@ class Job(AnyJob):
         return simulate(Simulate(job=job, steps=steps, hours=hours, scrape_interval_s=scrape_interval_s), told(tell))
 
     @keywords()
-    def size(self, *, tell: Tell | None = None, **options: Unpack[Options]) -> SizeResult:
+    def size(
+        self, *, confidence: float | None = None, tell: Tell | None = None, **options: Unpack[Options]
+    ) -> SizeResult:
         """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
+
+        confidence: the share of the cases that the inputs' errors leave which the count is to be enough for.
 
         The scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
         result's `feasible` is False. Raises as `simulate`.
         """
         from fleetsim.size.ask import Size, size
 
-        return size(Size(job=self.with_(None, **options)), told(tell))
+        return size(Size(job=self.with_(None, **options), confidence=confidence), told(tell))
 
     @keywords()
     def split(

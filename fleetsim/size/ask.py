@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim import units
-from fleetsim.errors import Interrupted
+from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.faces import flag, text
 from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from fleetsim.tell.terminal import View
 
 TARGETS = "Targets and prices"
+# Beyond it the errors' law is not known: nobody has that many published runs.
+_MOST_CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +51,14 @@ class Size:
     """
 
     job: Annotated[AnyJob, Lends(SizedJob)]
+    confidence: Annotated[
+        float | None, Option("Size for this share of the cases that the inputs' errors leave (0.9).", TARGETS)
+    ] = None
     for_page: bool = False
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
+        _check(self.confidence)
         return replace(self, job=ready(self.job))
 
 
@@ -213,13 +220,29 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     from fleetsim.job.trials import remembered
     from fleetsim.size.size import size as plan_of
 
+    _check(asked.confidence)
     job = ready(asked.job)
     watch.loaded()
     tried = Tried()
     measure = remembered(tried)
     try:
-        plan = plan_of(job.scenario, given=job.given, tell=watch, notes=job.notes, measure=measure)
+        plan = plan_of(
+            job.scenario,
+            given=job.given,
+            tell=watch,
+            notes=job.notes,
+            confidence=asked.confidence,
+            measure=measure,
+        )
     except KeyboardInterrupt:
         missing = "these fleets were tried, none is recommended yet"
         raise Interrupted(SizeSoFar(job.scenario, tried.trials(), missing), missing) from None
     return SizeResult(job, plan, measure if asked.for_page else None)
+
+
+def _check(confidence: float | None) -> None:
+    """Raises InputError for what is no share of cases that a count can be enough for."""
+    if confidence is not None and not 0.5 < confidence <= _MOST_CONFIDENCE:
+        rule = f"must be above 0.5 and at most {_MOST_CONFIDENCE:g}: a share of the cases"
+        remedy = text("for example {}", flag("confidence", 0.9))
+        raise InputError([Problem(flag("confidence"), confidence, rule, remedy)])

@@ -37,6 +37,8 @@ def size_document(result: SizeResult) -> dict[str, Any]:
         "queue_cap": asdict(result.queue_cap),
         "candidates": [_candidate(c) for c in result.candidates],
         "alternatives": alternatives(result.alternatives),
+        "confidence": result.confidence,
+        "spread": None if result.spread is None else asdict(result.spread),
         "explanation": result.explanation,
         **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
         "assumptions": [asdict(a) for a in result.assumptions],

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.prices import prices_of
 from fleetsim.job import nameplate
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.drafts import Drafts, drafts_of
@@ -38,6 +40,7 @@ from fleetsim.size.larger_budget import WayOut, way_out_of
 from fleetsim.size.levers import STALENESS
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
+from fleetsim.size.spread import Doubt, Spread, spread_of
 from fleetsim.size.targets import Target, targets_of
 
 # Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
@@ -55,7 +58,9 @@ class SizeResult:
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. alternatives:
     what one more instance and every other lever would buy, explanation: that in words. drafts: what speculative
-    decoding does at the recommended count, None without it.
+    decoding does at the recommended count, None without it. spread: how far the answer may
+    be off; None where no input is in doubt. confidence: the share of cases that it was sized for, None = the likeliest;
+    enough: whether some count is enough in so many.
     """
 
     scenario: Scenario
@@ -77,6 +82,9 @@ class SizeResult:
     profile: EngineSource
     simulations: int
     drafts: Drafts | None = None
+    spread: Spread | None = None
+    confidence: float | None = None
+    enough: bool | None = None
 
     @property
     def recommended(self) -> Trial:
@@ -90,8 +98,8 @@ class SizeResult:
 
     @property
     def feasible(self) -> bool:
-        """Whether every target that the user gave is held; assumed ones may be missed."""
-        return not any(t.given for t in self.missed)
+        """Whether every target that the user gave is held, in as many cases as asked; assumed ones may be missed."""
+        return self.enough is not False and not any(t.given for t in self.missed)
 
     def candidate(self, instances: int) -> Trial:
         """The trial of one of the candidates."""
@@ -103,13 +111,15 @@ def size(
     *,
     given: Collection[str] = (),
     notes: Sequence[str] = (),
+    confidence: float | None = None,
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> SizeResult:
     """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored.
 
     given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
-    notes: warnings of the caller, put before those of the plan.
+    notes: warnings of the caller, put before those of the plan. confidence: the share of cases that the count is to be
+    enough for, above 0.5; None = the likeliest case.
     measure: one run to its metrics, the simulator by default. tell: hears what is being simulated.
 
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
@@ -133,7 +143,14 @@ def size(
     guess = rate.instances if rate.covers else min(full, rate.instances)
     replications = job.run.replications
     best = best_of(trials, guess, targets, replications)
-    instances, unit = best.instances, unit_of(job)
+    unit = unit_of(job)
+    doubt = Doubt(job, best.instances, given, targets, measure, tell)
+    enough = None
+    if confidence is not None:
+        enough = doubt.held
+        best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
+    there = doubt if confidence is None else Doubt(job, best.instances, given, targets, measure, tell)
+    instances = best.instances
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     # At the knee the trainer takes what it gets; elsewhere what it can.
@@ -185,7 +202,17 @@ def size(
         profile=profile,
         simulations=trials.runs,
         drafts=drafts,
+        spread=spread_of(doubt, there, chosen, partial(_usd_per_h, job)),
+        confidence=confidence,
+        enough=enough,
     )
+
+
+def _usd_per_h(job: Scenario, instances: float) -> float:
+    """What both pools cost in an hour."""
+    prices = prices_of(job)
+    own = job.fleet.placement != "colocated"
+    return instances * job.engine.tp * prices.rollout + (job.trainer.gpus * prices.trainer if own else 0.0)
 
 
 def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:

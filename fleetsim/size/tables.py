@@ -11,6 +11,7 @@ from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.size import words
 from fleetsim.size.size import SizeResult
+from fleetsim.size.spread import Part, Spread
 from fleetsim.tell.document import Cell, Table, estimated
 from fleetsim.tell.terminal import word_a_line
 
@@ -102,3 +103,29 @@ def headroom_table(result: SizeResult) -> Table:
     parts = sorted(result.headroom.parts.items(), key=lambda item: -item[1])
     rows = tuple((units.share(part), words.PARTS.get(name, name)) for name, part in parts if abs(part) >= _LEAST)
     return Table("", ("", ""), rows, left=0, words_last=1)
+
+
+def _counts_of(part: Part) -> str:
+    """From, to; none where no count holds the targets."""
+    held = [end.instances for end in (part.low, part.high) if end.held]
+    if not held:
+        return "none"
+    return f"{min(held):,} to {max(held):,}" if len(held) == 2 else f"{held[0]:,} to none"
+
+
+def spread_table(spread: Spread) -> Table:
+    """What each uncertain input does alone, the dearest first."""
+    rows = tuple(
+        (
+            part.what,
+            f"{units.number(part.low.factor)} to {units.number(part.high.factor)}",
+            f"{part.step_s[0]:,.1f} to {part.step_s[1]:,.1f}",
+            _counts_of(part),
+            units.money(part.usd_per_h),
+            str(part.measure),
+        )
+        for part in spread.parts
+    )
+    headings = ("in doubt", "times", "step, s", "instances", "$/h, not known", "settled by")
+    note = f"Each alone, within {units.limit(spread.confidence)} of cases; together they add as squares."
+    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing("times", "step, s")

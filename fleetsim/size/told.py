@@ -18,7 +18,7 @@ from fleetsim.size import words
 from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import SizeResult
-from fleetsim.size.tables import counts_table, headroom_table, rate_table, trials_table
+from fleetsim.size.tables import counts_table, headroom_table, rate_table, spread_table, trials_table
 from fleetsim.size.targets import RULE
 from fleetsim.tell.document import (
     Block,
@@ -53,6 +53,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
         lede=present(
             terminal_only(verdict),
             page_only(units.sentence(verdict)),
+            words.likely(result),
             words.reach(result),
             words.way_out(result),
             terminal_only(result.explanation),
@@ -86,6 +87,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
                 short="queue",
             ),
             *((_at_work(result, pictured.run),) if pictured else ()),
+            *((Section("How sure", (spread_table(result.spread),), short="how sure"),) if result.spread else ()),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
             Section("Next", (Listed(words.next_commands(result), code=True),), short="next"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fleetsim import units
 from fleetsim.job.words import instance_words, target
@@ -24,9 +24,11 @@ PARTS: Mapping[str, str] = {
 def headline(result: SizeResult) -> str:
     """The answer in one sentence."""
     s = result.scenario
-    fleet = f"{units.plural(result.instances, 'rollout instance')} ({instance_words(s)})"
+    fleet = f"{units.plural(result.instances, 'rollout instance')} ({instance_words(s)}){_likely(result)}"
     verb = "keeps" if result.instances == 1 else "keep"
     trainer = units.plural(s.trainer.gpus, "trainer GPU")
+    if result.enough is False and result.confidence is not None:
+        return f"No fleet is enough in {_cases(result.confidence)}. The best there is: {fleet} for {trainer}."
     if not result.feasible:
         return f"No fleet holds {asked(result, held=False)}. Without that: {fleet} for {trainer}."
     if result.at_knee:
@@ -36,6 +38,50 @@ def headline(result: SizeResult) -> str:
     if result.missed:
         return f"{fleet} {verb} {trainer} as busy as the other targets allow."
     return f"{fleet} {verb} {trainer} busy."
+
+
+def _likely(result: SizeResult) -> str:
+    """The range of the count, where it is more than one."""
+    if result.spread is None or len(set(result.spread.instances)) == 1:
+        return ""
+    low, high = result.spread.instances
+    if result.confidence is not None and result.enough:
+        return f", enough in {_cases(result.confidence)},"
+    return f", likely {low:,} to {high:,},"
+
+
+def _cases(share: float) -> str:
+    return f"{units.limit(share)} of cases"
+
+
+def likely(result: SizeResult) -> str | None:
+    """How far the answer may be off, and what to measure first."""
+    r = result.spread
+    if r is None:
+        return None
+    (low, high), of = r.instances, r.metrics
+    counts = f"{low:,} to {high:,} instances are right; " if low != high else ""
+    step, cost = of["step_s"], of["cost_per_step"]
+    said = (
+        f"In {_cases(r.confidence)} {counts}a step of {result.instances:,} takes {_from_to(step, units.seconds)} "
+        f"and costs {_from_to(cost, units.money)}."
+    )
+    broken = " At the slow end no count holds the targets." if result.knee is None and not r.held else ""
+    return f"{said}{broken} {measure_first(result)}"
+
+
+def measure_first(result: SizeResult) -> str:
+    """The input whose error costs most, and what settles it."""
+    assert result.spread is not None
+    first = result.spread.parts[0]
+    wide = "The range is wide. " if result.spread.wide else ""
+    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h > 0 else ""
+    return f"{wide}Measure first {first.what} ({first.why}), with {first.measure}{costs}."
+
+
+def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
+    low, high = map(written, ends)
+    return low if low == high else f"{low} to {high}"
 
 
 def asked(result: SizeResult, *, held: bool) -> str:

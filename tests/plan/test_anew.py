@@ -121,4 +121,4 @@ def test_counts_that_get_stuck_are_no_count_of_an_alternative() -> None:
 def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
     calls: list[tuple[int, int]] = []
     found = size(job(), measure=fluid(floor_s=floor_s, calls=calls))
-    assert len(calls) - found.simulations <= 30
+    assert len(calls) - found.simulations <= 40

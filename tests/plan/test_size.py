@@ -44,8 +44,9 @@ def test_every_fleet_is_simulated_at_most_once_and_few_are() -> None:
     calls: list[tuple[int, int]] = []
     result = size(job(), measure=fluid(calls=calls))
     assert result.simulations <= 26
-    # the rest are ablations and queue caps, at the recommended count, and levers, each with a count of its own
-    assert len(calls) <= 45
+    # the rest are ablations and queue caps, at the recommended count, levers, each with a count of its own, and the
+    # ends of the inputs that are in doubt
+    assert len(calls) <= 60
 
 
 @pytest.mark.parametrize("factor", [0.12, 0.3, 3.0, 40.0])

@@ -1,0 +1,158 @@
+"""What a plan is not sure of: for each input how far it may be off, why, and what measures it.
+
+A record for each input. `interval` gives two factors on its seconds: in eight of ten cases the truth lies between them.
+What the user gave is taken as it is; what was assumed or modelled carries the error that is on record for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.lengths import Lognormal
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
+from fleetsim.faces import flag
+from fleetsim.job.assumptions import is_given
+from fleetsim.job.engine_source import engine_source
+
+CONFIDENCE = 0.8
+# Standard deviations of a normal law that 80 % lie within, and that 90 % lie within.
+_Z80, _Z90 = 1.2816, 1.6449
+# Generation inside a training job over the same engine alone: the lowest and the 90th percentile of 14 published runs.
+# Fitted by `fleetsim validate`: 1.02, 1.02, 1.11 (verl with vLLM 0.20), 1.23 (Marin), 1.26, 1.37 (verl V1), 1.33, 1.38,
+# 2.35 (AReaL), 1.85 (TRL); NeMo-RL v0.3's blog: 1.35, 1.43, 1.46, 1.81.
+_IN_A_JOB = (1.0, 1.85)
+# A trainer's seconds that nobody gave say nothing of this model on these GPUs.
+_TRAINER = (0.5, 2.0)
+# A weight sync that nobody gave; one that is worked out from bytes and links (docs/transports.md: 1 / 1.6 to 1.6).
+_SYNC, _SYNC_DERIVED = (0.5, 4.0), (1 / 1.6, 1.6)
+# Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
+_SPREAD = (0.6, 1.15)
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """One input. interval: the two factors, None where it is not in doubt. times: the changes that a factor makes.
+
+    what: its name. why: where the interval comes from. measure: the command or flag that settles it.
+    """
+
+    what: str
+    why: Callable[[Scenario, Interval], str]
+    measure: str
+    interval: Callable[[Scenario, Collection[str]], Interval | None]
+    times: Callable[[Scenario, float], dict[str, Any]]
+
+
+def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    source = engine_source(scenario, scenario.fleet.instances)
+    if source.kind == "constant" or source.error_median is None:
+        return None
+    # 90 % of errors are within p90, or half of them within the median: both as a normal law has them
+    sigma = math.log1p(source.error_p90) / _Z90 if source.error_p90 else math.log1p(source.error_median) / 0.6745
+    return math.exp(-_Z80 * sigma), math.exp(_Z80 * sigma)
+
+
+def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    told = scenario.engine.kind == "constant" or scenario.fleet.speed_factors
+    return None if told else _IN_A_JOB
+
+
+def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    parts = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
+    return None if any(is_given(part, given) for part in parts) else _TRAINER
+
+
+def _sync(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    times = sync_times(scenario)
+    if times.derived:
+        return _SYNC_DERIVED
+    parts = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
+    return None if any(is_given(part, given) for part in parts) else _SYNC
+
+
+def _spread(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    law = scenario.workload.output_tokens
+    if not isinstance(law, Lognormal) or is_given("workload.output_tokens.cv", given):
+        return None
+    assert law.cv is not None  # the schema works it out of quantiles
+    low, high = (cv / law.cv for cv in _SPREAD)
+    return min(low, 1.0), max(high, 1.0)
+
+
+def _slower_engines(scenario: Scenario, factor: float) -> dict[str, Any]:
+    fleet = scenario.fleet
+    known = [*fleet.speed_factors, *([1.0] * (fleet.instances - len(fleet.speed_factors)))]
+    return {"fleet.speed_factors": [factor * x for x in known]}
+
+
+def _slower_trainer(scenario: Scenario, factor: float) -> dict[str, Any]:
+    t = scenario.trainer
+    phases = [
+        {**phase.model_dump(), "fixed_s": factor * phase.fixed_s, "per_token_s": factor * phase.per_token_s}
+        for phase in t.phases
+    ]
+    return {
+        "trainer.fixed_s": factor * t.fixed_s,
+        "trainer.per_token_s": factor * t.per_token_s,
+        "trainer.phases": phases,
+    }
+
+
+def _slower_sync(scenario: Scenario, factor: float) -> dict[str, Any]:
+    times = sync_times(scenario).slower(factor)
+    return {
+        "sync.publish_s": times.publish_s,
+        "sync.pause_s": times.pause_s,
+        "sync.trainer_block_s": times.trainer_block_s,
+    }
+
+
+def _wider_lengths(scenario: Scenario, factor: float) -> dict[str, Any]:
+    law = scenario.workload.output_tokens
+    assert isinstance(law, Lognormal)
+    assert law.cv is not None
+    return {"workload.output_tokens": {**law.model_dump(exclude_none=True), "cv": law.cv * factor}}
+
+
+def _percent(_: Scenario, interval: Interval) -> str:
+    return f"its model is right within {units.share(interval[1] - 1, 0)} in eight of ten published runs"
+
+
+UNCERTAIN: tuple[Uncertain, ...] = (
+    Uncertain("engine speed", _percent, "fleetsim calibrate", _engine, _slower_engines),
+    Uncertain(
+        "speed lost in a training job",
+        lambda s, i: f"none is assumed; published runs lost {units.share(0.02, 0)} to {units.share(i[1] - 1, 0)}",
+        "fleetsim replay",
+        _in_a_job,
+        _slower_engines,
+    ),
+    Uncertain(
+        "trainer seconds",
+        lambda s, i: f"{units.seconds(s.trainer.fixed_s)} a step is assumed for every model",
+        flag("trainer_step_s"),
+        _trainer,
+        _slower_trainer,
+    ),
+    Uncertain(
+        "weight sync seconds",
+        lambda s, i: "worked out from bytes and links" if sync_times(s).derived else "assumed",
+        flag("sync_pause_s"),
+        _sync,
+        _slower_sync,
+    ),
+    Uncertain(
+        "spread of lengths",
+        lambda s, i: f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}",
+        flag("len_cv"),
+        _spread,
+        _wider_lengths,
+    ),
+)

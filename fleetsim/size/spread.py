@@ -1,0 +1,222 @@
+"""How far the answer may be off: the errors of its inputs, carried through to the count, the step and the cost.
+
+Each uncertain input (`job/uncertain.py`) is moved alone to the two ends of its interval, with the same draws. What the
+metrics of the recommended fleet then do, and which count would then be recommended (searched anew, from one run a
+count), is its part. Inputs are independent: their parts of a metric, and of the count's logarithm, add as squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import NormalDist
+from typing import Any
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.job.trials import FEWEST_STEPS, Measure, Tell, Trial, Trials, with_instances
+from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN, Uncertain
+from fleetsim.size.best import best_of
+from fleetsim.size.targets import Target
+
+METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
+# Counts within this factor of the best are near enough at the ends of an interval.
+_FINE = 4 / 3
+# Where no count holds the targets at an end, so much of the way there is tried, on the logarithm.
+_WAY = (1.0, 0.75, 0.5, 0.25)
+# A range whose ends are this far apart is wide.
+_WIDE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One input at one end of its interval. metrics: of the recommended fleet. instances: what would be recommended
+    instead, and held: that this holds all targets; else no count does, and instances is the last count that did on the
+    way there."""
+
+    factor: float
+    metrics: Mapping[str, float]
+    instances: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one input does alone, at the ends of its interval, low and high.
+
+    usd_per_h: what not knowing it costs, the mean of its ends: instances too many; or those that are missing; or, where
+    no count makes up for it, the steps that take longer.
+    """
+
+    what: str
+    why: str
+    measure: str
+    low: End
+    high: End
+    usd_per_h: float
+
+    @property
+    def step_s(self) -> tuple[float, float]:
+        """The recommended fleet's step, from, to."""
+        low, high = sorted(end.metrics["step_s"] for end in (self.low, self.high))
+        return low, high
+
+    @property
+    def instances(self) -> tuple[int, int]:
+        """The counts that would be right, from, to."""
+        low, high = sorted(end.instances for end in (self.low, self.high))
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """instances: the counts that are right in `confidence` of all cases, from, to. held: whether every input alone
+    leaves a count that holds the targets. metrics: name -> from, to of the recommended fleet, with the simulation's own
+    noise. parts: the inputs, the dearest first."""
+
+    confidence: float
+    instances: tuple[int, int]
+    held: bool
+    metrics: Mapping[str, tuple[float, float]]
+    parts: tuple[Part, ...]
+
+    @property
+    def wide(self) -> bool:
+        """Whether the ends are so far apart that measuring comes before buying."""
+        low, high = self.instances
+        return high >= _WIDE * low and high - low > 1
+
+
+class Doubt:
+    """The inputs of one job that may be off, and what each does to one fleet.
+
+    instances: the fleet, looked at by one short run each. measure should remember runs.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        instances: int,
+        given: Collection[str],
+        targets: Sequence[Target],
+        measure: Measure,
+        tell: Tell | None = None,
+    ) -> None:
+        self.instances, self._targets, self._measure = instances, targets, measure
+        short = min(scenario.run.steps, FEWEST_STEPS) if scenario.run.warmup_steps is None else scenario.run.steps
+        self._job = with_changes(scenario, {"run.steps": short}) if not scenario.run.events else scenario
+        here = with_instances(scenario, instances)
+        found = [(u, ends) for u in UNCERTAIN if (ends := u.interval(here, given)) is not None]
+        if tell is not None and found:
+            tell("moving each input that is not certain to both ends of its interval")
+        self.base = self._metrics(measure) if found else {}
+        # What one short run recommends, from where the ends are seen. None where no count holds the targets: where more
+        # instances stop paying moves by more between two runs than by what is in doubt.
+        count, held = self._count(measure) if found else (instances, False)
+        self._likeliest = count if held else None
+        self.ends = tuple((u, self._end(u, low), self._end(u, high)) for u, (low, high) in found)
+
+    def why(self, uncertain: Uncertain, low: float, high: float) -> str:
+        """Where the interval of an input comes from."""
+        return uncertain.why(self._job, (low, high))
+
+    def _metrics(self, measure: Measure) -> dict[str, float]:
+        try:
+            run = measure(with_instances(self._job, self.instances), 0)
+        except StuckError:  # says nothing of how long a step takes
+            return self.base
+        return {name: float(run[name]) for name in METRICS}
+
+    def _end(self, uncertain: Uncertain, factor: float) -> End:
+        if factor == 1.0:
+            return End(factor, self.base, self.instances, held=self._likeliest is not None)
+        measure = partial(_moved, self._measure, uncertain)
+        metrics = self._metrics(partial(measure, factor))
+        if self._likeliest is None:
+            return End(factor, metrics, self.instances, held=False)
+        unit = self._job.engine.dp
+        for share in _WAY:
+            count, held = self._count(partial(measure, factor**share))
+            if held:
+                instances = max(1, round(self.instances * count / self._likeliest / unit)) * unit
+                return End(factor, metrics, instances, held=share == 1.0)
+        return End(factor, metrics, self.instances, held=False)
+
+    def _count(self, measure: Measure) -> tuple[int, bool]:
+        """The count that is recommended by single runs, and whether it holds all targets."""
+        try:
+            best = best_of(Trials(self._job, measure), self.instances, self._targets, 1, fine=_FINE)
+        except StuckError:
+            return self.instances, False
+        return best.instances, best.knee is None
+
+    def off(self, metric: str) -> tuple[float, float]:
+        """How far a metric may lie below and above what was simulated, by all inputs together."""
+        base = self.base.get(metric, 0.0)
+        moved = [[end.metrics[metric] - base for end in ends] for _, *ends in self.ends]
+        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs)) for xs in moved)) for sign in (-1, 1))
+        return down, up
+
+    def counts(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
+        """The counts that are right in so many cases, from, to, in whole engines.
+
+        An end at which no count holds the targets says nothing of how many are right.
+        """
+        reach = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+        moved = [[math.log(end.instances / self.instances) for end in ends] for _, *ends in self.ends]
+        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs), 0.0) for xs in moved)) for sign in (-1, 1))
+        unit = self._job.engine.dp
+        low, high = (self.instances * math.exp(reach * x) / unit for x in (-down, up))
+        # ends that were found are whole; what is between them is rounded to the nearest, and up
+        return max(unit, round(low) * unit), math.ceil(high - 1e-9) * unit
+
+    @property
+    def held(self) -> bool:
+        """Whether every input alone leaves a count that holds the targets."""
+        return all(end.held for _, *ends in self.ends for end in ends)
+
+
+def _moved(measure: Measure, uncertain: Uncertain, factor: float, scenario: Scenario, replication: int) -> Any:
+    """One run with one input off by a factor."""
+    return measure(with_changes(scenario, uncertain.times(scenario, factor)), replication)
+
+
+def spread_of(doubt: Doubt, there: Doubt, chosen: Trial, usd_per_h: Callable[[float], float]) -> Spread | None:
+    """The range of an answer; None where no input is in doubt.
+
+    doubt: of the likeliest count. there: of the recommended one. chosen: the recommended fleet. usd_per_h: the price of
+    both pools with so many instances.
+    """
+    if not doubt.ends:
+        return None
+    metrics = {}
+    for name in METRICS:
+        e, (down, up) = chosen.estimates[name], there.off(name)
+        metrics[name] = (
+            max(0.0, e.mean - math.hypot(down, e.mean - e.ci_low)),
+            e.mean + math.hypot(up, e.ci_high - e.mean),
+        )
+    n, per_step = doubt.instances, doubt.base["cost_per_step"]
+
+    def stake(end: End) -> float:
+        if end.held:
+            return abs(usd_per_h(end.instances) - usd_per_h(n))
+        return max(0.0, end.metrics["cost_per_step"] / per_step - 1.0) * usd_per_h(n) if per_step else 0.0
+
+    parts = [
+        Part(
+            u.what,
+            doubt.why(u, low.factor, high.factor),
+            u.measure,
+            replace(low, metrics=seen[0].metrics),
+            replace(high, metrics=seen[1].metrics),
+            (stake(low) + stake(high)) / 2,
+        )
+        for (u, low, high), (_, *seen) in zip(doubt.ends, there.ends, strict=True)
+    ]
+    # where nothing is at stake in instances, what moves the step most comes first
+    parts.sort(key=lambda p: (-p.usd_per_h, -(p.step_s[1] - p.step_s[0])))
+    return Spread(CONFIDENCE, doubt.counts(), doubt.held, metrics, tuple(parts))

@@ -1,0 +1,163 @@
+"""How sure an answer is: its inputs moved to their ends, held against draws of all of them at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetsim as fs
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
+from fleetsim.job.trials import Trials, simulated, with_instances
+from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN
+from fleetsim.size.best import best_of
+from fleetsim.size.size import SizeResult
+from fleetsim.size.spread import Doubt, Spread
+from fleetsim.size.targets import Target, targets_of
+from fleetsim.size.words import headline, likely
+from tests.plan.fakes import fluid
+
+JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
+IDLE = Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05, given=False)
+
+
+def planned(**options: Any) -> SizeResult:
+    confidence = options.pop("confidence", None)
+    return fs.load(**{**JOB, **options}).size(confidence=confidence).plan
+
+
+def slowed(rate: float = 4000.0) -> Any:
+    """A fluid fleet that hears speed factors."""
+    plain = fluid(rate)
+
+    def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        factors = scenario.fleet.speed_factors
+        slow = factors[0] if factors else 1.0
+        return fluid(rate / slow)(scenario, replication) if slow != 1.0 else plain(scenario, replication)
+
+    return measure
+
+
+def test_what_was_given_is_not_in_doubt() -> None:
+    known = planned(instance_tok_s=4000.0, trainer_step_s=20.0, sync_pause_s=1.0, len_cv=0.8)
+    assert known.spread is None
+    assert likely(known) is None
+    assert "likely" not in headline(known)
+    some = planned(trainer_step_s=20.0, sync_pause_s=1.0)
+    assert some.spread is not None
+    assert {p.what for p in some.spread.parts} == {"engine speed", "speed lost in a training job", "spread of lengths"}
+
+
+def test_counts_of_a_fluid_fleet_follow_the_engines_speed() -> None:
+    """Demand is 256 x 1536 / 20 s = 19,661 tok/s: at 4000 tok/s x 0.95 five instances, at a factor f five times f."""
+    job = fs.load(batch=256, len=1536, trainer_step_s=20.0, len_cv=0)
+    scenario = with_changes(job.scenario, {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0})
+    doubt = Doubt(scenario, 5, job.given, (IDLE,), slowed())
+    ends = {u.what: (low, high) for u, low, high in doubt.ends}
+    for low, high in (ends["engine speed"], ends["speed lost in a training job"]):
+        for end in (low, high):
+            exact = 256 * 1536 * end.factor / (4000.0 * 20.0 / 0.95)
+            assert end.held
+            assert end.instances == math.ceil(exact - 1e-9)
+    fewest, most = doubt.counts()
+    up = math.hypot(*(math.log(high.instances / 5) for _, high in ends.values()))
+    assert most == math.ceil(5 * math.exp(up) - 1e-9)
+    assert fewest == round(5 * min(1.0, ends["engine speed"][0].instances / 5))
+
+
+@given(st.floats(0.5, 0.98), st.floats(0.5, 0.98))
+@settings(max_examples=20, deadline=None)
+def test_more_confidence_is_a_wider_range(one: float, other: float) -> None:
+    job = fs.load(batch=256, len=1536, trainer_step_s=20.0, len_cv=0)
+    doubt = Doubt(job.scenario, 5, job.given, (IDLE,), slowed())
+    (low_1, high_1), (low_2, high_2) = (doubt.counts(c) for c in sorted((one, other)))
+    assert low_2 <= low_1 <= 5 <= high_1 <= high_2
+
+
+def test_the_ends_are_simulated_as_they_are_told() -> None:
+    plan = planned(trainer_step_s=30.0, sync_pause_s=2.0)
+    assert plan.spread is not None
+    part = next(p for p in plan.spread.parts if p.what == "speed lost in a training job")
+    short = with_changes(with_instances(plan.scenario, plan.instances), {"run.steps": 8})
+    slow = with_changes(short, {"fleet.speed_factors": [1.85] * plan.instances})
+    assert part.high.metrics["step_s"] == pytest.approx(simulated(slow, 0)["step_s"], rel=1e-12)
+    assert part.low.metrics["step_s"] == pytest.approx(simulated(short, 0)["step_s"], rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"trainer_step_s": 15.0, "sync_pause_s": 2.0}, {"len": 3000, "max_len": 8192}])
+def test_ranges_hold_what_draws_of_all_inputs_at_once_give(options: dict[str, Any]) -> None:
+    """Brute force: every input drawn from the law that has its interval, the fleet sized and simulated for each.
+
+    A range that said 80 % and held half would be false comfort; the parts add as squares, so it holds more than it
+    says, never far less.
+    """
+    job = fs.load(**{**JOB, **options})
+    plan = job.size().plan
+    assert plan.spread is not None
+    targets = targets_of(job.scenario, job.given)
+    inputs = [(u, ends) for u in UNCERTAIN if (ends := u.interval(plan.scenario, job.given))]
+    draw = np.random.default_rng(0)
+    counts, steps = [], []
+    # one run of each count decides here, all replications do in the recommendation
+    likeliest = best_of(Trials(plan.scenario, simulated), plan.instances, targets, 1).instances
+    for _ in range(30):
+        z = draw.normal(size=len(inputs)) / 1.2816
+        factors = [(u, high**x if x > 0 else low**-x) for (u, (low, high)), x in zip(inputs, z, strict=True)]
+
+        def measure(scenario: Scenario, r: int, factors: Any = factors) -> Mapping[str, Any]:
+            for u, factor in factors:
+                scenario = with_changes(scenario, u.times(scenario, factor))
+            return simulated(scenario, r)
+
+        best = best_of(Trials(plan.scenario, measure), plan.instances, targets, 1)
+        counts += [best.instances * plan.instances / likeliest] if best.knee is None else []
+        steps.append(measure(with_instances(plan.scenario, plan.instances), 0)["step_s"])
+    for found, (low, high) in ((counts, plan.spread.instances), (steps, plan.spread.metrics["step_s"])):
+        assert found
+        assert np.mean([low <= x <= high for x in found]) >= CONFIDENCE - 0.1
+
+
+def test_a_fleet_for_nine_cases_in_ten_is_larger_or_refused() -> None:
+    options = {"trainer_step_s": 30.0, "sync_pause_s": 2.0}
+    likeliest, sure = planned(**options), planned(**options, confidence=0.9)
+    assert sure.instances >= likeliest.instances
+    assert sure.spread is not None
+    assert sure.spread.instances[1] == sure.instances
+    if sure.enough:
+        assert "enough in 90 % of cases" in headline(sure)
+    else:
+        assert not sure.feasible
+        assert headline(sure).startswith("No fleet is enough in 90 % of cases.")
+
+
+def test_a_job_that_some_case_breaks_says_so() -> None:
+    plan = planned(max_staleness=2, max_len=8192, batch=512)
+    assert plan.spread is not None
+    assert not plan.spread.held
+    said = likely(plan)
+    assert said is not None
+    assert "At the slow end no count holds the targets" in said
+    tight = planned(max_staleness=2, max_len=8192, batch=512, confidence=0.9)
+    assert tight.enough is False
+    assert not tight.feasible
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.0, 1.0, 1.2, -1.0, math.nan])
+def test_a_confidence_is_a_share(confidence: float) -> None:
+    with pytest.raises(InputError, match=r"above 0\.5 and at most 0\.99"):
+        planned(confidence=confidence)
+
+
+def test_a_wide_range_is_said_first() -> None:
+    spread = Spread(CONFIDENCE, (4, 9), True, {}, ())
+    assert spread.wide
+    assert not Spread(CONFIDENCE, (1, 2), True, {}, ()).wide
+    assert not Spread(CONFIDENCE, (6, 9), True, {}, ()).wide
