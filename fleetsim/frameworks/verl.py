@@ -108,7 +108,7 @@ def _mode(draft: Draft) -> str:
 def _engine(draft: Draft) -> None:
     name = draft.text(f"{ROLLOUT}.name", default="vllm")
     engine_name(draft, name, {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"})
-    # verl/workers/rollout/vllm_rollout/vllm_async_server.py: UsageContext.OPENAI_API_SERVER
+    # verl/workers/rollout/vllm_rollout/vllm_async_server.py: the usage context of vLLM's API server
     entry_point(draft, "api_server", "vLLM runs as an API server; its limits are verl's own")
     memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
     standalone = draft.settings.get(f"{ROLLOUT}.standalone_gpu_memory_utilization")

@@ -108,13 +108,13 @@ def test_every_window_fits_80_columns_and_needs_no_colour(observed: Observed) ->
 
 def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
     text = flat(told(result_of(window(**STARVED))))
-    assert "FAULT rollout too few instances up to 70.1 GPU-h and $210.16 a day - the trainer waits" in text
+    assert "FAULT rollout too few instances up to 70.1 GPU-h and $206.66 a day - the trainer waits" in text
     assert "12 instances instead of 8" in text
 
 
 def test_what_was_assumed_is_said() -> None:
     text = flat(told(result_of(HEALTHY)))
-    assert "$3 a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)" in text
+    assert "$2.95 a rollout GPU-hour (cost.instance_price_usd_per_gpu_h)" in text
     assert "8 trainer GPUs (trainer.gpus)" in text
 
 
