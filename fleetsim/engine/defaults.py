@@ -32,8 +32,8 @@ class EntryPoint:
 # By the usage context that vLLM is told (vllm-project/vllm, vllm/engine/arg_utils.py, EngineArgs.get_batch_defaults,
 # 0.11 to 0.32): that of the OpenAI server, LLM_CLASS, and any other, ENGINE_CONTEXT among them, which
 # AsyncLLM.from_engine_args takes where nobody says: then what stands in vllm/config/scheduler.py, whatever the GPU
-# (NVIDIA-NeMo/RL pull request 4221 and vllm-project/vllm 37393 say the same). The two other engines start with the same limits everywhere: SGLang's Engine and server share ServerArgs, TensorRT-LLM's LLM and trtllm-serve
-# share LlmArgs.
+# (NVIDIA-NeMo/RL pull request 4221 and vllm-project/vllm 37393 say the same). The two other engines start with the same
+# limits everywhere: SGLang's Engine and server share ServerArgs, TensorRT-LLM's LLM and trtllm-serve share LlmArgs.
 ENTRY_POINTS = {
     "api_server": EntryPoint((1024, 8192), (256, 2048), "an API server"),
     "llm": EntryPoint((1024, 16384), (256, 8192), "an offline LLM"),

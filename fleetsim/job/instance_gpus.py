@@ -27,21 +27,23 @@ _WORTH = 1.03
 def instance_gpus(scenario: Scenario, given: Collection[str]) -> int | None:
     """The tensor parallelism to take, None where there is nothing to choose: it is given, or the engine is no roofline.
 
-    A model that fits no server gets the largest size, with which the engine then says so. given: dotted paths that
-    somebody wrote.
+    What fits no server takes two or four of them; a model that is still too large gets a server, with which the engine
+    says so. given: dotted paths that somebody wrote.
     """
     if scenario.engine.kind != "roofline" or is_given(TP, given):
         return None
     try:
-        most, heads = gpu_of(scenario.engine).node_gpus // scenario.engine.dp, model_shape(scenario.engine.model).heads
+        node, heads = gpu_of(scenario.engine).node_gpus, model_shape(scenario.engine.model).heads
     except InputError:
         return None
-    sizes = [1 << n for n in range(most.bit_length()) if heads % (1 << n) == 0]
-    best, best_rate = None, 0.0
-    for tp, rate in _rates(scenario, sizes):
+    server = max(1, node // (scenario.engine.dp * scenario.engine.pp))
+    sizes = [1 << n for n in range(server.bit_length()) if heads % (1 << n) == 0]
+    found = dict(_rates(scenario, sizes)) or dict(_rates(scenario, [n for n in (2 * node, 4 * node) if heads % n == 0]))
+    best, best_rate = sizes[-1], 0.0
+    for tp, rate in found.items():
         if rate > best_rate * _WORTH:
             best, best_rate = tp, rate
-    return best or sizes[-1] if sizes else None
+    return best
 
 
 def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, float]]:
@@ -50,6 +52,6 @@ def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, floa
         candidate = with_changes(scenario, {TP: tp})
         try:
             if engine_of(candidate)[1].kv_tokens >= longest_context(candidate)[0]:
-                yield tp, nameplate_rate(candidate)(1) / tp
+                yield tp, nameplate_rate(candidate)(1) / candidate.engine.gpus
         except InputError:  # the weights do not fit
             continue

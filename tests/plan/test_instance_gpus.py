@@ -26,6 +26,7 @@ def tp_of(**flags: Any) -> int:
         ("meta-llama/Llama-3.1-70B", "H100", 4),  # two GPUs hold the weights and 5 samples
         ("meta-llama/Llama-3.1-70B", "MI300X", 2),
         ("deepseek-ai/DeepSeek-V3", "H20", 8),
+        ("deepseek-ai/DeepSeek-V3", "H100", 16),  # 671 GB in fp8 fit no eight of 80 GB
     ],
 )
 def test_the_size_follows_the_model_and_the_gpu(model: str, gpu: str, tp: int) -> None:
@@ -64,9 +65,14 @@ def test_a_longer_job_takes_the_size_that_holds_its_longest_sample() -> None:
     assert engine_of(with_changes(job, {"engine.tp": 1}))[1].kv_tokens < 32_512
 
 
-def test_a_model_that_fits_no_server_is_refused_for_a_whole_one() -> None:
-    with pytest.raises(InputError, match="H100-SXM x8"):
-        tp_of(model="deepseek-ai/DeepSeek-V3", gpu="H100")
+def test_a_model_that_fits_no_four_servers_is_refused_for_a_whole_one() -> None:
+    with pytest.raises(InputError, match="L4 x8"):
+        tp_of(model="deepseek-ai/DeepSeek-V3", gpu="L4")
+
+
+def test_stages_that_are_given_share_the_server() -> None:
+    job = job_from_flags({"engine": {"model": "Qwen/Qwen2.5-32B", "pp": 4}}, [], {"batch": 512, "len": 1536})
+    assert job.scenario.engine.tp * 4 <= 8
 
 
 def test_a_measured_or_constant_engine_keeps_its_own() -> None:
