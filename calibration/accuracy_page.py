@@ -11,7 +11,7 @@ import numpy as np
 from beside_aiconfigurator import BESIDE, beside, error_cells
 from first_tokens import CAUSES, HEAD, cells, paths_words
 from first_tokens import INTRO as FIRST_INTRO
-from points import Point, Prediction, Run
+from points import ACCEPTED, Point, Prediction, Run
 from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evaluate
 
 from fleetsim.engine.known_error import Domain, KnownError, domain_of
@@ -51,12 +51,14 @@ BY = """## By {what}
 """
 
 SPECULATIVE = """
-{mtp} runs decoded with multi-token prediction, and are predicted here without: how many of the drafted tokens were
-accepted is not published. No label of theirs says that they did, but their images and numbers of clients stand in
-InferenceX's configs with `spec-decoding: mtp` alone (DeepSeek-R1 under TensorRT-LLM 1.1.0rc2.post2 and 1.2.0rc6.post3
-and under SGLang 0.5.9, Qwen3.5 in fp8 with four GPUs), and the same runs without it took up to twice as long. They are
-fitted, as nobody knew: a fit without them predicts the others no better (7.5 % in the median). All tables below, and
-the errors that answers show, are of the {others} others.
+{mtp} runs decoded with multi-token prediction. No label of theirs says so, but their images and numbers of clients
+stand in InferenceX's configs with `spec-decoding: mtp` alone (DeepSeek-R1 under TensorRT-LLM 1.1.0rc2.post2 and
+1.2.0rc6.post3 and under SGLang 0.5.9, Qwen3.5 in fp8 with four GPUs), and the same runs without it took up to twice as
+long. TensorRT-LLM drafts three tokens, one with attention ranks, SGLang three. What was accepted is not published:
+{share:.2f} of each token whose predecessors were accepted is one number for all, found by `calibration/drafts.py`;
+*left out* is with the number that the other models and engines give. The curves were fitted when nobody knew, as if
+they had none (30 % in the median); a fit without them predicts the others no better. All tables below, and the errors
+that answers show, are of the {others} others.
 """
 
 WORST_INTRO = """## The worst
@@ -115,7 +117,10 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
     """Each run with its prediction, and its ratio with its model and with its GPU left out, where they were."""
     curves = read_curves(CURVES)
     left = json.loads(LEFT_OUT.read_text(encoding="utf-8"))
-    return [(r, r.predict(curves), left["pairs"].get(r.point.id), left["gpus"].get(r.point.id)) for r in runs]
+    # What was left out for runs with drafts is not the curves but what they accepted.
+    pairs = {**left["pairs"], **left["drafted"]}
+    gpus = {name: ratio for name, ratio in left["gpus"].items() if name not in left["drafted"]}
+    return [(r, r.predict(curves), pairs.get(r.point.id), gpus.get(r.point.id)) for r in runs]
 
 
 def plain(rows: Sequence[Row]) -> list[Row]:
@@ -129,7 +134,7 @@ def plain(rows: Sequence[Row]) -> list[Row]:
 def records(rows: Sequence[Row]) -> list[KnownError]:
     """A record for every kind of engine that has runs enough, with the model left out, and with the GPU left out.
 
-    Without runs of multi-token prediction: they are predicted as if they had none.
+    Without runs of multi-token prediction: what they accepted is fitted.
     """
     found: dict[tuple[Domain, bool], list[tuple[float, str]]] = {}
     for run, _, pair, gpu in plain(rows):
@@ -178,10 +183,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, align, *rows)) + "\n"
 
 
-def _grouped(rows: Sequence[Row], by: Callable[[Point, Run], str]) -> str:
+def _grouped(rows: Sequence[Row], *ways: Callable[[Point, Run], str]) -> str:
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(by(row[0].point, row[0]), []).append(row)
+        for by in ways:
+            groups.setdefault(by(row[0].point, row[0]), []).append(row)
     told = []
     for name, members in sorted(groups.items()):
         cells = [
@@ -255,8 +261,8 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
     }
     parts = [
         INTRO.format(runs=len(every)),
-        _grouped(every, lambda p, r: "with multi-token prediction" if p.mtp else "one token at a time")
-        + SPECULATIVE.format(mtp=len(every) - len(rows), others=len(rows)),
+        _grouped(every, lambda p, r: "all", lambda p, r: "multi-token prediction" if p.mtp else "one token at a time")
+        + SPECULATIVE.format(mtp=len(every) - len(rows), others=len(rows), share=ACCEPTED),
         *(BY.format(what=what) + _grouped(rows, key) for what, key in by.items()),
         WORST_INTRO.format(count=WORST)
         + _table(("run", "source", "engine", "load", "fitted", "model left out"), _worst(rows), 4),

@@ -31,7 +31,8 @@ from fleetsim.engine.operators.curves import Curves, curves_of
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from points import Run, read_points, ready  # noqa: E402
+from drafts import fit_accepted  # noqa: E402
+from points import ACCEPTED, Run, read_points, ready  # noqa: E402
 from published_latencies import read_stages, simulate  # noqa: E402
 from request_paths import fit_paths  # noqa: E402
 
@@ -258,8 +259,10 @@ def with_paths(runs: Sequence[Run], document: dict[str, Any]) -> dict[str, Any]:
     found, left = fit_paths(runs, curves_of(document))
     for engine, request_s in found.items():
         document["hosts"][engine]["request_s"] = request_s
+    accepted, drafted = fit_accepted(runs, curves_of(document))
+    print(f"{accepted:g} of the drafted tokens are accepted: points.ACCEPTED is {ACCEPTED:g}")
     kept = json.loads(LEFT_OUT.read_text(encoding="utf-8")) if LEFT_OUT.exists() else {}
-    LEFT_OUT.write_text(json.dumps({**kept, "first": left}, indent=0) + "\n", encoding="utf-8")
+    LEFT_OUT.write_text(json.dumps({**kept, "first": left, "drafted": drafted}, indent=0) + "\n", encoding="utf-8")
     return document
 
 
