@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fleetsim.cli.say import say
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
-from fleetsim.watch.ask import FleetWatch, watcher
+from fleetsim.watch.ask import FleetWatch, log_watch, watcher
 
 if TYPE_CHECKING:
     from fleetsim.watch.ask import Watcher
+    from fleetsim.watch.watch import WallClock
 
 
 class Stopped(BaseException):
@@ -42,11 +45,16 @@ def watch(asked: FleetWatch, export: Export) -> None:
 
     [bold]fleetsim watch --prometheus http://localhost:9090 --once --json[/bold]
 
+    [bold]fleetsim watch --log train.log --every 30s[/bold]
+
     Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
     fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
     """
     from fleetsim.cli.output import show, show_json
 
+    if asked.log is not None:
+        follow(asked, export)
+        return
     found = watcher(asked, logged)
     if not export.once:
         serve(found, export.listen)
@@ -63,6 +71,35 @@ def logged(text: str) -> None:
     say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
 
 
+def follow(asked: FleetWatch, export: Export) -> None:
+    """Follows a log until SIGTERM or Ctrl-C; nothing is exported."""
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.watch.watch import WallClock
+
+    if export.once:
+        rule, remedy = "one look at a log is a replay", f"fleetsim replay --from {asked.log}"
+        raise InputError([Problem("--once", asked.log, rule, remedy)])
+    clock = WallClock()
+    watching = log_watch(asked, clock, logged)
+    with _ended_by_signal(clock):
+        logged(f"following {asked.log}, looking every {asked.every}")
+        watching.run()
+    logged("ended")
+
+
+@contextmanager
+def _ended_by_signal(clock: WallClock) -> Iterator[None]:
+    """SIGTERM ends what is under way, cleanly."""
+
+    def end(number: int, frame: Any) -> None:
+        clock.stop()
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, end)
+    with suppress(Stopped):
+        yield
+
+
 def serve(found: Watcher, listen: str) -> None:
     """Exports until SIGTERM, which is a clean end, or Ctrl-C."""
     from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
@@ -72,19 +109,9 @@ def serve(found: Watcher, listen: str) -> None:
     clock = WallClock()
     watching = found.watch(clock)
 
-    def end(number: int, frame: Any) -> None:
-        clock.stop()
-        raise Stopped
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        with Exporter(watching.status, host, port) as exporter:
-            logged(f"exporting on http://{exporter.address}/metrics, looking every {found.options.every_s:g} s")
-            if not is_loopback(host):
-                logged(
-                    f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it"
-                )
-            watching.run()
-    except Stopped:
-        pass
+    with _ended_by_signal(clock), Exporter(watching.status, host, port) as exporter:
+        logged(f"exporting on http://{exporter.address}/metrics, looking every {found.options.every_s:g} s")
+        if not is_loopback(host):
+            logged(f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it")
+        watching.run()
     logged("ended")

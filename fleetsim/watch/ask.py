@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fleetsim.replay.change.plan_fields import Plan
     from fleetsim.tell.terminal import View
     from fleetsim.watch.evaluation import Looker, LookOptions
-    from fleetsim.watch.watch import Look, Watch, WatchOptions
+    from fleetsim.watch.run_log import LogWatch
+    from fleetsim.watch.watch import Clock, Look, Watch, WatchOptions
 
 RULE = "When it recommends"
 
@@ -32,9 +33,16 @@ class WatcherAccess(AccessFields):
 
 @dataclass(frozen=True, kw_only=True)
 class FleetWatch:
-    """How many instances should the fleet behind this Prometheus have?"""
+    """How many instances should the fleet behind this Prometheus have? Or: what is wrong with the run of this log?"""
 
-    prometheus: Annotated[str, Option("Prometheus, Thanos, Mimir or VictoriaMetrics.", SOURCE, metavar="URL")]
+    prometheus: Annotated[
+        str | None, Option("Prometheus, Thanos, Mimir or VictoriaMetrics.", SOURCE, metavar="URL")
+    ] = None
+    log: Annotated[
+        str | None,
+        Option("A run log or a tracker's folder that grows: says when its verdict changes.", SOURCE, metavar="PATH"),
+    ] = None
+    framework: Annotated[str | None, Option("Whose run log it is (else: found out).", SOURCE)] = None
     scenario: Annotated[
         str | None, Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO")
     ] = None
@@ -107,6 +115,9 @@ def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
     from fleetsim.watch.hysteresis import Damping
     from fleetsim.watch.watch import WatchOptions
 
+    if asked.prometheus is None or asked.log is not None:
+        rule = "a watch follows a fleet or a log, one of the two"
+        raise InputError([Problem(flag("prometheus"), asked.prometheus, rule, "give --prometheus URL or --log PATH")])
     held = None if asked.plan is None else load_plan(asked.plan)
     every_s = span(flag("every"), asked.every)
     options = WatchOptions(
@@ -118,6 +129,30 @@ def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
     base, given, facts = _known(asked, held, tell)
     prometheus = Prometheus(asked.prometheus, asked.access.access())
     return Watcher(Looker(prometheus, _look_options(asked, base, given, facts), tell), options, tell)
+
+
+def log_watch(asked: FleetWatch, clock: Clock, tell: Callable[[str], None]) -> LogWatch:
+    """Checks a question about a log. Raises InputError."""
+    from fleetsim.config.load import default_scenario
+    from fleetsim.history.mapped import parse_map
+    from fleetsim.watch.run_log import LogOptions, LogWatch
+
+    assert asked.log is not None
+    if asked.prometheus is not None or asked.plan is not None or asked.selector:
+        other = next(n for n in ("prometheus", "plan", "selector") if getattr(asked, n))
+        rule = "says nothing of a log, which alone is followed"
+        raise InputError([Problem(flag(other), getattr(asked, other), rule, "leave it out, or leave --log out")])
+    base, given, _ = _known(asked, None, tell)
+    options = LogOptions(
+        path=asked.log,
+        window_s=span(flag("window"), asked.window),
+        every_s=span(flag("every"), asked.every),
+        base=default_scenario() if base is None else base,
+        given=given,
+        framework=asked.framework,
+        mapping=parse_map(asked.map_ or ()),
+    )
+    return LogWatch(options, clock, tell)
 
 
 def _known(

@@ -34,13 +34,13 @@ class VerlJob:
     cap: float = 4096.0
 
 
-def console(job: VerlJob, versions: int, seed: int = 0) -> str:
-    """The lines of so many weight versions, with what a Ray job prints between them."""
+def console(job: VerlJob, versions: int, seed: int = 0, first: int = 1) -> str:
+    """The lines of so many weight versions from `first` on, with what a Ray job prints between them."""
     random = np.random.default_rng(seed)
     queue, begun, busy, lines = 0.0, 0.0, 0.0, []
     span = 0.01
     total_stale = 0
-    for version in range(1, versions + 1):
+    for version in range(first, first + versions):
         now = wait = 0.0
         busy = 0.0
         made = 0
