@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.operators.curves import GemmCurve
+from fleetsim.engine.operators.device import product_s
 
 HERE = Path(__file__).resolve().parent
 CURVES = HERE / "kernel_curves.json"
@@ -53,13 +55,8 @@ class Form:
 
 
 def gemm_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
-    """`Device.gemm_s` on a table's columns."""
-    flop_s = x["peak"] * v["compute"]
-    rows_s = 2 * x["k"] * x["n"] * np.maximum(x["m"], 16) / flop_s
-    wave_s = v["wave"] * 2 * x["k"] * 128 * 128 * gpu.processors / flop_s
-    moved = x["k"] * x["n"] * x["weight"] + x["m"] * (x["k"] * x["activation"] + x["n"] * 2)
-    moved_s = moved / (gpu.memory_bytes_s * v["bandwidth"])
-    return np.asarray(v["start_s"] + _knee(moved_s, _knee(rows_s, wave_s, v["knee"]), v["knee"]))
+    """The operators' own formula, on a table's columns."""
+    return product_s(gpu, GemmCurve(**v), x["peak"], x["m"], x["k"], x["n"], (x["weight"], x["activation"]))
 
 
 def experts_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
@@ -250,10 +247,6 @@ def _typed(columns: Columns, gpu: GpuSpec, kind: str, name: str) -> Columns:
 def _whole(rows: pd.DataFrame) -> Any:
     """Rows of attention that sees everything."""
     return rows.window_size == 0 if "window_size" in rows else True
-
-
-def _knee(a: NDArray[np.float64], b: NDArray[np.float64], sharpness: float) -> NDArray[np.float64]:
-    return np.asarray((a**sharpness + b**sharpness) ** (1 / sharpness))
 
 
 def main() -> int:

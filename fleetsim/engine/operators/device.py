@@ -56,13 +56,8 @@ class Device:
     def gemm_s(self, n: Tokens, k: float, out: float, precision: Precision) -> Tokens:
         """Seconds of the product of n rows with a k x out matrix, both sizes of one GPU."""
         kind = self.computes(precision)
-        curve = _nearest(self.family.gemm, kind)
-        flop_s = self.gpu.flop_s(kind) * curve.compute
-        moved = k * out * precision.weight_bytes + n * (k * _ACTIVATION_BYTES[kind] + out * 2)
-        rows_s = 2 * k * out * np.maximum(n, _LEAST_ROWS) / flop_s
-        wave_s = curve.wave * 2 * k * _TILE * _TILE * self.gpu.processors / flop_s
-        moved_s = moved / (self.gpu.memory_bytes_s * curve.bandwidth)
-        return curve.start_s + _knee(moved_s, _knee(rows_s, wave_s, curve.knee), curve.knee)
+        curve, moved = _nearest(self.family.gemm, kind), (precision.weight_bytes, _ACTIVATION_BYTES[kind])
+        return product_s(self.gpu, curve, self.gpu.flop_s(kind), n, k, out, moved)
 
     def expert_curve(self, precision: Precision) -> tuple[ExpertCurve, float]:
         """The curve of routed experts, and the operations per second that it takes a share of."""
@@ -130,6 +125,28 @@ class Device:
         sent_s = (stages - 1 - away) * per_gpu / self._peers_bytes_s + away * per_gpu / self._network_bytes_s
         gathered_s = (stages - 1) * self.allreduce_s(self.tp, message_bytes / 2)
         return (stages - 1) * _HAND_OVER_S + sent_s + gathered_s
+
+
+def product_s(
+    gpu: GpuSpec,
+    curve: GemmCurve,
+    peak_flop_s: float | Tokens,
+    n: Tokens,
+    k: float | Tokens,
+    out: float | Tokens,
+    moved_bytes: tuple[float | Tokens, float | Tokens],
+) -> Tokens:
+    """Seconds of the product of n rows with a k x out matrix. moved_bytes: of one weight, and of one activation.
+
+    Of one size, or of as many as the arrays have: `calibration/kernels.py` fits the curve with it to whole tables.
+    """
+    weight_bytes, activation_bytes = moved_bytes
+    flop_s = peak_flop_s * curve.compute
+    moved = k * out * weight_bytes + n * (k * activation_bytes + out * 2)
+    rows_s = 2 * k * out * np.maximum(n, _LEAST_ROWS) / flop_s
+    wave_s = curve.wave * 2 * k * _TILE * _TILE * gpu.processors / flop_s
+    moved_s = moved / (gpu.memory_bytes_s * curve.bandwidth)
+    return curve.start_s + _knee(moved_s, _knee(rows_s, wave_s, curve.knee), curve.knee)
 
 
 def _nearest(curves: Mapping[str, _Curve], kind: str) -> _Curve:
