@@ -95,7 +95,7 @@ def _parallelism(draft: Draft) -> str:
         draft.put("fleet.instances", sizes["d"], rollout, why="d: data-parallel servers")
         draft.put("trainer.gpus", math.prod(trainer[k] for k in "dptc"), actor, why="d x p x t x c")
         if sizes["p"] > 1:
-            draft.note(str(rollout), "pipeline stages: an instance is simulated as one stage of tp GPUs")
+            draft.put("engine.pp", sizes["p"], rollout, why="p: pipeline stages")
     draft.semantics(
         "fleet.placement",
         "colocated" if shared == "colocation" or (old is not None and "+" not in old.value) else "disaggregated",

@@ -34,7 +34,6 @@ TRANSPORTS = {
 NOT_MODELLED = {
     "policy.sequence_packing.enabled": "packing: the trainer's seconds per token say how well it works",
     "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
-    f"{GENERATION}.vllm_cfg.expert_parallel_size": "expert parallelism inside an instance",
     f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
     "grpo.val_period": "validation between steps",
@@ -103,7 +102,12 @@ def _gpus(draft: Draft) -> None:
     pp = draft.count(f"{GENERATION}.vllm_cfg.pipeline_parallel_size", default=1)
     draft.put("engine.tp", tp.value, tp)
     if pp.value > 1:
-        draft.note(str(pp), "pipeline stages: an instance is simulated as one stage of tp GPUs")
+        draft.put("engine.pp", pp.value, pp)
+    # nemo_rl/models/generation/vllm/vllm_generation.py: vllm_dp_size = ep_size // tp_size
+    ep = draft.maybe_count(f"{GENERATION}.vllm_cfg.expert_parallel_size")
+    if ep is not None and ep.value > tp.value:
+        dp = draft.divided("the number of ranks that share the experts", ep, tp)
+        draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts")
     each = tp if pp.value == 1 else times(tp, pp)
     colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
     resources = f"{GENERATION}.colocated.resources"

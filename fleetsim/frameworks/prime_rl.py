@@ -25,7 +25,6 @@ NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
     "orchestrator.max_concurrent": "a limit on concurrent rollouts: --set fleet.max_in_flight_samples=N",
     "orchestrator.oversampling_factor": "rollouts beyond the batch: --set fleet.max_in_flight_samples=N",
-    "inference.vllm.enable_expert_parallel": "expert parallelism inside an instance",
     "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "inference.vllm.max_model_len": "only the length caps are kept",
     "inference.kv_cache_offload.type": "KV cache in host memory",
@@ -117,6 +116,9 @@ def _gpus(draft: Draft) -> int:
     dp = draft.maybe_count("inference.vllm.data_parallel_size", "inference.parallel.dp")
     if dp is not None and dp.value > instances:
         draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
+    experts = draft.flag("inference.vllm.enable_expert_parallel", default=False)
+    if experts.value and dp is not None and dp.value > 1 and instances % dp.value == 0:
+        draft.put("engine.dp", dp.value, dp, experts, why="ranks that share the experts, each an instance")
     weights_type(draft, "inference.vllm.quantization")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
     share = draft.number(

@@ -24,7 +24,7 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read, one_line
+from fleetsim.frameworks.draft import Draft, Read, one_line, times
 
 _RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
 _LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
@@ -35,7 +35,6 @@ NOT_MODELLED = {
     "actor_train.use_dynamic_batching_in_train": "micro-batches do not change what is counted: seconds per token do",
     "actor_train.use_sequence_packing": "packing: the trainer's seconds per token say how well it works",
     "actor_infer.strategy_args.strategy_config.enforce_eager": "decoding without CUDA graphs",
-    "actor_infer.strategy_args.strategy_config.pipeline_parallel_size": "pipeline stages of an engine",
     "actor_infer.strategy_args.strategy_config.max_model_len": "only the length caps are kept",
     "ppo_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
     "critic.device_mapping": "the critic's own GPUs and passes",
@@ -121,7 +120,11 @@ def _gpus(draft: Draft) -> None:
     tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
     tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
     draft.put("engine.tp", tp.value, tp)
-    draft.put("fleet.instances", draft.divided("the number of instances", rollout, tp), rollout, tp)
+    pp = draft.count(f"{config}.pipeline_parallel_size", default=1)
+    if pp.value > 1:
+        draft.put("engine.pp", pp.value, pp)
+    each = tp if pp.value == 1 else times(tp, pp)
+    draft.put("fleet.instances", draft.divided("the number of instances", rollout, each), rollout, each)
     shared = (train or set()) & (infer or set())
     draft.put(
         "fleet.placement",

@@ -21,7 +21,6 @@ NOT_MODELLED = {
     "use_dynamic_batch_size": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "max_tokens_per_gpu": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "enable_mtp_training": "the MTP layer's own passes and loss in the trainer's seconds",
-    "sglang_enable_dp_attention": "attention with data parallelism",
     "sglang_ep_size": "expert parallelism inside an instance",
     "sglang_enable_ep_moe": "expert parallelism inside an instance",
     "prefill_num_servers": "prefill and decode on different instances",
@@ -51,11 +50,11 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
     _updates(draft, batch, n)
     lengths(draft, draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_prompt_len"))
-    instances = _gpus(draft, async_=ahead or fully)
+    instances, ranks = _gpus(draft, async_=ahead or fully)
     every = draft.count("update_weights_interval", default=1)
     if ahead or fully:
         draft.put("sync.every_steps", every.value, every)
-    _admission(draft, batch, n, instances, fully=fully, ahead=ahead)
+    _admission(draft, batch, n, instances, ranks, fully=fully, ahead=ahead)
     way = draft.text("update_weight_transport", default="nccl")
     weights = draft.text("update_weight_mode", default="full")
     words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
@@ -83,7 +82,7 @@ def _updates(draft: Draft, batch: Read[int], n: Read[int]) -> None:
         draft.note(str(steps), "the updates of one rollout count as one optimizer step")
 
 
-def _gpus(draft: Draft, async_: bool) -> int:
+def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     nodes = draft.count("actor_num_nodes", default=1)
     per_node = draft.count("actor_num_gpus_per_node", default=8)
     trainer = times(nodes, per_node)
@@ -99,20 +98,17 @@ def _gpus(draft: Draft, async_: bool) -> int:
             remedy = "-- --rollout-num-gpus 8, or -- --colocate"
             rollout = draft.needed_count("rollout_num_gpus", remedy=remedy)
     draft.put("fleet.placement", "colocated" if together.value else "disaggregated", together)
-    tp = draft.count("rollout_num_gpus_per_engine", default=1)
-    draft.put("engine.tp", tp.value, tp)
-    instances = draft.divided("the number of instances", rollout, tp)
-    draft.put("fleet.instances", instances, rollout, tp)
+    instances, ranks = _layout(draft, rollout)
     draft.semantics("engine.name", "sglang", "slime's rollout engine")
     share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
     if share.given:
         draft.put("engine.gpu_memory_utilization", share.value, share)
     running = draft.maybe_count("sglang_max_running_requests")
     if running is not None:
-        draft.put("engine.max_num_seqs", running.value, running)
+        draft.put("engine.max_num_seqs", max(1, running.value // ranks), running)
     chunk = draft.maybe_count("sglang_chunked_prefill_size", least=-1)
     if chunk is not None and chunk.value > 0:
-        draft.put("engine.max_num_batched_tokens", chunk.value, chunk)
+        draft.put("engine.max_num_batched_tokens", max(1, chunk.value // ranks), chunk)
     elif chunk is not None:
         whole = draft.count("sglang_max_prefill_tokens", default=16384)
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why="prompts are not cut")
@@ -120,16 +116,49 @@ def _gpus(draft: Draft, async_: bool) -> int:
     draft.put("engine.prefix_caching", not off.value, off)
     if sglang_drafts(draft, "sglang_") and not draft.flag("enable_mtp_training", default=False).value:
         frozen(draft, "enable_mtp_training = False")
-    return instances
+    return instances, ranks
 
 
-def _admission(draft: Draft, batch: Read[int], n: Read[int], instances: int, *, fully: bool, ahead: bool) -> None:
+def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
+    """Instances, and the ranks of one SGLang server, each of them an instance.
+
+    A server's GPUs are its pipeline stages times its tensor parallelism, which attention with data parallelism divides
+    among its ranks, with the running requests and the chunk (slime/backends/sglang_utils/sglang_engine.py; SGLang,
+    srt/server_args.py).
+    """
+    each = draft.count("rollout_num_gpus_per_engine", default=1)
+    stages = draft.count("sglang_pp_size", "sglang_pipeline_parallel_size", default=1)
+    attention = draft.flag("sglang_enable_dp_attention", default=False)
+    size = draft.count("sglang_dp_size", "sglang_data_parallel_size", default=1)
+    ranks = size.value if attention.value else 1
+    reads = [r for r in (each, stages, size) if r is each or (r.value > 1 and (r is not size or ranks > 1))]
+    tp, rest = divmod(each.value, stages.value * ranks)
+    if rest:
+        draft.refuse(each.key, each.value, f"must be a multiple of {times(*reads[1:])}", "change one of them")
+    draft.put("engine.tp", max(1, tp), *reads)
+    if stages.value > 1:
+        draft.put("engine.pp", stages.value, stages)
+    if ranks > 1:
+        draft.put("engine.dp", ranks, size, attention, why="ranks of a server, each an instance")
+    sent = draft.maybe_text("sglang_moe_a2a_backend")
+    if (sent is not None and sent.value == "deepep") or draft.flag("sglang_enable_deepep_moe", default=False).value:
+        draft.semantics("engine.expert_exchange", "all_to_all", "DeepEP")
+    servers = draft.divided("the number of engines", rollout, each)
+    draft.put("fleet.instances", servers * ranks, rollout, *reads)
+    return servers * ranks, ranks
+
+
+def _admission(
+    draft: Draft, batch: Read[int], n: Read[int], instances: int, ranks: int, *, fully: bool, ahead: bool
+) -> None:
     concurrency = draft.count("sglang_server_concurrency", default=512)
-    draft.put("fleet.max_in_flight_samples_per_instance", max(concurrency.value, n.value), concurrency)
+    most = -(-concurrency.value // ranks)
+    draft.put("fleet.max_in_flight_samples_per_instance", max(most, n.value), concurrency)
     if fully:
-        pool = concurrency.value * instances * n.value
+        engines = instances // ranks
+        pool = concurrency.value * engines * n.value
         draft.semantics("admission.law", "fixed_pool", "as many groups are active as the servers' concurrency")
-        draft.put("admission.pool_samples", pool, concurrency, n, why=f"groups per engine, {instances} engines")
+        draft.put("admission.pool_samples", pool, concurrency, n, why=f"groups per engine, {engines} engines")
         draft.put("buffer.capacity_samples", max(pool, batch.value * n.value), concurrency, n, why="the output queue")
         draft.semantics("buffer.on_full", "block", "nothing is started while the output queue is full")
         draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")

@@ -153,9 +153,9 @@ def _parallel(draft: Draft) -> Read[int]:
     pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
     dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)
     if pp.value > 1:
-        draft.note(str(pp), "pipeline stages: an instance is simulated as one stage of tp GPUs")
+        draft.put("engine.pp", pp.value, pp)
     if dp.value > 1:
-        draft.note(str(dp), "the data-parallel ranks of an instance are simulated as instances of their own")
+        draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance")
     return tp if pp.value == 1 else times(tp, pp)
 
 

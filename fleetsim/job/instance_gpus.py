@@ -2,7 +2,8 @@
 
 Weights that leave little room for the KV cache make a slow instance, and more GPUs than a model needs spend time on
 their collectives. So the sizes 1, 2, 4, ... up to a server are compared by their tokens per second and GPU, each with
-as many samples as the job keeps in flight, its memory holds and its limits let in.
+as many samples as the job keeps in flight, its memory holds and its limits let in. Where none of them holds the model,
+the fewest servers that do, up to four.
 """
 
 from __future__ import annotations

@@ -75,5 +75,10 @@ def test_stages_that_are_given_share_the_server() -> None:
     assert job.scenario.engine.tp * 4 <= 8
 
 
+def test_a_model_that_fits_no_server_takes_the_fewest_that_hold_it() -> None:
+    assert tp_of(model="deepseek-ai/DeepSeek-V3", gpu="H100") == 16
+    assert tp_of(model="deepseek-ai/DeepSeek-V3", gpu="H100", dtype="bfloat16") == 32
+
+
 def test_a_measured_or_constant_engine_keeps_its_own() -> None:
     assert job_from_flags(None, [], {"instance_tok_s": 4000.0}).scenario.engine.tp == 1
