@@ -24,7 +24,7 @@ UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
 def in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
     """The problems of an engine with their full path: its parts do not know that they are a section of a scenario."""
     fields = type(scenario.engine).model_fields
-    return [replace(p, path=f"engine.{p.path}") if p.path in fields else p for p in error.problems]
+    return [replace(p, path=f"engine.{p.path}") if p.path.partition(".")[0] in fields else p for p in error.problems]
 
 
 def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:

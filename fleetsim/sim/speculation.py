@@ -25,6 +25,7 @@ from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.curves import shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.engine.operators.drafting import Drafting, drafting, looked_up, nothing
@@ -139,6 +140,16 @@ class _Costs(NamedTuple):
         return passes * self.drafting.kv_token_s + self.verified(k + 1)[1] if k else 0.0
 
 
+def _draft_shape(given: SpeculationConfig) -> ModelShape | None:
+    """The shape of the model that drafts, where one does. Raises InputError that names its own key."""
+    if given.draft_model is None:
+        return None
+    try:
+        return model_shape(given.draft_model)
+    except InputError as error:
+        raise InputError([replace(p, path="speculation.draft_model") for p in error.problems]) from None
+
+
 def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, limits: EngineLimits) -> _Costs:
     """What drafts cost on the GPU and model of a roofline. most: tokens drafted for each sequence."""
     if engine.pp > 1:
@@ -149,7 +160,7 @@ def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, lim
     device = Device(gpu, curves.families[gpu.family], engine.tp)
     layers = Layers(device, shape, dtype, layout_of(engine), curves, curves.hosts[engine.name])
     element = KV_BYTES[kv_dtype]
-    drafter = drafting(layers, given.method, element, model_shape(given.draft_model) if given.draft_model else None)
+    drafter = drafting(layers, given.method, element, _draft_shape(given))
     alone = layers.cores(element)
 
     def verified(queries: int) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source
-from fleetsim.sim.engines import engine_of
+from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.run import simulate
 
 # Qwen3.5-9B's text model, from its config.json: what SkyRL's run used.
@@ -219,6 +219,20 @@ def test_a_tree_is_verified_whole_and_brings_one_path() -> None:
 def test_what_makes_no_sense_is_refused(speculation: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         with_drafts(default_scenario(), **speculation)
+
+
+@pytest.mark.parametrize(
+    ("speculation", "key"),
+    [
+        ({"method": "draft_model", "draft_model": "nobody/knows-it"}, "engine.speculation.draft_model"),
+        ({"method": "mtp", "num_speculative_tokens": 9}, "engine.speculation.num_speculative_tokens"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_told_under_its_own_key(speculation: dict[str, Any], key: str) -> None:
+    asked = with_drafts(default_scenario(), **speculation)
+    with pytest.raises(InputError) as error:
+        engine_of(asked)
+    assert [p.path for p in in_engine(asked, error.value)] == [key]
 
 
 def test_an_engine_of_constant_rate_has_nothing_to_draft() -> None:
