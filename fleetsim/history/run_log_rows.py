@@ -22,7 +22,7 @@ _CONSOLE_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
 _LISTS = ("log_history", "history")  # keys under which a document keeps its rows
 _MOST_PROBLEMS = 5
-_LOOK = 5000  # lines within which a console log shows its first step
+_LOOK = 200_000  # lines within which a console log shows its first step
 
 
 def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Table, list[Note]]:
@@ -36,15 +36,15 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
             start, console = _beginning(file)
         table = Table(wanted)
         with open_text(path) as file:
-            if start.startswith("["):
-                return table, _document(file.read(), path, table)
-            if start.startswith("{"):
-                return table, _json(file, path, table)
             if console:
                 for line in file:
                     if (found := CONSOLE.search(line)) is not None:
                         table.add(_console(found))
                 return table, []
+            if start.startswith("["):
+                return table, _document(file.read(), path, table)
+            if start.startswith("{"):
+                return table, _json(file, path, table)
         with open_text(path, newline="") as file:
             _csv(file, path, table)
         return table, []
@@ -58,11 +58,24 @@ def _beginning(file: IO[str]) -> tuple[str, bool]:
     first = ""
     for _, line in zip(range(_LOOK), file, strict=False):
         first = first or line.strip()
-        if first[:1] in ("{", "["):
+        if _opens_json(first):
             return first, False
         if CONSOLE.search(line):
             return first, True
     return first, False
+
+
+def _opens_json(line: str) -> bool:
+    """Whether a first line is JSON or begins a document of many lines; a console's may begin with "[" as well."""
+    if line[:1] not in ("{", "["):
+        return False
+    if line in ("{", "[") or re.match(r"[\[{]\s*[\[{\"]", line):
+        return True
+    try:
+        from_loose_json(line)
+    except ValueError:
+        return False
+    return True
 
 
 def number(value: object) -> float | None:

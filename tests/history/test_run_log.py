@@ -247,6 +247,14 @@ def test_verl_files_nested_and_console(tmp_path: Path) -> None:
         assert got.columns["wait_s"].tolist() == [30, 30]
 
 
+@pytest.mark.parametrize("start", ["[shim] PID 7: ready (suspend=1)\n", "{7} workers up\n", "[2026-11-22 12:00] go\n"])
+def test_a_console_that_begins_with_a_bracket_is_no_json(tmp_path: Path, start: str) -> None:
+    path = tmp_path / "console.log"
+    steps = "".join(f"step:{k} - timing_s/step:60.0 - timing_s/gen:np.float64(30.0)\n" for k in (1, 2))
+    path.write_text(start + "text, and more\n" * 6000 + steps)
+    assert _log(path).columns["wait_s"].tolist() == [30, 30]
+
+
 def test_a_wandb_export(tmp_path: Path) -> None:
     path = tmp_path / "export.csv"
     path.write_text(
