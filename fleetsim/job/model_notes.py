@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 
 from fleetsim.config.lengths import LengthSpec, longest_length
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError
@@ -28,7 +30,28 @@ def model_notes(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
         return ()
     roofline = scenario.engine.kind == "roofline"
     found = [f"{shape.name}: {note}" for note in shape.notes if roofline]
+    found += _unseen_layout(scenario, shape) if roofline else ()
     return (*found, *_too_long(shape, context, words), *(_unseen_window(shape, context) if roofline else ()))
+
+
+def _unseen_layout(scenario: Scenario, shape: ModelShape) -> Iterator[str]:
+    """Layouts that none of the published runs has which the error of an engine comes from."""
+    layout, node = layout_of(scenario.engine), gpu_of(scenario.engine).node_gpus
+    across = layout.sharing if shape.mixture is not None else layout.tp
+    found = [
+        words
+        for words, there in (
+            (f"{layout.pp} pipeline stages", layout.pp > 1),
+            (f"{across} GPUs over {-(-across // node)} servers", across > node),
+            (f"a cache divided by {layout.dcp}", layout.dcp > 1),
+        )
+        if there
+    ]
+    if found:
+        yield (
+            f"{' and '.join(found)}: what that takes comes from data sheets and published kernels; no published run "
+            "has such a layout, so the error that is shown is that of engines within a server"
+        )
 
 
 def _too_long(shape: ModelShape, context: float, words: str) -> Iterator[str]:

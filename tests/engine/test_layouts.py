@@ -20,6 +20,7 @@ from fleetsim.engine.operators.curves import shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
+from fleetsim.job.job import job_from_flags
 from fleetsim.sim.engines import engine_of
 
 GIB = 2**30
@@ -162,6 +163,26 @@ def test_uneven_stages_wait_for_the_longest() -> None:
     assert uneven.per_attn_pair_s / even.per_attn_pair_s == pytest.approx(8 / 9)
 
 
+def circulating_s(stages: list[float], batches: int, rounds: int = 400) -> float:
+    """Seconds of a round, batch by batch and stage by stage: a batch starts again when it has left the last stage."""
+    free, ready = [0.0] * len(stages), [0.0] * batches
+    marks = []
+    for _ in range(rounds):
+        for batch in range(batches):
+            for stage, seconds in enumerate(stages):
+                ready[batch] = free[stage] = max(free[stage], ready[batch]) + seconds
+        marks.append(ready[-1])
+    return (marks[-1] - marks[rounds // 2]) / (rounds - 1 - rounds // 2)
+
+
+@given(st.lists(st.floats(0.1, 3.0), min_size=2, max_size=8), st.integers(1, 8))
+def test_a_round_ends_with_the_first_batch_or_the_slowest_stage(stages: list[float], batches: int) -> None:
+    """The formula of `Layers.tokens_s` against batches that circulate."""
+    batches = min(batches, len(stages))
+    expected = max(sum(stages), batches * max(stages))
+    assert circulating_s(stages, batches) == pytest.approx(expected, rel=0.01)
+
+
 # ------------------------------------------------------------------------------------------- contexts over several GPUs
 
 
@@ -203,6 +224,22 @@ def test_ranks_across_servers_send_tokens_to_experts() -> None:
     # many tokens: gathering all of them everywhere costs more than sending each to its eight experts
     assert far.seconds(512) < gathered.seconds(512)
     assert all(math.isfinite(s.seconds(512)) for s in (near_by, far, gathered))
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ({"tp": 16}, "16 GPUs over 2 servers: "),
+        ({"dp": 32}, "32 GPUs over 4 servers: "),
+        ({"tp": 8, "pp": 2, "dcp": 4}, "2 pipeline stages and a cache divided by 4: "),
+        ({"tp": 8}, ""),
+        ({"dp": 8}, ""),
+    ],
+)
+def test_an_answer_says_which_layouts_nobody_published(engine: dict[str, int], words: str) -> None:
+    notes = job_from_flags({"engine": {"gpu": "H200", "model": DEEPSEEK, **engine}}, [], {}).notes
+    found = [note for note in notes if "no published run has such a layout" in note]
+    assert [note.startswith(words) for note in found] == ([True] if words else [])
 
 
 @pytest.mark.parametrize(
