@@ -47,15 +47,15 @@ def from_(
 
     [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
     """
-    from fleetsim.engine.training import trainer_s_per_token
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import framework_name, scenario_from
     from fleetsim.frameworks.given import settings_from
+    from fleetsim.trainer.estimate import token_seconds
 
     name = framework_name(framework)
     place = None if output is None else new_file("--output", output, force)
     shown, settings = settings_from(config or ())
-    result = scenario_from(name, settings, shown, set_ or (), trainer_s_per_token)
+    result = scenario_from(name, settings, shown, set_ or (), token_seconds)
     if place is not None:
         write_text(place, result.text)
     _show(result, place, json_, verbose)

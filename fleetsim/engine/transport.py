@@ -88,7 +88,7 @@ def transfer_of(scenario: Scenario) -> Transfer:
     if link.model_bytes is None or link.tensors is None:
         shape = _shape(s, problems)
     try:
-        gpu = _gpu(s.engine)
+        gpu = known_gpu(s.engine)
         node_gpus, link_bytes_s = link.node_gpus or gpu.node_gpus, link.link_bytes_s or gpu.link_bytes_s
     except InputError as error:
         node_gpus, link_bytes_s = link.node_gpus or 8, link.link_bytes_s or 0.0
@@ -144,7 +144,7 @@ def checkpoint_tensors(shape: ModelShape) -> int:
     return layers + (2 if shape.tied_embeddings else 3)
 
 
-def _gpu(engine: EngineConfig) -> GpuSpec:
+def known_gpu(engine: EngineConfig) -> GpuSpec:
     """The data sheet; a profile has its name from the driver ("NVIDIA H100 80GB HBM3"), so the chip may do."""
     try:
         return gpu_of(engine)

@@ -91,12 +91,15 @@ def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping
             "trainer.fixed_s", 20.0, "seconds of compute per optimizer step: no model shape to estimate from", measured
         )
     else:
-        why = f"update at half of the peak of {gpus} {gpu}, activations recomputed"
+        why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
         draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
         phases = [{"name": n, "per_token_s": _short(found[1])} for n, made in passes.items() if made]
         if phases:
-            draft.assume("trainer.phases", phases, "forward passes at half of the peak", measured)
+            draft.assume("trainer.phases", phases, "estimated forward passes", measured)
+        draft.values["trainer.recipe.framework"] = draft.framework
+        draft.values["trainer.recipe.old_log_probs"] = any(m for n, m in passes.items() if "reference" not in n)
+        draft.values["trainer.recipe.reference"] = any(m for n, m in passes.items() if "reference" in n)
     draft.assumed.append(
         Assumed(
             "sync.pause_s",

@@ -155,8 +155,29 @@ def _per_token(s: Scenario) -> str:
     return f"{t.per_token_s:.3g} s of compute per trained token ({units.seconds(batch)} for a mean batch)"
 
 
+def _estimated(s: Scenario) -> bool:
+    """Whether the trainer's seconds are those of its model (`fleetsim.job.derived`)."""
+    return "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
+
+
+def _estimated_step(s: Scenario) -> str:
+    """The whole step, how it is trained, and how far off that is."""
+    from fleetsim.trainer.estimate import estimate_of
+
+    found = estimate_of(s, s.trainer.gpus)
+    error = "" if found.error is None else f", off by {units.share(found.error.median, 0)} in the median"
+    how = "FSDP" if found.plan.recipe.backend == "fsdp" else "Megatron"
+    passes = ", log-probs included" if found.seconds.passes else ""
+    return f"{units.seconds(found.step_s)} of compute per step{passes} (estimated, {how}{error})"
+
+
 def _counts_per_token(s: Scenario) -> bool:
     return s.trainer.fixed_s == 0 and (s.trainer.per_token_s > 0 or bool(s.trainer.phases))
+
+
+def _trainer_gpus(s: Scenario) -> str:
+    least = ", the fewest servers that fit" if "trainer.gpus" in s.assumed else ""
+    return f"{_plural(s.trainer.gpus, 'GPU')}{least}"
 
 
 def _plural(number: float, noun: str) -> str:
@@ -221,21 +242,33 @@ _DEFAULTS = (
         "trainer.fixed_s",
         flag("trainer_step_s"),
         lambda s: f"{s.trainer.fixed_s:g} s of compute per step",
-        lambda s: not _counts_per_token(s),
+        lambda s: not _estimated(s) and not _counts_per_token(s),
     ),
-    _Default("trainer.per_token_s", flag("trainer_step_s"), _per_token, lambda s: "trainer.per_token_s" in s.assumed),
+    _Default("trainer.fixed_s", flag("trainer_step_s"), _estimated_step, _estimated),
+    _Default(
+        "trainer.per_token_s",
+        flag("trainer_step_s"),
+        _per_token,
+        lambda s: "trainer.per_token_s" in s.assumed and not _estimated(s),
+    ),
     _Default(
         "trainer.phases",
         flag("trainer_step_s"),
         lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
-        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed,
+        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed and not _estimated(s),
     ),
-    _Default("trainer.gpus", flag("trainer_gpus"), lambda s: _plural(s.trainer.gpus, "GPU")),
+    _Default("trainer.gpus", flag("trainer_gpus"), _trainer_gpus),
     _Default(
         "admission.max_staleness",
         flag("max_staleness"),
         lambda s: f"staleness budget of {_plural(s.admission.max_staleness, 'step')} (version window)",
         lambda s: law_of(s).plain_window,
+    ),
+    _Default(
+        "sync.transport",
+        "--set sync.transport=rdma_p2p",
+        lambda s: f"weights by {(s.sync.transport or '').replace('_', ' ')}",
+        lambda s: "sync.transport" in s.assumed,
     ),
     _Default("sync.publish_s", "--set sync.publish_s=0", _publish, lambda s: s.sync.transport is not None),
     _Default("sync.pause_s", flag("sync_pause_s"), _pause),

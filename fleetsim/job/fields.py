@@ -87,8 +87,8 @@ class PlannedJob(JobFields):
     instance_tok_s: Annotated[
         float | None, Option("Output tok/s of one instance, as measured; prompts free.", ENGINE)
     ] = None
-    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (20).", TRAINER)] = None
-    trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (8).", TRAINER)] = None
+    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (estimated).", TRAINER)] = None
+    trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
     max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (1).", TRAINER)] = None
     sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", "Targets and prices")] = None

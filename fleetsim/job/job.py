@@ -24,6 +24,7 @@ from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
 from fleetsim.job.assumptions import is_given, is_touched
+from fleetsim.job.derived import with_derived
 from fleetsim.job.ignored_settings import unread_notes
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
@@ -146,6 +147,10 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     if len(assumed) < len(scenario.assumed):
         changes["assumed"] = assumed
     scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
+    try:
+        scenario = with_derived(scenario, given | profiled.facts)
+    except InputError as error:
+        raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in error.problems]) from None
     return Job(
         scenario,
         frozenset(given | profiled.facts),

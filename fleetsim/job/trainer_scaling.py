@@ -1,6 +1,10 @@
-"""How the trainer's seconds change when it gets more or fewer GPUs: a law by default, measured points if there are any.
+"""How the trainer's seconds change when it gets more or fewer GPUs: by its model, a given law, or measured points.
 
-The law is Amdahl's. Of the seconds at g0 = trainer.gpus a share p is divided by more GPUs, the rest is not:
+The model is that of `fleetsim.trainer`: a part that more GPUs divide, collectives that grow with them, and a part that
+stays, in the fastest layout for each count. Seconds that somebody gave keep their value and take its ratio.
+
+Where the model that is trained is not known, or a parallel share is given, the law is Amdahl's. Of the seconds at
+g0 = trainer.gpus a share p is divided by more GPUs, the rest is not:
 
     t(g) = t(g0) * ((1 - p) + p * g0 / g)
 
@@ -20,7 +24,7 @@ the last one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -28,11 +32,9 @@ from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
-from fleetsim.engine.gpus import gpu_of, gpu_spec
-from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.sim.engines import profile_of
+from fleetsim.trainer.estimate import is_known, least_gpus, seconds_on
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
 HALF_SERIAL_GPUS = 90.0
@@ -50,12 +52,28 @@ def parallel_share(trainer: TrainerConfig, gpus: int) -> float:
     return parallel / (1.0 - given + parallel) if parallel > 0 else 0.0
 
 
-def time_factor(trainer: TrainerConfig, gpus: int) -> float:
-    """Seconds of a step on `gpus` GPUs over those on trainer.gpus."""
+# Seconds of a step by GPUs, of which only ratios count.
+Course = Callable[[int], float]
+
+
+def course_of(scenario: Scenario) -> Course | None:
+    """The trainer model's seconds by GPUs; None where a share was given, or nobody knows what is trained."""
+    if scenario.trainer.scaling.parallel_share is not None or not _named(scenario) or not is_known(scenario):
+        return None
+    return lambda gpus: seconds_on(scenario, gpus)
+
+
+def _named(scenario: Scenario) -> bool:
+    """Whether somebody said what is trained: beside an engine that is only a speed the model is a mere default."""
+    return scenario.engine.kind != "constant" or scenario.trainer.recipe.model is not None
+
+
+def time_factor(trainer: TrainerConfig, gpus: int, course: Course | None = None) -> float:
+    """Seconds of a step on `gpus` GPUs over those on trainer.gpus. course: the model's; None = Amdahl's law."""
     points = trainer.scaling.points
     if not points:
-        return _law(trainer, trainer.gpus, gpus)
-    return _measured(trainer, points, gpus) / _measured(trainer, points, trainer.gpus)
+        return _law(trainer, trainer.gpus, gpus, course)
+    return _measured(trainer, points, gpus, course) / _measured(trainer, points, trainer.gpus, course)
 
 
 def scaled(scenario: Scenario, gpus: int) -> dict[str, Any]:
@@ -64,7 +82,7 @@ def scaled(scenario: Scenario, gpus: int) -> dict[str, Any]:
     The checkpoint's stall and weight sync stay as they are: they wait for storage and network.
     """
     trainer = scenario.trainer
-    factor = time_factor(trainer, gpus)
+    factor = time_factor(trainer, gpus, course_of(scenario))
     phases = [
         p.model_copy(update={"fixed_s": p.fixed_s * factor, "per_token_s": p.per_token_s * factor}).model_dump()
         for p in trainer.phases
@@ -89,7 +107,7 @@ def anchored(scenario: Scenario, given: frozenset[str]) -> Scenario:
     if not trainer.scaling.points or any(path in given for path in own):
         return scenario
     gpus = trainer.gpus if "trainer.gpus" in given else trainer.scaling.points[0][0]
-    seconds = _measured(trainer, trainer.scaling.points, gpus)
+    seconds = _measured(trainer, trainer.scaling.points, gpus, course_of(scenario))
     return with_changes(scenario, {"trainer.gpus": gpus, "trainer.fixed_s": seconds})
 
 
@@ -100,9 +118,11 @@ def mean_step_s(scenario: Scenario) -> float:
     return t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
 
 
-def law_words(trainer: TrainerConfig) -> str:
+def law_words(trainer: TrainerConfig, course: Course | None = None) -> str:
     """The law in a line, for a report."""
     points, assumed = trainer.scaling.points, trainer.scaling.parallel_share is None
+    if course is not None:
+        return _course_words(trainer, course)
     share = units.share(parallel_share(trainer, trainer.gpus), 0)
     source = ", as verl's published runs imply" if assumed else ""
     law = f"of the seconds on {units.plural(trainer.gpus, 'GPU')} {share} are divided by more of them{source}"
@@ -112,41 +132,42 @@ def law_words(trainer: TrainerConfig) -> str:
     return f"measured on {counts} GPUs, a power law between; beyond, {law}"
 
 
-def _law(trainer: TrainerConfig, start: int, gpus: int) -> float:
+def _course_words(trainer: TrainerConfig, course: Course) -> str:
+    """What twice the GPUs gain by the trainer's model."""
+    points = trainer.scaling.points
+    start = points[-1][0] if points else trainer.gpus
+    gain = course(start) / course(2 * start)
+    model = f"the trainer's model (twice {units.plural(start, 'GPU')} are {gain:.2f} times as fast)"
+    if not points:
+        return f"by {model}"
+    counts = ", ".join(str(gpus) for gpus, _ in points)
+    return f"measured on {counts} GPUs, a power law between; beyond, by {model}"
+
+
+def _law(trainer: TrainerConfig, start: int, gpus: int, course: Course | None) -> float:
+    if course is not None:
+        return course(gpus) / course(start)
     share = parallel_share(trainer, start)
     return (1.0 - share) + share * start / gpus
 
 
-def _measured(trainer: TrainerConfig, points: Points, gpus: int) -> float:
+def _measured(trainer: TrainerConfig, points: Points, gpus: int, course: Course | None) -> float:
     """Seconds on `gpus`: log-log between the points (sorted by GPUs), by the law beyond them."""
     (low, low_s), (high, high_s) = points[0], points[-1]
     if gpus <= low:
-        return low_s * _law(trainer, low, gpus)
+        return low_s * _law(trainer, low, gpus, course)
     if gpus >= high:
-        return high_s * _law(trainer, high, gpus)
+        return high_s * _law(trainer, high, gpus, course)
     (a, a_s), (b, b_s) = next(pair for pair in pairwise(points) if pair[0][0] <= gpus <= pair[1][0])
     part = math.log(gpus / a) / math.log(b / a)
     return float(a_s * (b_s / a_s) ** part)
 
 
-# Mixed-precision Adam keeps 16 bytes per parameter (Rajbhandari et al., ZeRO, arXiv 1910.02054, section 3.1). Sharded
-# over the trainer's GPUs they may fill this part of them; activations take the rest.
-STATE_BYTES, STATE_PART = 16, 0.9
-
-
 def least_trainer_gpus(scenario: Scenario) -> int:
-    """Fewest GPUs that hold the trainer's weights, gradients and Adam states, sharded; 1 where nobody knows the model.
-
-    Offloading and LoRA need fewer.
-    """
+    """Fewest GPUs that hold the trainer's weights, gradients and Adam states; 1 where nobody knows the model."""
+    if not _named(scenario):
+        return 1
     try:
-        if scenario.engine.kind == "roofline":
-            model, gpu = model_shape(scenario.engine.model), gpu_of(scenario.engine)
-        else:
-            profile = profile_of(scenario)
-            if profile is None:
-                return 1
-            model, gpu = model_shape(profile.provenance.model), gpu_spec(profile.provenance.gpu)
+        return least_gpus(scenario)
     except InputError:
         return 1
-    return max(1, math.ceil(STATE_BYTES * model.params / (STATE_PART * gpu.memory_bytes)))

@@ -12,7 +12,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_given
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.trainer_scaling import STATE_BYTES, mean_step_s, time_factor
+from fleetsim.job.trainer_scaling import course_of, mean_step_s, time_factor
 from fleetsim.split.arrangements import Arrangement, Rules
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
@@ -41,7 +41,8 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         text = f"colocated: the trainer offloads its states, {job.fleet.switch_s:g} s to hand the GPUs over, each way"
         yield Assumption("fleet.switch_s", job.fleet.switch_s, "--switch-s", text)
     if least is not None and least > 1:
-        text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({STATE_BYTES} bytes per parameter)"
+        holds = "weights, gradients, Adam states"
+        text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({holds})"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
     if law_of(job).waits_for_trainer:
         text = "async ways may run one version ahead of the trainer, the scenario's barrier is for colocated sync"
@@ -73,9 +74,10 @@ def warnings_of(
     counts = [count for count, _ in trainer.scaling.points] or [trainer.gpus]
     if gpus > _FAR * max(counts) or gpus < min(counts) / _FAR:
         known = mean_step_s(job)
+        there = known * time_factor(trainer, gpus, course_of(job))
         found.append(
             f"the trainer's {known:.3g} s on {units.plural(trainer.gpus, 'GPU')} are taken to be "
-            f"{known * time_factor(trainer, gpus):.3g} s on {gpus}, by the law alone: measure a step there "
+            f"{there:.3g} s on {gpus}, by the law alone: measure a step there "
             f"(--trainer-point {gpus}:SECONDS) before moving GPUs"
         )
     for label, error in stuck.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.trainer_scaling import law_words, mean_step_s, time_factor
+from fleetsim.job.trainer_scaling import course_of, law_words, mean_step_s, time_factor
 from fleetsim.job.words import instance_words
 from fleetsim.quantities import quantity
 from fleetsim.split.split import Outcome, SplitResult
@@ -86,13 +86,14 @@ def orders(result: SplitResult) -> str:
 def law(result: SplitResult) -> str:
     """The trainer's seconds where they matter, and the law behind them."""
     trainer, known = result.scenario.trainer, mean_step_s(result.scenario)
+    course = course_of(result.scenario)
     counts = {result.gpus: "colocated"}
     if result.best_split is not None:
         counts = {result.best_split.arrangement.trainer_gpus: "best split"} | counts
-    taken = [f"{known * time_factor(trainer, g):.3g} s on {g} ({what})" for g, what in counts.items()]
+    taken = [f"{known * time_factor(trainer, g, course):.3g} s on {g} ({what})" for g, what in counts.items()]
     return (
         f"{known:.3g} s per step on {units.plural(trainer.gpus, 'GPU')}, so {units.listed(taken)}: "
-        f"{law_words(trainer)}. Checkpoints and weight syncs do not scale."
+        f"{law_words(trainer, course)}. Checkpoints and weight syncs do not scale."
     )
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
-from fleetsim.engine.gpus import gpu_of, gpu_spec
+from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.transport import known_gpu
 from fleetsim.errors import InputError, Problem
 from fleetsim.trainer.efficiency import KnownTrainerError, shipped_fit
-from fleetsim.trainer.layout import backend_for, laid_out, refused, smallest
+from fleetsim.trainer.layout import backend_for, laid_out, least_for_states, refused, server_gpus, smallest
 from fleetsim.trainer.memory import Memory, memory_of
 from fleetsim.trainer.plan import Batch, Layout, Plan, Recipe
 from fleetsim.trainer.seconds import StepSeconds, family_of, kind_of, step_seconds
@@ -82,6 +83,56 @@ def _estimated(plan: Plan, gpus_given: bool, ranks: Layout) -> TrainerEstimate:
     return estimate(plan, gpus_given=gpus_given, ranks=ranks)
 
 
+def is_known(scenario: Scenario) -> bool:
+    """Whether the model that is trained and its GPU are known."""
+    try:
+        _plan_of(scenario, None)
+    except InputError:
+        return False
+    return True
+
+
+def seconds_on(scenario: Scenario, gpus: int) -> float:
+    """Seconds of a step on so many GPUs, however much they must hold: what fits on them or on their whole servers, else
+    the fastest layout. Raises InputError for a model or GPU that is not known.
+    """
+    return _seconds_on(_plan_of(scenario, gpus), _ranks(scenario, gpus))
+
+
+@lru_cache(maxsize=4096)
+def _seconds_on(plan: Plan, ranks: Layout) -> float:
+    fit, gpus, server = shipped_fit(), plan.layout.gpus, server_gpus(plan.gpu)
+    found = laid_out(plan, fit, ranks)
+    if found is None and gpus > server and gpus % server:
+        found = laid_out(replace(plan, layout=Layout(gpus - gpus % server)), fit, ranks)
+    found = found or laid_out(plan, fit, ranks, whatever_fits=True)
+    return step_seconds(found or plan, fit).total
+
+
+def token_seconds(model: str, gpu: str, gpus: int) -> tuple[float, float] | None:
+    """Seconds per trained token of an update and of a pass for log-probs, on a batch of 512 samples of 2,048 tokens.
+
+    What stands in a configuration's scenario until its own batch is known. None for a model or GPU that is not known.
+    """
+    try:
+        shape, spec = model_shape(model), gpu_spec(gpu)
+    except InputError:
+        return None
+    batch, fit = Batch(512, 2048, 8704, 3072), shipped_fit()
+    plan = Plan(shape, spec, batch, Recipe(backend=backend_for(shape)), Layout(gpus))
+    found = laid_out(plan, fit) or laid_out(plan, fit, whatever_fits=True) or plan
+    seconds = step_seconds(found, fit)
+    return seconds.update / batch.tokens, seconds.forward / batch.tokens
+
+
+def least_gpus(scenario: Scenario) -> int:
+    """Fewest GPUs that hold weights, gradients and optimizer states; activations can be cut by smaller micro-batches.
+
+    Any part of a server, or whole servers. Raises InputError for a model or GPU that is not known.
+    """
+    return least_for_states(_plan_of(scenario, None), _ranks(scenario, None))
+
+
 def batch_of(scenario: Scenario) -> Batch:
     """Samples of a step with their tokens: prompt, output, and what tools answer."""
     mean, longest, token_length = _lengths(scenario.workload, scenario.trainer.batch_samples)
@@ -105,7 +156,7 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> Plan:
     r = scenario.trainer.recipe
     try:
         shape = model_shape(r.model or scenario.engine.model)
-        gpu = gpu_of(scenario.engine) if r.gpu is None else gpu_spec(r.gpu)
+        gpu = known_gpu(scenario.engine) if r.gpu is None else gpu_spec(r.gpu)
     except InputError as error:
         raise InputError([replace(p, path=_place(p, r.model, r.gpu)) for p in error.problems]) from None
     recipe = Recipe(
@@ -114,7 +165,7 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> Plan:
         recompute=r.recompute,
         packing=r.packing,
         epochs=r.epochs,
-        minibatches=r.optimizer_steps,
+        minibatches=max(r.optimizer_steps, scenario.trainer.minibatches),
         micro_tokens=r.micro_tokens,
         old_log_probs=r.old_log_probs,
         reference=r.reference,

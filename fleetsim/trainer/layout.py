@@ -20,6 +20,8 @@ from fleetsim.trainer.seconds import step_seconds
 DENSE_FSDP, MIXTURE_FSDP = 40e9, 20e9
 # Servers of a trainer that are tried, fewest first.
 _SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+# Micro-batches are cut into so many where they do not fit whole.
+_MICRO_PARTS = (1, 2, 4)
 _RANKS = (1, 2, 4, 8, 16)
 _EXPERT_RANKS = (1, 2, 4, 8, 16, 32, 64)
 # GPUs of the largest server that is bought alone; an NVLink domain of 72 comes in trays of 4.
@@ -37,16 +39,25 @@ def server_gpus(gpu: GpuSpec) -> int:
     return gpu.node_gpus if gpu.node_gpus <= _SERVER else _TRAY
 
 
-def laid_out(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan | None:
+def laid_out(plan: Plan, fit: TrainerFit, given: Layout | None = None, *, whatever_fits: bool = False) -> Plan | None:
     """The plan with the fastest layout of its GPUs that fits; None where none does.
 
-    given: ranks that somebody chose; those above one stay.
+    Where no layout fits with the plan's micro-batches, smaller ones are tried.
+    given: ranks that somebody chose; those above one stay. whatever_fits: whether it fits does not matter.
     """
-    fixed = given or Layout(plan.layout.gpus)
+    for parts in _MICRO_PARTS:
+        smaller = replace(plan, recipe=replace(plan.recipe, micro_tokens=max(1, plan.recipe.micro_tokens // parts)))
+        found = _fastest(smaller, fit, given or Layout(plan.layout.gpus), whatever_fits)
+        if found is not None:
+            return found
+    return None
+
+
+def _fastest(plan: Plan, fit: TrainerFit, fixed: Layout, whatever_fits: bool) -> Plan | None:
     best: tuple[float, Plan] | None = None
     for layout in _layouts(plan, fixed):
         tried = replace(plan, layout=layout)
-        if not memory_of(tried).fits:
+        if not (whatever_fits or memory_of(tried).fits):
             continue
         seconds = step_seconds(tried, fit).total
         if best is None or seconds < best[0]:
@@ -63,6 +74,19 @@ def smallest(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan:
             return found
     rule = f"no trainer of up to {units.plural(_SERVERS[-1] * server, 'GPU')} {plan.gpu.name} holds it"
     raise InputError([Problem("trainer.gpus", plan.shape.name, rule, _remedy(plan))])
+
+
+def least_for_states(plan: Plan, given: Layout) -> int:
+    """Fewest GPUs on which some layout holds weights, gradients and optimizer states; the most that are tried where
+    none does."""
+    server = server_gpus(plan.gpu)
+    counts: list[int] = [*range(1, server), *(servers * server for servers in _SERVERS)]
+    for gpus in counts:
+        tried = replace(plan, layout=Layout(gpus))
+        memories = (memory_of(replace(tried, layout=layout)) for layout in _layouts(tried, given))
+        if any(memory.states + memory.runtime <= memory.room for memory in memories):
+            return gpus
+    return counts[-1]
 
 
 def refused(plan: Plan, fit: TrainerFit) -> InputError:

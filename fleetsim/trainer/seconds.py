@@ -28,12 +28,13 @@ PCIE_BYTES_S, HOST_BYTES_S = 25e9, 150e9
 @dataclass(frozen=True, slots=True)
 class StepSeconds:
     """update: all optimizer steps over the batch. forward: one pass for log-probs. passes: how many of those, a
-    critic's included. divides, grows, stays: the parts of the whole step that more GPUs divide, that grow with them
-    (collectives), and that stay."""
+    critic's included. fixed_of_update: what of the update does not depend on its tokens. divides, grows, stays: the
+    parts of the whole step that more GPUs divide, that grow with them (collectives), and that stay."""
 
     update: float
     forward: float
     passes: int
+    fixed_of_update: float
     divides: float
     grows: float
     stays: float
@@ -82,7 +83,15 @@ def step_seconds(plan: Plan, fit: TrainerFit) -> StepSeconds:
     arithmetic = models * steps * one.arithmetic + passes * forward.arithmetic + models * moved
     links = models * steps * one.links + passes * forward.links
     fixed = models * steps * one.fixed + passes * forward.fixed
-    return StepSeconds(update, factor * forward.total, passes, factor * arithmetic, factor * links, factor * fixed)
+    return StepSeconds(
+        update=update,
+        forward=factor * forward.total,
+        passes=passes,
+        fixed_of_update=models * factor * steps * one.fixed,
+        divides=factor * arithmetic,
+        grows=factor * links,
+        stays=factor * fixed,
+    )
 
 
 def _token_s(plan: Plan, work: Work, e: Efficiency, products: float, attention: float, moved: float) -> float:

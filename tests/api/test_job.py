@@ -31,7 +31,9 @@ def test_a_file_a_name_a_mapping_a_scenario_and_a_job_are_one(tmp_path: Path) ->
 
 def test_what_is_known_of_a_job_survives_a_round_through_its_scenario() -> None:
     job = fs.load({"fleet": {"instances": 9}, "assumed": ["fleet.instances"]})
-    assert fs.load(job.scenario).given == job.given
+    again = fs.load(job.scenario)
+    assert again.given == job.given
+    assert again.scenario == job.scenario
 
 
 def test_the_last_word_wins() -> None:

@@ -109,5 +109,5 @@ def test_a_notebook_shows_what_a_job_was_told_and_what_it_assumes() -> None:
     assert re.search(r"trainer.fixed_s +33\b", said)
     assert re.search(r"fleet.instances +5\b", said)
     assert "len_cv" in assumed
-    assert "33" not in assumed
+    assert "trainer_step_s" not in assumed
     assert "--" not in shown

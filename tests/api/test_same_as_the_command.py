@@ -64,9 +64,9 @@ def test_pages(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("wide")
 def test_size() -> None:
-    result = fs.load(**SMALL).size(target_idle=0.1)
-    assert result.to_json() == command("size", *FLAGS, "--target-idle", "0.1", "--json")
-    assert str(result) == command("size", *FLAGS, "--target-idle", "0.1")
+    result = fs.load(**SMALL).size(target_idle=0.5)
+    assert result.to_json() == command("size", *FLAGS, "--target-idle", "0.5", "--json")
+    assert str(result) == command("size", *FLAGS, "--target-idle", "0.5")
     assert result.to_dict()["recommendation"]["instances"] == result.instances == result.job["fleet.instances"]
 
 

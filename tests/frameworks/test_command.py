@@ -118,9 +118,11 @@ def test_errors_exit_2_and_print_nothing_else(arguments: tuple[str, ...], told: 
 def test_the_trainer_is_estimated_from_the_models_shape() -> None:
     result = run("verl", str(DATA / "verl_sync.yaml"), "--json")
     trainer = json.loads(result.stdout)["scenario"]["trainer"]
-    # 8 x 7.6e9 FLOPs per token at half of 16 x 989.4e12
-    assert trainer["per_token_s"] == pytest.approx(8 * 7.615e9 / (16 * 989.4e12 / 2), rel=0.01)
-    assert trainer["phases"][0]["per_token_s"] == pytest.approx(trainer["per_token_s"] / 4, rel=0.01)
+    # 8 x 7.6e9 FLOPs per token: an update reaches 30 to 60 % of the peak of 16 x 989.4e12, and takes 3 to 4 passes
+    assert 0.3 < 8 * 7.615e9 / (16 * 989.4e12) / trainer["per_token_s"] < 0.6
+    assert 3 < trainer["per_token_s"] / trainer["phases"][0]["per_token_s"] < 4
+    assert trainer["recipe"]["framework"] == "verl"
+    assert trainer["recipe"]["reference"]
 
 
 def test_a_model_without_a_shape_is_said() -> None:

@@ -95,12 +95,16 @@ def test_it_is_the_best_of_every_count_within_the_noise(job: Scenario, guess: in
     assert runs <= 24
 
 
+STEP: dict[str, Any] = {"trainer_step_s": 20.0, "sync_pause_s": 1.0}
+
+
 @pytest.mark.parametrize(
     ("changes", "about"),
     [
         # the help's own example, a long batch, and an L40S: 61, 430 and 187 came out, or about
-        ({"batch": 256, "len": 6000, "gpu": "H200", "model": "Qwen/Qwen3-32B", "tp": 1}, 8),
-        ({"gpu": "L40S", "len": 1536, "max_staleness": 2.0}, 11),
+        # with steps of 20 s
+        ({"batch": 256, "len": 6000, "gpu": "H200", "model": "Qwen/Qwen3-32B", "tp": 1} | STEP, 8),
+        ({"gpu": "L40S", "len": 1536, "max_staleness": 2.0} | STEP, 11),
     ],
 )
 def test_jobs_that_went_wrong(changes: dict[str, Any], about: int) -> None:

@@ -30,7 +30,7 @@ def test_a_trainer_that_is_too_small_is_refused_with_the_least_that_would_do() -
     with pytest.raises(InputError) as refused:
         job(model="Qwen/Qwen3-32B", trainer_gpus=2).trainer_step()
     (problem,) = refused.value.problems
-    assert problem.path == "trainer.gpus"
+    assert problem.path == "trainer_gpus"
     assert problem.value == 2
     assert "297 GB of weights, gradients and optimizer" in problem.rule
     assert "at least 16" in problem.remedy

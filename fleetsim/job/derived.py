@@ -1,0 +1,98 @@
+"""What a job's model and GPUs tell where nobody said it: the trainer's seconds and GPUs, and how weights travel.
+
+Values that are worked out stand in the scenario, and in its `assumed`: a scenario that is written to a file and read
+again has them worked out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.trainer import PhaseConfig
+from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError
+from fleetsim.job.assumptions import is_given, is_touched
+from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
+
+SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
+_SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block_s")
+
+
+def names_a_model(scenario: Scenario, given: Collection[str]) -> bool:
+    """Whether engine.model is the model of this job: beside a speed that is only a number it is often left out."""
+    named = scenario.engine.kind != "constant" or is_given("engine.model", given)
+    return named or scenario.trainer.recipe.model is not None
+
+
+def with_derived(scenario: Scenario, given: Collection[str]) -> Scenario:
+    """The scenario with all that nobody gave and its model tells. given: dotted paths that somebody wrote.
+
+    Raises InputError for a trainer that is too small for its model.
+    """
+    if not names_a_model(scenario, given):
+        return scenario
+    return _with_transport(_with_trainer(scenario, given), given)
+
+
+def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
+    if any(is_touched(path, given) for path in SECONDS) or not is_known(scenario):
+        return scenario
+    chosen = not is_given("trainer.gpus", given) and scenario.fleet.placement == "disaggregated"
+    try:
+        found = estimate_of(scenario, None if chosen else scenario.trainer.gpus)
+    except InputError:
+        if "trainer.per_token_s" in scenario.assumed:  # of a configuration that somebody runs: its own estimate stands
+            return scenario
+        raise
+    changes = seconds_of(found)
+    if chosen:
+        changes["trainer.gpus"] = found.gpus
+    return _assuming(scenario, changes)
+
+
+def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
+    """An estimate as values of a scenario: what every step costs, and what every trained token does."""
+    tokens, seconds = found.plan.batch.tokens, found.seconds
+    fixed = seconds.fixed_of_update
+    phases: list[PhaseConfig] = []
+    recipe = found.plan.recipe
+    own = seconds.passes - recipe.reference
+    for name, passes in (("log-probs", own), ("reference log-probs", int(recipe.reference))):
+        if passes:
+            per_token = _few(passes * seconds.forward / tokens)
+            phases.append(PhaseConfig(name=name, per_token_s=per_token))
+    return {
+        "trainer.fixed_s": _few(fixed),
+        "trainer.per_token_s": _few((seconds.update - fixed) / tokens),
+        "trainer.phases": tuple(phases),
+    }
+
+
+def _with_transport(scenario: Scenario, given: Collection[str]) -> Scenario:
+    if any(is_given(path, given) for path in _SYNC):
+        return scenario
+    transport = "cuda_ipc" if scenario.fleet.placement == "colocated" else "collective_broadcast"
+    changed = _assuming(scenario, {"sync.transport": transport})
+    try:
+        sync_times(changed)
+    except InputError:  # a GPU or model of unknown size
+        return scenario
+    return changed
+
+
+def _assuming(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
+    """The scenario with changed values of sections, called assumed. Nothing else counts as written by that."""
+    assumed = tuple(dict.fromkeys([*scenario.assumed, *changes]))
+    sections: dict[str, dict[str, Any]] = {}
+    for path, value in changes.items():
+        section, name = path.split(".")
+        sections.setdefault(section, {})[name] = value
+    copies = {name: getattr(scenario, name).model_copy(update=values) for name, values in sections.items()}
+    return scenario.model_copy(update={**copies, "assumed": assumed})
+
+
+def _few(value: float) -> float:
+    """Four digits: no estimate has more."""
+    return float(f"{value:.4g}")
