@@ -63,9 +63,8 @@ Assumed for every framework, since none of them says it:
 | hand-over of shared GPUs | 5 s each way | `--set fleet.switch_s=SECONDS` |
 | share of filtered groups | 0 | `--set workload.filter.zero_variance_share=SHARE` |
 
-The mean is a third of the cap because published runs have 0.27 to 0.39 of it. The trainer's update takes 8 FLOPs per
-active parameter and token (forward, forward again for recomputed activations, backward twice that), a log-prob pass 2,
-at half of the peak of its GPUs. Several updates on one rollout batch
+The mean is a third of the cap because published runs have 0.27 to 0.39 of it. The trainer's update and its log-prob
+passes are estimated by its model ([trainer](trainer-accuracy.md)). Several updates on one rollout batch
 count as one optimizer step, whose seconds are their sum. Defaults of the framework stand in where the file is silent,
 and count as assumed. Written by `docs/make_frameworks.py`.
 """
