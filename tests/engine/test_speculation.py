@@ -34,7 +34,7 @@ from fleetsim.job.engine_source import engine_source
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.run import simulate
 
-# Qwen3.5-9B's text model, from its config.json: what SkyRL's run used.
+# Layer sizes of a 9B like Qwen3.5-9B, from memory: its config.json was not found. SkyRL ran that model.
 QWEN35_9B = {
     "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "hidden_size": 4096, "head_dim": 256,
     "intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 16, "num_key_value_heads": 4,
