@@ -16,8 +16,10 @@ from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.faces import flag
-from fleetsim.job.assumptions import is_given
+from fleetsim.job.assumptions import is_given, is_touched
+from fleetsim.job.derived import SECONDS
 from fleetsim.job.engine_source import engine_source
+from fleetsim.trainer.estimate import estimate_of
 
 CONFIDENCE = 0.8
 # Standard deviations of a normal law that 80 % lie within, and that 90 % lie within.
@@ -26,7 +28,7 @@ _Z80, _Z90 = 1.2816, 1.6449
 # Fitted by `fleetsim validate`: 1.02, 1.02, 1.11 (verl with vLLM 0.20), 1.23 (Marin), 1.26, 1.37 (verl V1), 1.33, 1.38,
 # 2.35 (AReaL), 1.85 (TRL); NeMo-RL v0.3's blog: 1.35, 1.43, 1.46, 1.81.
 _IN_A_JOB = (1.0, 1.85)
-# A trainer's seconds that nobody gave say nothing of this model on these GPUs.
+# Seconds of a trainer that nobody gave and no model is known of say nothing of it.
 _TRAINER = (0.5, 2.0)
 # A weight sync that nobody gave; one that is worked out from bytes and links (docs/transports.md: 1 / 1.6 to 1.6).
 _SYNC, _SYNC_DERIVED = (0.5, 4.0), (1 / 1.6, 1.6)
@@ -54,9 +56,8 @@ def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
     source = engine_source(scenario, scenario.fleet.instances)
     if source.kind == "constant" or source.error_median is None:
         return None
-    # 90 % of errors are within p90, or half of them within the median: both as a normal law has them
-    sigma = math.log1p(source.error_p90) / _Z90 if source.error_p90 else math.log1p(source.error_median) / 0.6745
-    return math.exp(-_Z80 * sigma), math.exp(_Z80 * sigma)
+    # where only their median is known: 2.4388 medians of a normal law hold 90 %
+    return _within(source.error_p90 or (1 + source.error_median) ** 2.4388 - 1)
 
 
 def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
@@ -65,8 +66,20 @@ def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 
 def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
-    parts = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
-    return None if any(is_given(part, given) for part in parts) else _TRAINER
+    if any(is_touched(path, given) for path in SECONDS):
+        return None
+    known = estimate_of(scenario, scenario.trainer.gpus).error if _is_estimated(scenario) else None
+    return _TRAINER if known is None else _within(known.p90)
+
+
+def _is_estimated(scenario: Scenario) -> bool:
+    return "trainer.per_token_s" in scenario.assumed
+
+
+def _within(p90: float) -> Interval:
+    """The interval of a normal law of the logarithm that has 90 % of all errors below `p90`."""
+    high = math.exp(_Z80 * math.log1p(p90) / _Z90)
+    return 1 / high, high
 
 
 def _sync(scenario: Scenario, given: Collection[str]) -> Interval | None:
@@ -136,7 +149,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "trainer seconds",
-        lambda s, i: f"{units.seconds(s.trainer.fixed_s)} a step is assumed for every model",
+        lambda s, i: _percent(s, i) if _is_estimated(s) else f"{units.seconds(s.trainer.fixed_s)} a step is assumed",
         flag("trainer_step_s"),
         _trainer,
         _slower_trainer,

@@ -26,7 +26,7 @@ METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Counts within this factor of the best are near enough at the ends of an interval.
 _FINE = 4 / 3
 # Where no count holds the targets at an end, so much of the way there is tried, on the logarithm.
-_WAY = (1.0, 0.75, 0.5, 0.25)
+_WAY = (1.0, 0.5, 0.25)
 # A range whose ends are this far apart is wide.
 _WIDE = 2.0
 
