@@ -58,6 +58,11 @@ def test_the_law_and_the_queue_of_a_fleet_with_pauses_are_found(paused: Records,
     seen = observe(history)
     model = implied(seen, history)
     found = model.scenario
-    assert (found.admission.law, found.admission.max_staleness, found.sync.in_flight) == ("version_window", 2, "keep")
+    assert found.sync.in_flight == "keep"
+    # Where every step trains one batch and publishes, both let in two batches beyond the one in training; they differ
+    # in what they start before the first step, which no later window shows.
+    law = found.admission
+    assert (law.max_staleness if law.law == "version_window" else law.batches_ahead) == 2
+    assert law.law in ("version_window", "batches_ahead")
     errors = {row.quantity: row.error for row in backtest(seen, model).overall}
     assert all(abs(error) <= 0.03 for error in errors.values()), errors

@@ -71,7 +71,8 @@ def test_values_that_nobody_gave_are_named_and_those_given_are_not(tmp_path: Pat
     )
     assert "values are defaults: engine.model, engine.tp," in shown
     html = page.read_text(encoding="utf-8")
-    for said in ("Qwen/Qwen2.5-7B", "20 s of compute per step", "8 instances", "per trainer GPU-hour"):
+    estimated = "of compute per step, log-probs included (estimated, FSDP"
+    for said in ("Qwen/Qwen2.5-7B", estimated, "8 instances", "per trainer GPU-hour"):
         assert said in html
     for path in ("engine.model", "trainer.fixed_s", "workload.output_tokens.mean", "fleet.instances"):
         assert f"--set {path}=VALUE" in html

@@ -36,8 +36,8 @@ def rendered(result: SizeResult, width: int = 80) -> str:
 
 
 def test_the_first_line_is_the_answer() -> None:
-    assert rendered(plan()).splitlines()[0].rstrip() == (
-        "10 rollout instances (4,000 tok/s each) keep 8 trainer GPUs busy."
+    assert rendered(plan(), width=100).splitlines()[0].rstrip() == (
+        "10 rollout instances (4,000 tok/s each), likely 5 to 19, keep 8 trainer GPUs busy."
     )
 
 
