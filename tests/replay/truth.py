@@ -321,7 +321,6 @@ JOBS = (
         "trainer",
         {"fleet.instances": 4},
         "--recommend",
-        {"bare": ("stragglers", "which instances are lent is in no metric; those that work seldom look slow")},
     ),
     Job(
         "agentic, tools of 10 s, undersized",

@@ -13,6 +13,7 @@ JOB: dict[str, Any] = {
     "workload": {"output_tokens": {"mean": 200, "cv": 0.8, "max": 800}, "prompt_tokens": 64, "group_size": 4},
     "fleet": {"instances": 2},
     "trainer": {"batch_samples": 32, "fixed_s": 2.0},
+    "sync": {"pause_s": 1.0, "trainer_block_s": 1.0},
     "admission": {"law": "version_window", "max_staleness": 1},
     "run": {"steps": 6, "replications": 2},
 }
