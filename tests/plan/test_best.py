@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
@@ -68,8 +68,30 @@ def every_count(measure: Measure, job: Scenario, most: int) -> dict[int, dict[st
     return {n: {m: t.mean(m) for m in ("step_s", "trainer_idle_fraction")} for n, t in runs.items()}
 
 
+# Of this job 9 instances hold by luck, 10 to 20 do not. Over 200 steps it is the other way round.
+LUCKY = with_changes(
+    default_scenario(),
+    {
+        "trainer.batch_samples": 40,
+        "trainer.gpus": 1,
+        "trainer.fixed_s": 2.0,
+        "workload.group_size": 8,
+        "workload.output_tokens": {"mean": 300, "cv": 0.3, "max": 900},
+        "workload.prompt_tokens": 64,
+        "engine.max_num_seqs": 4,
+        "sync.pause_s": 0.5,
+        "admission.law": "version_window",
+        "admission.max_staleness": 2.0,
+        "run.steps": 12,
+        "run.replications": 1,
+        "run.seed": 46,
+    },
+)
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(job=small_jobs(), guess=st.sampled_from([1, 3, 8]))
+@example(job=LUCKY, guess=1)
 def test_it_is_the_best_of_every_count_within_the_noise(job: Scenario, guess: int) -> None:
     measure = remembered(simulated)
     targets = targets_of(job, ())
@@ -89,7 +111,9 @@ def test_it_is_the_best_of_every_count_within_the_noise(job: Scenario, guess: in
         fewer = [n for n, share in idle.items() if n < 0.8 * found.instances - 1 and share <= target.limit]
         assert not fewer, f"{fewer} hold it, {found.instances} was found: {idle}"
     else:
-        assert min(idle.values()) > target.limit, f"a count holds it: {idle}"
+        # More instances help: what holds although one more does not, holds by the luck of 12 steps.
+        held = [n for n, share in idle.items() if max(share, idle.get(n + 1, share)) <= target.limit]
+        assert not held, f"{held} hold it: {idle}"
         dear = {n: at["step_s"] ** 2 * price_per_s(job, n) for n, at in every.items()}
         assert dear[found.instances] <= 1.12 * min(dear.values()), f"{found.instances}: {dear}"
     assert runs <= 24
