@@ -43,7 +43,7 @@ def take_trainer(draft: Draft, observed: Observed) -> None:
             draft.assumed.append("trainer seconds: of the base scenario; no trainer was read")
         else:
             draft.assume("trainer.fixed_s", 0.0, "0, so that the fleet alone sets the pace; no trainer was read")
-            draft.changes["trainer.per_token_s"] = 0.0
+            _nothing_per_token(draft)
         return
     scenario = draft.scenario()
     t = scenario.trainer
@@ -67,7 +67,15 @@ def take_trainer(draft: Draft, observed: Observed) -> None:
         ]
     else:
         draft.take("trainer.fixed_s", train, text)
+        _nothing_per_token(draft)
         draft.assumed.append("trainer.per_token_s: 0, a step takes as long whatever its tokens")
+
+
+def _nothing_per_token(draft: Draft) -> None:
+    """Beside the window's seconds of a step the estimate of a model must not stand: they would be counted twice."""
+    draft.changes["trainer.per_token_s"] = 0.0
+    if not draft.set_by_user("trainer.phases"):
+        draft.changes["trainer.phases"] = []
 
 
 def take_sync(draft: Draft, observed: Observed) -> None:
@@ -84,6 +92,8 @@ def take_sync(draft: Draft, observed: Observed) -> None:
         _against_base(draft, scenario, observed, pause, None if held is None else held * cadence)
         _rest(draft, observed, scenario)
         return
+    if "sync.transport" in scenario.assumed:  # the window's own seconds count, none that a guess adds
+        draft.changes["sync.transport"] = None
     if placement == "disaggregated":
         if pause is not None:
             if observed.rolling is not None:
