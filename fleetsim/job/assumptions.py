@@ -156,8 +156,9 @@ def _per_token(s: Scenario) -> str:
 
 
 def _estimated(s: Scenario) -> bool:
-    """Whether the trainer's seconds are those of its model (`fleetsim.job.derived`)."""
-    return "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
+    """Whether the trainer's seconds are those of its model (`fleetsim.job.derived`), not those that a file assumes."""
+    named = s.engine.kind != "constant" or s.trainer.recipe.model is not None
+    return named and "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
 
 
 def _estimated_step(s: Scenario) -> str:

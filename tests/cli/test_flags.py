@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, dump_scenario, scenario_from_mapping
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
+from fleetsim.config.load import with_changes
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of, value_at
@@ -58,8 +60,13 @@ def test_no_flag_is_forgotten_here() -> None:
 
 
 def test_nothing_given_is_the_default_scenario() -> None:
-    job = job_from_flags(None, (), {})
-    assert job.scenario == default_scenario()
+    """But for what its model tells, which is called assumed."""
+    job, default = job_from_flags(None, (), {}), default_scenario()
+    assert set(job.scenario.assumed) == {
+        "trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.gpus", "sync.transport",
+    }  # fmt: skip
+    changes = {path: value_at(default, path) for path in job.scenario.assumed}
+    assert with_changes(job.scenario, {**changes, "assumed": []}) == default
     assert job.given == frozenset()
 
 
@@ -225,6 +232,16 @@ def test_values_that_a_file_calls_assumed_are_not_given(imported: str) -> None:
     assert found["workload.output_tokens.mean"] == ("--len", "a mean of 300 generated tokens before the cap")
     assert found["workload.prompt_tokens"][1] == "prompts of 64 tokens"
     assert found["fleet.switch_s"][1] == "fleet.switch_s = 5 (--set fleet.switch_s=VALUE)"
+    # Of a known model they are estimated anew, and told as one step.
+    flag, text = found["trainer.fixed_s"]
+    assert flag == "--trainer-step-s"
+    assert re.fullmatch(r"[\d.]+ s of compute per step, log-probs included \(estimated, FSDP, off by \d+ % .*\)", text)
+    assert not {"trainer.per_token_s", "trainer.phases"} & found.keys()
+
+
+def test_assumed_seconds_stand_where_no_model_is_named(imported: str) -> None:
+    job, found = job_from_flags(imported, (), {"instance_tok_s": 4000.0}), told(imported, instance_tok_s=4000.0)
+    assert (job.scenario.trainer.fixed_s, job.scenario.trainer.per_token_s) == (0.0, 1e-5)
     assert found["trainer.per_token_s"][0] == found["trainer.phases"][0] == "--trainer-step-s"
     assert "trainer.fixed_s" not in found  # 0 s beside seconds per token says nothing
 
