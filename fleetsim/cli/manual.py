@@ -73,6 +73,7 @@ MANUALS: Mapping[str, Manual] = {
     "profile show": Manual((3,), see=("docs/calibrate.md", "profile check")),
     "profile check": Manual((3, 10), (CACHE,), see=("docs/calibrate.md", "profile show")),
     "profile estimate": Manual((3,), see=("docs/accuracy.md", "calibrate")),
+    "profile trainer": Manual((3,), (SCENARIO,), see=("docs/trainer-accuracy.md", "size", "split")),
     "scenario from": Manual((3,), see=("docs/frameworks.md", "scenario check")),
     "scenario init": Manual((3,), see=("docs/model.md", "size", "scenario schema")),
     "scenario check": Manual((), (SCENARIO,), see=("docs/model.md", "scenario schema")),

@@ -80,14 +80,14 @@ class PlannedJob(JobFields):
     ] = None
     gpu: Annotated[str | None, Option("Rollout GPU: H100, H200, A100... (H100).", ENGINE)] = None
     model: Annotated[str | None, Option("Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", ENGINE)] = None
-    tp: Annotated[int | None, Option("GPUs per instance (1).", ENGINE)] = None
+    tp: Annotated[int | None, Option("GPUs per instance (the cheapest that fits).", ENGINE)] = None
     dtype: Annotated[str | None, Option("Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto (auto).", ENGINE)] = None
     kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", ENGINE)] = None
     profile: Annotated[str | None, Option("A measured engine: profile name or file.", ENGINE)] = None
     instance_tok_s: Annotated[
         float | None, Option("Output tok/s of one instance, as measured; prompts free.", ENGINE)
     ] = None
-    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (estimated).", TRAINER)] = None
+    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
     max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (1).", TRAINER)] = None
     sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None

@@ -35,7 +35,7 @@ class SplitJob(PlannedJob):
     """The job that `split` shares GPUs out for."""
 
     gpu: Annotated[str | None, Option("The GPU: H100, H200, A100... (H100).", ENGINE)] = None
-    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (estimated)...", TRAINER)] = None
+    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model)...", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("...on so many GPUs; they scale from there.", TRAINER)] = None
     trainer_point: Annotated[
         list[str] | None,

@@ -115,6 +115,22 @@ def test_options_say_what_they_are_and_stand_in_panels(path: str) -> None:
     assert sum(getattr(p, "rich_help_panel", None) is None for p in options) <= MOST_UNSORTED
 
 
+# What follows from the rest of the job where nobody gives it, and what the help says of that.
+FOLLOWS = {
+    "tp": "(the cheapest that fits)",
+    "trainer_step_s": "(by model)",
+    "trainer_gpus": "(the fewest that fit)",
+    "instance_price": "(by type)",
+    "trainer_price": "(by type)",
+}
+
+
+def test_defaults_that_follow_from_the_job_say_from_what() -> None:
+    said = {p.name: p.help for p in COMMANDS["size"].params}
+    for name, words in FOLLOWS.items():
+        assert words in said[name], name
+
+
 def test_defaults_in_parentheses_are_the_scenarios() -> None:
     scenario = default_scenario()
     for path in ("size", "split", "simulate"):

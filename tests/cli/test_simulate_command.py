@@ -21,11 +21,19 @@ trainer: {batch_samples: 32, fixed_s: 2.0}
 published: {step_s: 4.0, tok_s_per_gpu: 900.0, bottleneck: rollout, note: invented for this test}
 run: {steps: 8, replications: 2}
 """
+SYNC = "sync: {pause_s: 1.0, trainer_block_s: 1.0}\n"
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> str:
     file = tmp_path / "job.yaml"
+    file.write_text(JOB + SYNC)
+    return str(file)
+
+
+@pytest.fixture
+def job_without_sync(tmp_path: Path) -> str:
+    file = tmp_path / "no_sync.yaml"
     file.write_text(JOB)
     return str(file)
 
@@ -80,13 +88,19 @@ def test_the_metrics_that_fail_if_knows_are_those_of_a_run(job: str) -> None:
     assert set(METRICS) | {"binding"} == set(flat(metrics_of(simulate(load_scenario(job)))))
 
 
-def test_a_transport_says_what_it_derived(job: str) -> None:
+def test_a_transport_says_what_it_derived(job: str, job_without_sync: str) -> None:
     transport = ("--set", "sync.transport=collective_broadcast", "--set", "sync.trainer_block_s=0.5")
-    text = " ".join(run(job, *transport).stdout.split())
+    text = " ".join(run(job_without_sync, *transport).stdout.split())
     assert "Weight sync: publish 0 s, pause 3.5 s: from 15.2 GB in 339 tensors (collective_broadcast), most" in text
-    times = json.loads(run(job, "--json", *transport).stdout)["sync_times"]
+    times = json.loads(run(job_without_sync, "--json", *transport).stdout)["sync_times"]
     assert (times["derived"], times["trainer_block_s"]) == (["publish_s", "pause_s"], 0.5)
     assert "Weight sync:" not in run(job).stdout
+
+
+def test_a_weight_sync_without_seconds_is_a_broadcast_and_says_so(job_without_sync: str) -> None:
+    text = " ".join(run(job_without_sync).stdout.split())
+    assert "Weight sync: publish 0 s, pause 3.5 s, trainer held 3.5 s: from 15.2 GB in 339 tensors" in text
+    assert "Assumed, not measured: sync.transport = collective_broadcast" in text
 
 
 @pytest.mark.parametrize(
@@ -168,6 +182,6 @@ def test_the_view_names_what_nobody_measured(job: str) -> None:
 
 
 def test_dollars_stand_beside_their_prices(job: str) -> None:
-    assert "cost per step, at $3 a GPU-hour  " in run(job).stdout
+    assert "cost per step, at $2.95 a GPU-hour  " in run(job).stdout
     shown = run(job, "--set", "cost.trainer_price_usd_per_gpu_h=4.5").stdout
-    assert "cost per step, at $3 a rollout and $4.50 a trainer GPU-hour  " in shown
+    assert "cost per step, at $2.95 a rollout and $4.50 a trainer GPU-hour  " in shown

@@ -23,6 +23,7 @@ ENABLES: Mapping[str, str] = {
     "pandas": "to_pandas() in Python",
     "notebook": "docs/notebook.ipynb",
     "ray": "sweep --ray",
+    "wandb": "replay --from wandb:ENTITY/PROJECT/RUN",
 }
 FOR_DEVELOPERS = frozenset({"test", "dev", "docs"})
 _NEED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?")
