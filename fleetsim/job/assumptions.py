@@ -155,7 +155,7 @@ def _per_token(s: Scenario) -> str:
     return f"{t.per_token_s:.3g} s of compute per trained token ({units.seconds(batch)} for a mean batch)"
 
 
-def _estimated(s: Scenario) -> bool:
+def is_estimated(s: Scenario) -> bool:
     """Whether the trainer's seconds are those of its model (`fleetsim.job.derived`), not those that a file assumes."""
     named = s.engine.kind != "constant" or s.trainer.recipe.model is not None
     return named and "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
@@ -243,20 +243,20 @@ _DEFAULTS = (
         "trainer.fixed_s",
         flag("trainer_step_s"),
         lambda s: f"{s.trainer.fixed_s:g} s of compute per step",
-        lambda s: not _estimated(s) and not _counts_per_token(s),
+        lambda s: not is_estimated(s) and not _counts_per_token(s),
     ),
-    _Default("trainer.fixed_s", flag("trainer_step_s"), _estimated_step, _estimated),
+    _Default("trainer.fixed_s", flag("trainer_step_s"), _estimated_step, is_estimated),
     _Default(
         "trainer.per_token_s",
         flag("trainer_step_s"),
         _per_token,
-        lambda s: "trainer.per_token_s" in s.assumed and not _estimated(s),
+        lambda s: "trainer.per_token_s" in s.assumed and not is_estimated(s),
     ),
     _Default(
         "trainer.phases",
         flag("trainer_step_s"),
         lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
-        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed and not _estimated(s),
+        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed and not is_estimated(s),
     ),
     _Default("trainer.gpus", flag("trainer_gpus"), _trainer_gpus),
     _Default(

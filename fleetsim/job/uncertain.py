@@ -15,8 +15,9 @@ from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError
 from fleetsim.faces import flag
-from fleetsim.job.assumptions import is_given, is_touched
+from fleetsim.job.assumptions import is_estimated, is_given, is_touched
 from fleetsim.job.derived import SECONDS
 from fleetsim.job.engine_source import engine_source
 from fleetsim.trainer.estimate import estimate_of
@@ -68,12 +69,13 @@ def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
 def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
     if any(is_touched(path, given) for path in SECONDS):
         return None
-    known = estimate_of(scenario, scenario.trainer.gpus).error if _is_estimated(scenario) else None
+    if not is_estimated(scenario):
+        return _TRAINER
+    try:
+        known = estimate_of(scenario, scenario.trainer.gpus).error
+    except InputError:  # seconds of another model, or of more GPUs, that a file holds for estimated
+        return _TRAINER
     return _TRAINER if known is None else _within(known.p90)
-
-
-def _is_estimated(scenario: Scenario) -> bool:
-    return "trainer.per_token_s" in scenario.assumed
 
 
 def _within(p90: float) -> Interval:
@@ -149,7 +151,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "trainer seconds",
-        lambda s, i: _percent(s, i) if _is_estimated(s) else f"{units.seconds(s.trainer.fixed_s)} a step is assumed",
+        lambda s, i: _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed",
         flag("trainer_step_s"),
         _trainer,
         _slower_trainer,

@@ -22,6 +22,7 @@ from fleetsim.size.size import SizeResult
 from fleetsim.size.spread import Doubt, Spread
 from fleetsim.size.targets import Target, targets_of
 from fleetsim.size.words import headline, likely
+from fleetsim.trainer.estimate import estimate_of
 from tests.plan.fakes import fluid
 
 JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
@@ -161,3 +162,20 @@ def test_a_wide_range_is_said_first() -> None:
     assert spread.wide
     assert not Spread(CONFIDENCE, (1, 2), True, {}, ()).wide
     assert not Spread(CONFIDENCE, (6, 9), True, {}, ()).wide
+
+
+def test_an_estimated_trainer_has_the_error_of_its_kind_and_an_assumed_one_that_of_nobody() -> None:
+    def trainer(**options: Any) -> Any:
+        spread = planned(**options).spread
+        assert spread is not None
+        return next(p for p in spread.parts if p.what == "trainer seconds")
+
+    estimated = trainer()
+    job = fs.load(**JOB)
+    error = estimate_of(job.scenario, job.scenario.trainer.gpus).error
+    assert error is not None
+    assert estimated.high.factor == pytest.approx((1 + error.p90) ** (1.2816 / 1.6449))
+    assert "published runs" in estimated.why
+    nobody = trainer(instance_tok_s=4000.0)
+    assert (nobody.low.factor, nobody.high.factor) == (0.5, 2.0)
+    assert nobody.why == "20.0 s a step is assumed"
