@@ -64,6 +64,12 @@ class SpeculationConfig(Section):
         default=None, description="seconds that drafting one token for all sequences takes; null = from the operators"
     )
 
+    @field_validator("acceptance", mode="before")
+    @classmethod
+    def _tuple(cls, given: object) -> object:
+        """A list becomes a tuple here: pydantic 2.10 does not do it beside a number."""
+        return tuple(given) if isinstance(given, list) else given
+
     @field_validator("acceptance")
     @classmethod
     def _falling(cls, given: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
