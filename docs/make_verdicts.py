@@ -56,6 +56,11 @@ def section() -> list[str]:
         for job in JOBS
         for way, (_, reason) in job.misses.items()
     ]
+    misses += [
+        f"- {job.name}, {'with' if way == 'given' else 'without'} a scenario: the price is told too high: {reason}."
+        for job in JOBS
+        for way, reason in job.overstated.items()
+    ]
     verdicts = len(WAYS) * len(JOBS)
     count = f"{hits} of {verdicts} verdicts name the cause; the others are set in bold:"
     if hits == verdicts:

@@ -20,6 +20,7 @@ from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.validate.assumptions import (
     EAGER_S_PER_LAYER,
@@ -106,6 +107,8 @@ def figures_of(case: Case, arm: Arm, scalar: float | None, replications: int = R
 
 def _figures(case: Case, arm: Arm, scalar: float | None, replication: int) -> Figures:
     """Where the source counts the hand-over of the GPUs as generation, that share of it is added to every step."""
+    if stopping():
+        raise KeyboardInterrupt  # Ctrl-C cuts runs short: of what is left of this case none is begun
     scenario = scenario_of(case, arm, scalar)
     records = simulate(scenario, replication=replication, engine=_eager(scenario) if case.eager else None)
     metrics, window = metrics_of(records), window_of(records)

@@ -75,7 +75,9 @@ def the_next_step_is_the_remedy_and_its_size_is_its_gain(name: str, way: str) ->
     assert job.removal is not None
     _, hours = gain_of(job, job.removal, 1)
     if job.cause != "rollout" or "instances" not in str(job.removal):  # more GPUs are paid for with what they give
-        assert LEAST * hours <= found.gpu_h_per_day <= MOST * max(hours, 0.0) + SLACK_GPU_H
+        most = MOST * max(hours, 0.0) + SLACK_GPU_H
+        assert LEAST * hours <= found.gpu_h_per_day
+        assert (found.gpu_h_per_day <= most) is (way not in job.overstated)  # what has been mended is none any longer
 
 
 def the_next_command_runs_and_helps(name: str) -> None:

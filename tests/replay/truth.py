@@ -37,6 +37,7 @@ class Job:
     start: shipped scenario; changes: on top of it. cause: the check that must bind, None = nothing is wrong. starves:
     who waits. removal: changes that take the cause away; None where there is none. next: what the next command must
     name. misses: way -> what the verdict says instead of `cause` in honest expectation, and why it cannot know better.
+    overstated: way -> why the price of the right cause is told too high.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Job:
     removal: Mapping[str, Any] | None = None
     next: str = ""
     misses: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    overstated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scenario(self) -> Scenario:
@@ -347,7 +349,16 @@ JOBS = (
         {"admission.staleness_threshold": 1.0},
         "admission.",
     ),
-    Job("trl-async-grpo", "presets/trl-async-grpo", {}, "sync", "trainer", NO_SYNC, "sync."),
+    Job(
+        "trl-async-grpo",
+        "presets/trl-async-grpo",
+        {},
+        "sync",
+        "trainer",
+        NO_SYNC,
+        "sync.",
+        overstated={"given": "its start-up lasts up to 160 steps, and the window begins before it is over"},
+    ),
     Job(
         "areal",
         "presets/areal",
