@@ -148,8 +148,9 @@ def size(
     enough = None
     if confidence is not None:
         enough = doubt.held
-        best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
-    there = doubt if confidence is None else Doubt(job, best.instances, given, targets, measure, tell)
+        if enough:  # else no count is, and the likeliest case's stands
+            best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
+    there = doubt if not enough else Doubt(job, best.instances, given, targets, measure, tell)
     instances = best.instances
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))

@@ -28,7 +28,7 @@ def headline(result: SizeResult) -> str:
     verb = "keeps" if result.instances == 1 else "keep"
     trainer = units.plural(s.trainer.gpus, "trainer GPU")
     if result.enough is False and result.confidence is not None:
-        return f"No fleet is enough in {_cases(result.confidence)}. The best there is: {fleet} for {trainer}."
+        return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
     if not result.feasible:
         return f"No fleet holds {asked(result, held=False)}. Without that: {fleet} for {trainer}."
     if result.at_knee:
