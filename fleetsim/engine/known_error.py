@@ -91,7 +91,12 @@ class KnownError:
     @property
     def sigma(self) -> float:
         """Standard deviation of the error's logarithm, as 90 % within `p90` have it."""
-        return math.log1p(self.p90) / 1.645
+        return sigma_of(self.p90)
+
+
+def sigma_of(p90: float) -> float:
+    """Standard deviation of the logarithm of an error that 90 % of all cases have within `p90`."""
+    return math.log1p(p90) / 1.6449
 
 
 def domain_of(gpu: GpuSpec, shape: ModelShape, dtype: str, engine: str) -> Domain:

@@ -17,6 +17,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.sim.speculation import longest_draft
 from fleetsim.sim.threads import side_by_side
 
 # Lengths of drafts that are tried beside the scenario's own.
@@ -73,13 +74,6 @@ def drafts_of(scenario: Scenario, replications: int, measure: Measure, tell: Tel
     best = min(tried, key=lambda t: (t.step_s, t.k)).k if tried else own
     tokens, up_to = at_engine(scenario)
     return Drafts(own, tokens, up_to, tried, best, f"{_verdict(own, tried, best)} {engine_words(scenario)}".strip())
-
-
-def longest_draft(given: SpeculationConfig) -> int:
-    """The largest k that a scenario's acceptance is known for."""
-    from fleetsim.sim.speculation import longest_draft as known
-
-    return known(given)
 
 
 def _with_k(scenario: Scenario, given: SpeculationConfig, k: int) -> Scenario:

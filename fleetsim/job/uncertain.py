@@ -14,6 +14,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag
@@ -23,8 +24,8 @@ from fleetsim.job.engine_source import engine_source
 from fleetsim.trainer.estimate import estimate_of
 
 CONFIDENCE = 0.8
-# Standard deviations of a normal law that 80 % lie within, and that 90 % lie within.
-_Z80, _Z90 = 1.2816, 1.6449
+# Standard deviations of a normal law that 80 % lie within.
+_Z80 = 1.2816
 # Generation inside a training job over the same engine alone: the lowest and the 90th percentile of 14 published runs.
 # Fitted by `fleetsim validate`: 1.02, 1.02, 1.11 (verl with vLLM 0.20), 1.23 (Marin), 1.26, 1.37 (verl V1), 1.33, 1.38,
 # 2.35 (AReaL), 1.85 (TRL); NeMo-RL v0.3's blog: 1.35, 1.43, 1.46, 1.81.
@@ -80,7 +81,7 @@ def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 def _within(p90: float) -> Interval:
     """The interval of a normal law of the logarithm that has 90 % of all errors below `p90`."""
-    high = math.exp(_Z80 * math.log1p(p90) / _Z90)
+    high = math.exp(_Z80 * sigma_of(p90))
     return 1 / high, high
 
 

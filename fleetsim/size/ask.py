@@ -220,7 +220,7 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     from fleetsim.job.trials import remembered
     from fleetsim.size.size import size as plan_of
 
-    _check(asked.confidence)
+    asked = asked.ready()
     job = ready(asked.job)
     watch.loaded()
     tried = Tried()

@@ -20,11 +20,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from itertools import pairwise
 from math import isqrt
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.prices import prices_of
+from fleetsim.engine.prices import Prices, prices_of
 
 # Gains below this are not looked for: one run does not show them.
 _TOLERANCE = 0.01
@@ -32,15 +33,25 @@ _TOLERANCE = 0.01
 FINE, _COARSE = 1.2, 1.5
 
 
+def usd_per_h(scenario: Scenario, instances: int) -> float:
+    """What both pools cost in an hour; colocated, the trainer's GPUs are among those of the instances."""
+    return _price(scenario, instances, prices_of(scenario))
+
+
 def price_per_s(scenario: Scenario, instances: int) -> float:
-    """What both pools cost per second, in GPU prices; in GPUs where all prices are zero."""
+    """The same in any second, as far as counts are held against each other; in GPUs where all prices are zero."""
+    prices = prices_of(scenario)
+    if prices.rollout > 0:
+        return _price(scenario, instances, prices)
+    # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
+    return _price(scenario, instances, replace(prices, rollout=prices.trainer or 1.0))
+
+
+def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, trainer = instances * scenario.engine.gpus, scenario.trainer.gpus
     if scenario.fleet.placement == "colocated":
         gpus = max(0, gpus - trainer)
-    prices = prices_of(scenario)
-    # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
-    rollout_price = prices.rollout if prices.rollout > 0 else prices.trainer or 1.0
-    return gpus * rollout_price + trainer * prices.trainer
+    return gpus * prices.rollout + trainer * prices.trainer
 
 
 def least(

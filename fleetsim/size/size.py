@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.prices import prices_of
 from fleetsim.job import nameplate
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.drafts import Drafts, drafts_of
@@ -36,6 +35,7 @@ from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
+from fleetsim.size.knee import usd_per_h
 from fleetsim.size.larger_budget import WayOut, way_out_of
 from fleetsim.size.levers import STALENESS
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
@@ -150,7 +150,6 @@ def size(
         enough = doubt.held
         if enough:  # else no count is, and the likeliest case's stands
             best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
-    there = doubt if not enough else Doubt(job, best.instances, given, targets, measure, tell)
     instances = best.instances
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
@@ -203,17 +202,10 @@ def size(
         profile=profile,
         simulations=trials.runs,
         drafts=drafts,
-        spread=spread_of(doubt, there, chosen, partial(_usd_per_h, job)),
+        spread=spread_of(doubt, chosen, partial(usd_per_h, job)),
         confidence=confidence,
         enough=enough,
     )
-
-
-def _usd_per_h(job: Scenario, instances: float) -> float:
-    """What both pools cost in an hour."""
-    prices = prices_of(job)
-    own = job.fleet.placement != "colocated"
-    return instances * job.engine.tp * prices.rollout + (job.trainer.gpus * prices.trainer if own else 0.0)
 
 
 def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:

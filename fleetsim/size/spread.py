@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
-from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import FEWEST_STEPS, Measure, Tell, Trial, Trials, with_instances
-from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN, Uncertain
+from fleetsim.job.moved import Figures, Moved, in_doubt, moved, moved_metrics, shortened
+from fleetsim.job.trials import Measure, Tell, Trial, Trials, with_instances
+from fleetsim.job.uncertain import CONFIDENCE, Uncertain
 from fleetsim.size.best import best_of
 from fleetsim.size.targets import Target
 
-METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Counts within this factor of the best are near enough at the ends of an interval.
 _FINE = 4 / 3
 # Where no count holds the targets at an end, so much of the way there is tried, on the logarithm.
@@ -32,13 +29,23 @@ _WIDE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """What would be recommended with one input off by a factor. held: that this holds all targets; else no count does,
+    and instances is the last count that did on the way there."""
+
+    factor: float
+    instances: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """One input at one end of its interval. metrics: of the recommended fleet. instances: what would be recommended
     instead, and held: that this holds all targets; else no count does, and instances is the last count that did on the
     way there."""
 
     factor: float
-    metrics: Mapping[str, float]
+    metrics: Figures
     instances: int
     held: bool
 
@@ -91,9 +98,10 @@ class Spread:
 
 
 class Doubt:
-    """The inputs of one job that may be off, and what each does to one fleet.
+    """The inputs of one job that may be off, and which counts each of them asks for.
 
-    instances: the fleet, looked at by one short run each. measure should remember runs.
+    instances: the likeliest count, from which those at the ends are seen. ends: each input with what it asks for at its
+    low and its high end. measure should remember runs.
     """
 
     def __init__(
@@ -105,45 +113,35 @@ class Doubt:
         measure: Measure,
         tell: Tell | None = None,
     ) -> None:
-        self.instances, self._targets, self._measure = instances, targets, measure
-        short = min(scenario.run.steps, FEWEST_STEPS) if scenario.run.warmup_steps is None else scenario.run.steps
-        self._job = with_changes(scenario, {"run.steps": short}) if not scenario.run.events else scenario
-        here = with_instances(scenario, instances)
-        found = [(u, ends) for u in UNCERTAIN if (ends := u.interval(here, given)) is not None]
-        if tell is not None and found:
+        self.instances, self._scenario, self._targets, self._measure = instances, scenario, targets, measure
+        self._job = shortened(scenario)
+        self._inputs = in_doubt(with_instances(scenario, instances), given)
+        if tell is not None and self._inputs:
             tell("moving each input that is not certain to both ends of its interval")
-        self.base = self._metrics(measure) if found else {}
         # What one short run recommends, from where the ends are seen. None where no count holds the targets: where more
         # instances stop paying moves by more between two runs than by what is in doubt.
-        count, held = self._count(measure) if found else (instances, False)
+        count, held = self._count(measure) if self._inputs else (instances, False)
         self._likeliest = count if held else None
-        self.ends = tuple((u, self._end(u, low), self._end(u, high)) for u, (low, high) in found)
+        self.ends = tuple((u, self._end(u, low), self._end(u, high)) for u, (low, high) in self._inputs)
 
     def why(self, uncertain: Uncertain, low: float, high: float) -> str:
         """Where the interval of an input comes from."""
         return uncertain.why(self._job, (low, high))
 
-    def _metrics(self, measure: Measure) -> dict[str, float]:
-        try:
-            run = measure(with_instances(self._job, self.instances), 0)
-        except StuckError:  # says nothing of how long a step takes
-            return self.base
-        return {name: float(run[name]) for name in METRICS}
+    def at(self, instances: int) -> Moved:
+        """What each input does to the metrics of one fleet."""
+        return moved_metrics(with_instances(self._scenario, instances), self._inputs, self._measure)
 
-    def _end(self, uncertain: Uncertain, factor: float) -> End:
-        if factor == 1.0:
-            return End(factor, self.base, self.instances, held=self._likeliest is not None)
-        measure = partial(_moved, self._measure, uncertain)
-        metrics = self._metrics(partial(measure, factor))
-        if self._likeliest is None:
-            return End(factor, metrics, self.instances, held=False)
+    def _end(self, uncertain: Uncertain, factor: float) -> Count:
+        if factor == 1.0 or self._likeliest is None:
+            return Count(factor, self.instances, held=self._likeliest is not None)
         unit = self._job.engine.dp
         for share in _WAY:
-            count, held = self._count(partial(measure, factor**share))
+            count, held = self._count(moved(self._measure, uncertain, factor**share))
             if held:
                 instances = max(1, round(self.instances * count / self._likeliest / unit)) * unit
-                return End(factor, metrics, instances, held=share == 1.0)
-        return End(factor, metrics, self.instances, held=False)
+                return Count(factor, instances, held=share == 1.0)
+        return Count(factor, self.instances, held=False)
 
     def _count(self, measure: Measure) -> tuple[int, bool]:
         """The count that is recommended by single runs, and whether it holds all targets."""
@@ -153,21 +151,14 @@ class Doubt:
             return self.instances, False
         return best.instances, best.knee is None
 
-    def off(self, metric: str) -> tuple[float, float]:
-        """How far a metric may lie below and above what was simulated, by all inputs together."""
-        base = self.base.get(metric, 0.0)
-        moved = [[end.metrics[metric] - base for end in ends] for _, *ends in self.ends]
-        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs)) for xs in moved)) for sign in (-1, 1))
-        return down, up
-
     def counts(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
         """The counts that are right in so many cases, from, to, in whole engines.
 
         An end at which no count holds the targets says nothing of how many are right.
         """
         reach = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        moved = [[math.log(end.instances / self.instances) for end in ends] for _, *ends in self.ends]
-        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs), 0.0) for xs in moved)) for sign in (-1, 1))
+        moves = [[math.log(end.instances / self.instances) for end in ends] for _, *ends in self.ends]
+        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs), 0.0) for xs in moves)) for sign in (-1, 1))
         unit = self._job.engine.dp
         low, high = (self.instances * math.exp(reach * x) / unit for x in (-down, up))
         # ends that were found are whole; what is between them is rounded to the nearest, and up
@@ -179,44 +170,27 @@ class Doubt:
         return all(end.held for _, *ends in self.ends for end in ends)
 
 
-def _moved(measure: Measure, uncertain: Uncertain, factor: float, scenario: Scenario, replication: int) -> Any:
-    """One run with one input off by a factor."""
-    return measure(with_changes(scenario, uncertain.times(scenario, factor)), replication)
-
-
-def spread_of(doubt: Doubt, there: Doubt, chosen: Trial, usd_per_h: Callable[[float], float]) -> Spread | None:
+def spread_of(doubt: Doubt, chosen: Trial, usd_per_h: Callable[[int], float]) -> Spread | None:
     """The range of an answer; None where no input is in doubt.
 
-    doubt: of the likeliest count. there: of the recommended one. chosen: the recommended fleet. usd_per_h: the price of
-    both pools with so many instances.
+    chosen: the recommended fleet. usd_per_h: the price of both pools with so many instances.
     """
     if not doubt.ends:
         return None
-    metrics = {}
-    for name in METRICS:
-        e, (down, up) = chosen.estimates[name], there.off(name)
-        metrics[name] = (
-            max(0.0, e.mean - math.hypot(down, e.mean - e.ci_low)),
-            e.mean + math.hypot(up, e.ci_high - e.mean),
-        )
-    n, per_step = doubt.instances, doubt.base["cost_per_step"]
+    n = doubt.instances
+    likeliest, there = doubt.at(n), doubt.at(chosen.instances)
+    per_step = likeliest.base["cost_per_step"]
 
-    def stake(end: End) -> float:
+    def stake(end: Count, metrics: Figures) -> float:
         if end.held:
             return abs(usd_per_h(end.instances) - usd_per_h(n))
-        return max(0.0, end.metrics["cost_per_step"] / per_step - 1.0) * usd_per_h(n) if per_step else 0.0
+        return max(0.0, metrics["cost_per_step"] / per_step - 1.0) * usd_per_h(n) if per_step else 0.0
 
-    parts = [
-        Part(
-            u.what,
-            doubt.why(u, low.factor, high.factor),
-            u.measure,
-            replace(low, metrics=seen[0].metrics),
-            replace(high, metrics=seen[1].metrics),
-            (stake(low) + stake(high)) / 2,
-        )
-        for (u, low, high), (_, *seen) in zip(doubt.ends, there.ends, strict=True)
-    ]
+    parts = []
+    for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.ends, strict=True):
+        stakes = [stake(end, at) for end, at in zip(counts, metrics, strict=True)]
+        low, high = (End(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
+        parts.append(Part(u.what, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2))
     # where nothing is at stake in instances, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, -(p.step_s[1] - p.step_s[0])))
-    return Spread(CONFIDENCE, doubt.counts(), doubt.held, metrics, tuple(parts))
+    return Spread(CONFIDENCE, doubt.counts(), doubt.held, there.around(chosen.estimates), tuple(parts))

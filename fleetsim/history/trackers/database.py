@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from fleetsim.errors import InputError, Problem
 
 MAGIC = b"SQLite format 3\x00"
+# Names of runs that a refusal tells.
 _SHOWN = 6
 
 
@@ -35,10 +36,22 @@ def run_of(path: Path, query: str, run: str) -> str:
     runs = {str(name): str(key) for key, name in rows_of(path, query, ())}
     if run in runs:
         return runs[run]
-    shown = ", ".join(sorted(runs)[:_SHOWN]) or "none"
     if run:
-        raise InputError([Problem("history", f"{path}#{run}", "has no such run", f"its runs: {shown}")])
+        problem = Problem("history", f"{path}#{run}", "has no such run", f"its runs: {_shown(runs)}")
+        raise InputError([problem])
+    return runs[the_only(path, runs, f"say which: {path.name}#RUN, of")]
+
+
+def the_only(path: Path, runs: Collection[str], remedy: str) -> str:
+    """The one run of a place. remedy: what to do where there is another number of them; their names stand behind it.
+
+    Raises InputError.
+    """
     if len(runs) != 1:
         rule = f"holds {len(runs)} runs, and one is read at a time" if runs else "holds no run"
-        raise InputError([Problem("history", str(path), rule, f"say which: {path.name}#RUN, of {shown}")])
-    return next(iter(runs.values()))
+        raise InputError([Problem("history", str(path), rule, f"{remedy} {_shown(runs)}")])
+    return next(iter(runs))
+
+
+def _shown(runs: Collection[str]) -> str:
+    return ", ".join(sorted(runs)[:_SHOWN]) or "none"

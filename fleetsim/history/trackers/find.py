@@ -10,13 +10,12 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_table import Table
 from fleetsim.history.trackers import mlflow, tensorboard, trackio, wandb
-from fleetsim.history.trackers.database import MAGIC, columns_of
+from fleetsim.history.trackers.database import MAGIC, columns_of, the_only
 
 Reader = Callable[[Callable[[str], bool] | None], tuple[Table, list[Note]]]
 
 _START = 512
 _EVENTS = "*tfevents*"
-_SHOWN = 6
 
 
 def tracker_of(given: Path) -> Reader | None:
@@ -73,8 +72,4 @@ def _one_folder(path: Path, events: Sequence[Path]) -> Path:
 
 
 def _only(path: Path, runs: Sequence[Path]) -> Path:
-    if len(runs) == 1:
-        return runs[0]
-    shown = ", ".join(sorted(str(r) for r in runs)[:_SHOWN])
-    rule = f"holds {len(runs)} runs, and one is read at a time"
-    raise InputError([Problem("history", str(path), rule, f"give one of them: {shown}")])
+    return Path(the_only(path, [str(r) for r in runs], "give one of them:"))

@@ -1,0 +1,89 @@
+"""The inputs of a job that may be off, each moved alone to both ends of its interval: what the metrics then do.
+
+All runs have the same draws, so what moves is the input's doing. Inputs are independent: what they do to a metric adds
+as squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.trials import FEWEST_STEPS, Measure
+from fleetsim.job.uncertain import UNCERTAIN, Interval, Uncertain
+
+METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
+Figures = Mapping[str, float]
+InDoubt = tuple[Uncertain, Interval]
+
+
+def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
+    """The inputs that may be off, each with its interval. given: dotted paths that the user wrote."""
+    return tuple((u, ends) for u in UNCERTAIN if (ends := u.interval(scenario, given)) is not None)
+
+
+def shortened(scenario: Scenario) -> Scenario:
+    """The job for one look: few steps, unless something happens in them."""
+    if scenario.run.events or scenario.run.warmup_steps is not None:
+        return scenario
+    return with_changes(scenario, {"run.steps": min(scenario.run.steps, FEWEST_STEPS)})
+
+
+def moved(measure: Measure, uncertain: Uncertain, factor: float) -> Measure:
+    """Runs with one input off by a factor."""
+    return measure if factor == 1.0 else partial(_moved, measure, uncertain, factor)
+
+
+def _moved(measure: Measure, uncertain: Uncertain, factor: float, scenario: Scenario, replication: int) -> Any:
+    return measure(with_changes(scenario, uncertain.times(scenario, factor)), replication)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """base: metrics of the job as it is. ends: of each input in doubt, those at its low and its high end."""
+
+    base: Figures
+    ends: tuple[tuple[Figures, Figures], ...]
+
+    def off(self, metric: str) -> tuple[float, float]:
+        """How far a metric may lie below and above what was simulated, by all inputs together."""
+        moves = [[end[metric] - self.base[metric] for end in ends] for ends in self.ends]
+        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs)) for xs in moves)) for sign in (-1, 1))
+        return down, up
+
+    def around(self, estimates: Mapping[str, Estimate]) -> dict[str, tuple[float, float]]:
+        """name -> from, to of each metric, with the simulation's own noise."""
+        found = {}
+        for name in METRICS:
+            e, (down, up) = estimates[name], self.off(name)
+            low = max(0.0, e.mean - math.hypot(down, e.mean - e.ci_low))
+            found[name] = (low, e.mean + math.hypot(up, e.ci_high - e.mean))
+        return found
+
+
+def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measure) -> Moved:
+    """The metrics of a job with each input at its ends, by one short run each. measure should remember runs.
+
+    A run that gets stuck says nothing of how long a step takes: it counts as one that the input does not move.
+    """
+    job = shortened(scenario)
+
+    def figures(of: Measure, instead: Figures) -> Figures:
+        try:
+            run = of(job, 0)
+        except StuckError:
+            return instead
+        return {name: float(run[name]) for name in METRICS}
+
+    base = figures(measure, dict.fromkeys(METRICS, math.nan))
+    ends = (
+        (figures(moved(measure, u, low), base), figures(moved(measure, u, high), base)) for u, (low, high) in inputs
+    )
+    return Moved(base, tuple(ends))
