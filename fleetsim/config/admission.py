@@ -35,8 +35,10 @@ class AdmissionConfig(Section):
     batches_ahead: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1, description="law batches_ahead: batches that generation may be ahead of training"
     )
+    # 4 as TRL (AsyncGRPOConfig.max_staleness) and SkyRL (fully_async.max_staleness_steps) have it, whose laws this one
+    # is; AReaL's examples take 2, its paper 4 and 8 (arXiv 2505.24298). The repositories stand in the presets.
     max_staleness: Age = Field(
-        default=1.0, description="laws version_window and target_step: eta, in weight versions; may be fractional"
+        default=4.0, description="laws version_window and target_step: eta, in weight versions; may be fractional"
     )
     staleness_threshold: Age = Field(
         default=0.1, description="law per_sync_window: share of a sync window's samples that may start beyond it (verl)"

@@ -89,7 +89,7 @@ class PlannedJob(JobFields):
     ] = None
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
-    max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (1).", TRAINER)] = None
+    max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (4).", TRAINER)] = None
     sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", "Targets and prices")] = None
     trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", "Targets and prices")] = None

@@ -36,6 +36,8 @@ Kind = Literal["colocated_sync", "colocated_async", "split"]
 # fully_async.md of verl-project/verl at 1dda039, a 7B model) last 10.9 s and 10.7 s longer than generation, log-probs
 # and update together on 64 and 128 H20; all of that is taken for the two switches.
 SWITCH_S = 5.0
+# Where its scenario says nothing else: who waits for every batch wants young samples.
+_AHEAD = 1.0
 MOST_GPUS = 100_000
 
 
@@ -200,8 +202,14 @@ def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
     }
 
 
+def versions_ahead(scenario: Scenario) -> float:
+    """How far the async ways of a job with a barrier may run ahead of the trainer, in weight versions."""
+    admission = scenario.admission
+    return admission.max_staleness if "max_staleness" in admission.model_fields_set else _AHEAD
+
+
 def _ahead(scenario: Scenario) -> dict[str, Any]:
-    """The scenario's own admission where groups may start ahead of the trainer; a barrier becomes one version ahead."""
+    """The scenario's own admission where groups may start ahead of the trainer; a barrier becomes a few versions."""
     if not law_of(scenario).waits_for_trainer:
         return {}
     in_flight = "keep" if IN_FLIGHT[scenario.sync.in_flight].drains else scenario.sync.in_flight
@@ -209,6 +217,7 @@ def _ahead(scenario: Scenario) -> dict[str, Any]:
         return {"admission.law": "batches_ahead", "admission.batches_ahead": 1, "sync.in_flight": in_flight}
     return {
         "admission.law": "version_window",
+        "admission.max_staleness": versions_ahead(scenario),
         "sync.in_flight": in_flight,
         "buffer.batch_rule": "oldest_version_first",
         "buffer.oversampling": 1.0,

@@ -13,7 +13,7 @@ from fleetsim.job.assumptions import Assumption, assumptions_of, is_given
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.trainer_scaling import course_of, mean_step_s, time_factor
-from fleetsim.split.arrangements import Arrangement, Rules
+from fleetsim.split.arrangements import Arrangement, Rules, versions_ahead
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
 _FAR = 2.0
@@ -45,7 +45,8 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({holds})"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
     if law_of(job).waits_for_trainer:
-        text = "async ways may run one version ahead of the trainer, the scenario's barrier is for colocated sync"
+        ahead = units.plural(versions_ahead(job), "version")
+        text = f"async ways may run {ahead} ahead of the trainer, the scenario's barrier is for colocated sync"
         yield Assumption("admission.law", "version_window", "--set admission.law=version_window", text)
 
 
