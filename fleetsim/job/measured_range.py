@@ -21,7 +21,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
-from fleetsim.workload.lengths import quantile_length
+from fleetsim.workload.lengths import quantile_length, typical_lengths
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -83,7 +83,7 @@ def samples_held(scenario: Scenario, limits: EngineLimits, instances: int) -> fl
 def peak_kv_tokens(scenario: Scenario, limits: EngineLimits, held: float) -> float:
     """The most KV tokens that an instance of `held` samples comes to (see the module's docstring)."""
     law, prompt = scenario.workload.output_tokens, mean_prompt_tokens(scenario)
-    lengths = np.array([quantile_length(law, (i + 0.5) / _QUANTILES) for i in range(_QUANTILES)])
+    lengths = typical_lengths(law, _QUANTILES)
     left = 1.0 - np.arange(_QUANTILES) / _QUANTILES
     in_step = held * float(np.max(left * (prompt + lengths)))
     mean = context_in_flight(scenario)

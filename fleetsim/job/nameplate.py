@@ -21,7 +21,7 @@ from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.workload.lengths import mean_length, quantile_length
+from fleetsim.workload.lengths import mean_length, typical_lengths
 
 _QUANTILES = 400
 
@@ -73,7 +73,7 @@ def samples_in_flight(scenario: Scenario) -> float:
 def context_in_flight(scenario: Scenario) -> float:
     """Mean KV tokens of a sample met in flight: prompt + E[L^2] / (2 E[L]) + half of the tools' answers."""
     w = scenario.workload
-    lengths = np.array([quantile_length(w.output_tokens, (i + 0.5) / _QUANTILES) for i in range(_QUANTILES)])
+    lengths = typical_lengths(w.output_tokens, _QUANTILES)
     written = float(np.mean(lengths**2) / (2.0 * np.mean(lengths)))
     answers = (w.turns.count - 1) * mean_length(w.turns.tool_tokens) / 2.0
     return mean_prompt_tokens(scenario) + written + answers

@@ -18,7 +18,7 @@ from fleetsim.trainer.layout import backend_for, laid_out, least_for_states, ref
 from fleetsim.trainer.memory import Memory, memory_of
 from fleetsim.trainer.plan import Batch, Layout, Plan, Recipe
 from fleetsim.trainer.seconds import StepSeconds, family_of, kind_of, step_seconds
-from fleetsim.workload.lengths import mean_length, quantile_length
+from fleetsim.workload.lengths import mean_length, quantile_length, typical_lengths
 
 _QUANTILES = 200
 
@@ -146,8 +146,7 @@ def _lengths(workload: WorkloadConfig, samples: int) -> tuple[float, float, floa
     beside = mean_length(workload.prompt_tokens, at_least=1.0)
     beside += (turns.count - 1) * mean_length(turns.tool_tokens, at_least=0.0)
     output = mean_length(workload.output_tokens, at_least=1.0)
-    lengths = [quantile_length(workload.output_tokens, (i + 0.5) / _QUANTILES) for i in range(_QUANTILES)]
-    whole = beside + np.array(lengths)
+    whole = beside + typical_lengths(workload.output_tokens, _QUANTILES)
     longest = beside + max(output, quantile_length(workload.output_tokens, 1 - 0.5 / samples))
     return beside + output, float(longest), float(np.mean(whole**2) / np.mean(whole))
 

@@ -163,3 +163,16 @@ def quantile_length(spec: Spec, q: float) -> float:
     value = float(values_at(spec, np.array([normal.quantile(q)]))[0])
     cap = None if isinstance(spec, (ConstantTokens, ConstantSeconds)) else spec.max
     return value if cap is None else min(value, cap)
+
+
+def typical_lengths(spec: Spec, n: int) -> Floats:
+    """n equally likely lengths of the capped law, ascending: its quantiles at the middles of n equal shares."""
+    values = values_at(spec, _middles(n))
+    cap = None if isinstance(spec, (ConstantTokens, ConstantSeconds)) else spec.max
+    return values if cap is None else np.minimum(values, cap)
+
+
+@lru_cache(maxsize=8)
+def _middles(n: int) -> Floats:
+    """Standard-normal z at the middles of n equal shares."""
+    return np.array([normal.quantile((i + 0.5) / n) for i in range(n)])
