@@ -77,7 +77,7 @@ class World:
         up = instances if started is None else started
         half = 1 << math.ceil(math.log2(max(1, instances)))
         self.fleet = np.zeros(1, FLEET)
-        self._row = memoryview(self.fleet.view(np.uint8))  # numpy takes four times as long to read one field
+        self._row = self.fleet.view(np.uint8).data  # numpy takes four times as long to read one field
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self.n_groups = 0  # drawn, of which the kernel knows those of the last `bind`
         self.samples = np.zeros(0, SAMPLE)
