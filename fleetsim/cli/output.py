@@ -10,6 +10,7 @@ import typer
 
 from fleetsim.cli.say import say
 from fleetsim.job.gate import EXIT_CODE
+from fleetsim.job.result import Briefed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,12 +51,12 @@ def warn(warnings: Sequence[str]) -> None:
     console(stderr=True).print(warning_lines(warnings))
 
 
-def show_result(result: Answer, as_json: bool) -> None:
-    """An answer, in either form, and its warnings."""
+def show_result(result: Answer, as_json: bool, explain: bool = False) -> None:
+    """An answer, in either form, and its warnings. explain: not in brief."""
     if as_json:
         show_json(result.document())
     else:
-        show(result.view())
+        show(result.view(explain=True) if explain and isinstance(result, Briefed) else result.view())
     warn(result.warnings)
 
 

@@ -113,3 +113,10 @@ class Output(Printed):
     """What a command does with an answer that rests on an engine's speed."""
 
     strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefOutput(Output):
+    """What a command does with an answer that is told in brief."""
+
+    explain: Annotated[bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN)] = False

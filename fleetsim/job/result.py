@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleetsim.job.engine_source import EngineSource
+    from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
 
 
@@ -65,6 +66,29 @@ class Result(ABC):
         """The same document as Python values."""
         document: dict[str, Any] = json.loads(self.to_json())
         return document
+
+
+class Briefed(Result):
+    """A result that is told in about eight lines, and the rest of it when it is asked for."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def told(self) -> Document:
+        """What there is to say of it."""
+
+    def view(self, explain: bool = False) -> View:
+        """What the command prints; explain: under --explain."""
+        from fleetsim.tell.terminal import draw
+
+        return draw(self.told(), explain)
+
+    @property
+    def explained(self) -> str:
+        """The text that the command prints under --explain."""
+        from fleetsim.tell.console import as_text
+
+        return as_text(self.view(explain=True))
 
 
 class Answer(Protocol):

@@ -14,6 +14,7 @@ from fleetsim.visible import visible_json
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.estimates import Estimate
+    from fleetsim.tell.document import Document
 
 SCHEMA_VERSION = 1
 
@@ -41,6 +42,16 @@ def plain(value: Any) -> Any:
 def estimate(value: Estimate) -> dict[str, float]:
     """mean, ci_low, ci_high."""
     return {"mean": value.mean, "ci_low": value.ci_low, "ci_high": value.ci_high}
+
+
+def brief(document: Document) -> dict[str, Any]:
+    """What a terminal shows first: the answer, and each line by what it is about."""
+    assert document.brief is not None
+    return {
+        "answer": document.headline or document.title,
+        "tone": document.brief.tone,
+        **{label: str(said) for label, said in document.brief.lines},
+    }
 
 
 def head(command: str, scenario: Scenario) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
 the documentation. A picture is drawn on pages alone; `Only` holds what not every face is to say.
+
+A Document with a `Brief` is read in about eight lines: a terminal shows its headline and the Brief, and all the rest
+(lede, sections) only when it is asked to explain. Pages and Markdown show the rest as ever. A Document without one is
+shown whole.
 """
 
 from __future__ import annotations
@@ -203,11 +207,35 @@ class Section:
         return blocks_on(face, self.blocks) if face in self.on else ()
 
 
+Tone = Literal["good", "unsure", "bad"]
+"""Of an answer: it holds what was asked for; it may well be another; it misses something that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What one must know, under the headline, which is the answer itself with its range.
+
+    lines: a word or two for what it is about, and what there is to say, in this order: what it costs in seconds and in
+    money (with ranges), what binds, the one change that helps most (solved anew, in dollars and seconds), what was
+    assumed that matters, what to measure first. A line is left out, never said to be empty (`brief` does it); each
+    should fit 68 columns. tone: the colour of the headline. rest: whether there is more to be shown than these lines.
+    """
+
+    lines: tuple[tuple[str, Cell], ...]
+    tone: Tone = "good"
+    rest: bool = True
+
+
+def brief(*lines: tuple[str, Cell | None], tone: Tone = "good", rest: bool = True) -> Brief:
+    """A Brief of those lines that have something to say."""
+    return Brief(tuple((label, said) for label, said in lines if said), tone, rest)
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """kind: what wrote it, above the title of a page. title: "" = none, of an answer that is not known
     yet. lede: sentences under the title. tiles: of a page. warnings: what the terminal warns of. headline: the first
-    line in a terminal, where it is not the title."""
+    line in a terminal, where it is not the title. brief: what a terminal shows first, None = all of it."""
 
     kind: str
     title: str
@@ -216,6 +244,7 @@ class Document:
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
     headline: str = ""
+    brief: Brief | None = None
 
     def shown(self, face: Face) -> Iterator[tuple[str, tuple[Block, ...]]]:
         """The sections that have something to show on a face: title and blocks."""

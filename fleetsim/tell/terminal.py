@@ -1,11 +1,12 @@
 """A Document in a terminal: sections under dim titles, tables without lines, warnings.
 
-It fits 80 columns, reads well without colour, and uses colour for weight only: bold is the answer, dim is context.
+It fits 80 columns and reads well without colour: bold is the answer, dim is context. The headline of a Brief is green,
+yellow or red as well (`Tone`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from fleetsim.tell.document import (
     Listed,
     NextLines,
     Table,
+    Tone,
     Under,
     Verbatim,
     Words,
@@ -43,16 +45,25 @@ if TYPE_CHECKING:
 # What a console draws.
 View = RenderableType
 
+_TONES: Mapping[Tone, str] = {"good": "bold green", "unsure": "bold yellow", "bad": "bold red"}
+_REST = "--explain shows the rest, --html FILE draws it, --json has all of it"
 # Wide enough for any table, so that it is measured as it is.
 _UNBOUNDED = 10_000
 
 
-def draw(document: Document) -> Group:
-    """Everything that a command prints on stdout."""
-    lines = (drawn(block) for block in blocks_on("terminal", document.lede))
+def draw(document: Document, explain: bool = False) -> Group:
+    """Everything that a command prints on stdout: of a Document with a Brief that alone, but to explain it."""
+    headline, told = document.headline or document.title, document.brief
+    style = "bold" if told is None else _TONES[told.tone]
+    shown: list[RenderableType] = [Text(headline, style=style)] if headline else []
+    if told is not None:
+        shown.append(_listed(Listed(told.lines)))
+        if not explain:
+            return Group(*shown, *([Text(_REST, style="dim")] if told.rest else []))
+        shown.append(Text(""))
+    shown += (drawn(block) for block in blocks_on("terminal", document.lede))
     sections = (section(title, *map(drawn, blocks)) for title, blocks in document.shown("terminal"))
-    headline = document.headline or document.title
-    return Group(*([Text(headline, style="bold")] if headline else []), *lines, *sections)
+    return Group(*shown, *sections)
 
 
 def text_of(cell: Cell) -> Text:
