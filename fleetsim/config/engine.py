@@ -114,6 +114,11 @@ class EngineConfig(Section):
         default=True,
         description="cached prompts are reused: by siblings, by all groups that share a system prompt, by later turns",
     )
+    slowdown: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        default=1.0,
+        description="time of an iteration inside the training job over that of the engine alone (client, tokenizers, "
+        "host); where a plan or a run is not told it, that of published runs of trainer.recipe.framework",
+    )
     speculation: SpeculationConfig | None = Field(
         default=None, description="speculative decoding; null = each iteration brings one token of each sequence"
     )

@@ -138,6 +138,9 @@ class Provenance(Section):
     date: Text = Field(default="", description="ISO date of the measurement")
     flags: tuple[Text, ...] = Field(default=(), strict=False, description="engine flags, as started")
     assumed: tuple[Text, ...] = Field(default=(), strict=False, description="what nothing measured says")
+    in_a_job: bool = Field(
+        default=False, description="measured while a training job ran, so that plans take engine.slowdown to be 1"
+    )
     fleetsim_version: Text = Field(default="", description="version that measured and fitted")
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -75,6 +75,15 @@ class Speculation:
                 break
         if problems:
             raise InputError(problems)
+
+    def slower(self, factor: float) -> Speculation:
+        """The same drafts, all their seconds `factor` times as long."""
+        return replace(
+            self,
+            added_s=tuple(tuple(factor * s for s in row) for row in self.added_s),
+            added_kv_token_s=tuple(factor * s for s in self.added_kv_token_s),
+            prompt_token_s=factor * self.prompt_token_s,
+        )
 
     @property
     def most(self) -> int:

@@ -15,7 +15,7 @@ more than one token of each decode: `speculation` says how many (`engine/specula
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +129,21 @@ class StepTime:
         of_decode = each + at.added_kv_token_s * context + prompts * of_prompt
         seconds = self._curve(decodes * (1.0 + at.k + prompts)) + at.added_s + of_decode * decodes
         return np.asarray(seconds / at.tokens)
+
+    def slower(self, factor: float) -> StepTime:
+        """The same engine, each iteration `factor` times as long, a drafter's part included."""
+        if factor == 1.0:
+            return self
+        drafts = self.speculation
+        return replace(
+            self,
+            knots_s=tuple(factor * s for s in self.knots_s),
+            per_seq_s=factor * self.per_seq_s,
+            per_prefill_token_s=factor * self.per_prefill_token_s,
+            per_kv_token_s=factor * self.per_kv_token_s,
+            per_attn_pair_s=factor * self.per_attn_pair_s,
+            speculation=None if drafts is None else drafts.slower(factor),
+        )
 
     @property
     def prompt_token_s(self) -> float:

@@ -15,6 +15,7 @@ from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.prices import listed_price, prices_of
+from fleetsim.engine.slowdown import is_known
 from fleetsim.engine.transport import sync_times
 from fleetsim.faces import flag, setting, text
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
@@ -111,6 +112,13 @@ def _prefix_caching(s: Scenario) -> str:
     return f"prefix caching {'on' if on else 'off'}{as_there}"
 
 
+def _slowdown(s: Scenario) -> str:
+    """How much slower engines are in this job, and whose runs say so."""
+    whose = s.trainer.recipe.framework
+    own = f"{whose}'s published runs" if is_known(whose) else "published runs"
+    return f"iterations take {s.engine.slowdown:g} times as long as of the engine alone, as in {own}"
+
+
 def _listed(s: Scenario) -> str:
     return listed_price(s.engine.gpu, s.cost.market, s.cost.prices).words
 
@@ -192,6 +200,7 @@ _DEFAULTS = (
     _Default("engine.tp", flag("tp"), _instance),
     _Default("engine.dtype", flag("dtype"), _weights, _modelled),
     _Default("engine.kv_dtype", flag("kv_dtype"), _cache, _modelled),
+    _Default("engine.slowdown", flag("slowdown"), _slowdown, lambda s: "engine.slowdown" in s.assumed),
     _Default("engine.entry_point", "--set engine.entry_point=llm", _entry_point, _starts_by_itself),
     _Default(
         "engine.speculation.acceptance",

@@ -1,4 +1,5 @@
-"""What a job's model and GPUs tell where nobody said it: the trainer's seconds and GPUs, and how weights travel.
+"""What a job's model, GPUs and framework tell where nobody said it: the trainer's seconds and GPUs, how weights travel,
+and how much slower engines are in such a job.
 
 Values that are worked out stand in the scenario, and in its `assumed`: a scenario that is written to a file and read
 again has them worked out anew.
@@ -11,12 +12,15 @@ from typing import Any
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import PhaseConfig
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_given, is_touched
+from fleetsim.sim.engines import profile_of
 from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
 
 SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
+SLOWDOWN = "engine.slowdown"
 _SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block_s")
 
 
@@ -31,9 +35,29 @@ def with_derived(scenario: Scenario, given: Collection[str]) -> Scenario:
 
     Raises InputError for a trainer that is too small for its model.
     """
-    if not names_a_model(scenario, given):
+    slowed = _with_slowdown(scenario, given)
+    if not names_a_model(slowed, given):
+        return slowed
+    return _with_transport(_with_trainer(slowed, given), given)
+
+
+def _with_slowdown(scenario: Scenario, given: Collection[str]) -> Scenario:
+    """With that of published runs; a rate, and a profile that was measured in a job, have it in them."""
+    if scenario.engine.kind == "constant" or is_given(SLOWDOWN, given):
         return scenario
-    return _with_transport(_with_trainer(scenario, given), given)
+    profile = profile_of(scenario)
+    if profile is not None and profile.provenance.in_a_job:
+        return scenario
+    return _assuming(scenario, {SLOWDOWN: slowdown_of(scenario.trainer.recipe.framework)})
+
+
+def as_alone(scenario: Scenario) -> Scenario:
+    """Without the slowdown that is only assumed: where a window shows what engines did in their job."""
+    if SLOWDOWN not in scenario.assumed:
+        return scenario
+    assumed = tuple(path for path in scenario.assumed if path != SLOWDOWN)
+    engine = scenario.engine.model_copy(update={"slowdown": 1.0})
+    return scenario.model_copy(update={"engine": engine, "assumed": assumed})
 
 
 def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:

@@ -87,6 +87,9 @@ class PlannedJob(JobFields):
     instance_tok_s: Annotated[
         float | None, Option("Output tok/s of one instance, as measured; prompts free.", ENGINE)
     ] = None
+    slowdown: Annotated[float | None, Option("Iterations in the job / of the engine alone (by framework).", ENGINE)] = (
+        None
+    )
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
     max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (4).", TRAINER)] = None

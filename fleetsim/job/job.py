@@ -54,6 +54,7 @@ PATHS: Mapping[str, str] = {
     "kv_dtype": "engine.kv_dtype",
     "profile": "engine.profile",
     "instance_tok_s": "engine.instance_tok_s",
+    "slowdown": "engine.slowdown",
     "headroom": "targets.headroom",
     "max_staleness": "admission.max_staleness",
     "sync_pause_s": "sync.pause_s",

@@ -20,10 +20,10 @@ class Options(TypedDict, total=False):
     The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
     (deviation / mean), group_size (samples per prompt), prompt_len (tokens). The engine: gpu, model, tp (GPUs per
     instance), dtype (of the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s
-    of one instance). Trainer and sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]),
-    parallel_share, switch_s (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices:
-    target_idle (0.05 = 5 %), headroom, instance_price, trainer_price (US dollars per GPU-hour). The run: steps,
-    replications, seed.
+    of one instance), slowdown (an iteration in the job / of the engine alone). Trainer and sync: trainer_step_s
+    (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
+    (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, instance_price,
+    trainer_price (US dollars per GPU-hour). The run: steps, replications, seed.
     """
 
     batch: int
@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     kv_dtype: str
     profile: str | os.PathLike[str]
     instance_tok_s: float
+    slowdown: float
     trainer_step_s: float
     trainer_gpus: int
     trainer_point: Sequence[tuple[int, float]]
@@ -73,6 +74,7 @@ EXAMPLES: Mapping[str, Any] = {
     "kv_dtype": "fp8",
     "profile": "engine.profile.json",
     "instance_tok_s": 4000,
+    "slowdown": 1.3,
     "trainer_step_s": 20,
     "trainer_gpus": 8,
     "trainer_point": [(8, 20.0), (16, 11.5)],

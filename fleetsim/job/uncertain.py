@@ -15,21 +15,18 @@ from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.known_error import sigma_of
+from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag
 from fleetsim.job.assumptions import is_estimated, is_given, is_touched
-from fleetsim.job.derived import SECONDS
+from fleetsim.job.derived import SECONDS, SLOWDOWN
 from fleetsim.job.engine_source import engine_source
 from fleetsim.trainer.estimate import estimate_of
 
 CONFIDENCE = 0.8
 # Standard deviations of a normal law that 80 % lie within.
 _Z80 = 1.2816
-# Generation inside a training job over the same engine alone: the lowest and the 90th percentile of 14 published runs.
-# Fitted by `fleetsim validate`: 1.02, 1.02, 1.11 (verl with vLLM 0.20), 1.23 (Marin), 1.26, 1.37 (verl V1), 1.33, 1.38,
-# 2.35 (AReaL), 1.85 (TRL); NeMo-RL v0.3's blog: 1.35, 1.43, 1.46, 1.81.
-_IN_A_JOB = (1.0, 1.85)
 # Seconds of a trainer that nobody gave and no model is known of say nothing of it.
 _TRAINER = (0.5, 2.0)
 # A weight sync that nobody gave; one that is worked out from bytes and links (docs/transports.md: 1 / 1.6 to 1.6).
@@ -63,8 +60,7 @@ def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 
 def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
-    told = scenario.engine.kind == "constant" or scenario.fleet.speed_factors
-    return None if told else _IN_A_JOB
+    return off_by(scenario.trainer.recipe.framework) if SLOWDOWN in scenario.assumed else None
 
 
 def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
@@ -108,6 +104,15 @@ def _slower_engines(scenario: Scenario, factor: float) -> dict[str, Any]:
     return {"fleet.speed_factors": [factor * x for x in known]}
 
 
+def _slower_in_a_job(scenario: Scenario, factor: float) -> dict[str, Any]:
+    return {SLOWDOWN: factor * scenario.engine.slowdown}
+
+
+def _why_in_a_job(s: Scenario, interval: Interval) -> str:
+    low, high = (units.number(s.engine.slowdown * x) for x in interval)
+    return f"published runs took {low} to {high} times as long as the engine alone"
+
+
 def _slower_trainer(scenario: Scenario, factor: float) -> dict[str, Any]:
     t = scenario.trainer
     phases = [
@@ -145,10 +150,10 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     Uncertain("engine speed", _percent, "fleetsim calibrate", _engine, _slower_engines),
     Uncertain(
         "speed lost in a training job",
-        lambda s, i: f"none is assumed; published runs lost {units.share(0.02, 0)} to {units.share(i[1] - 1, 0)}",
+        _why_in_a_job,
         "fleetsim replay",
         _in_a_job,
-        _slower_engines,
+        _slower_in_a_job,
     ),
     Uncertain(
         "trainer seconds",

@@ -30,6 +30,8 @@ def in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
 def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     """Iteration times and limits of one instance of the scenario's fleet, with the rules of the engine that it names.
 
+    The times are those inside the training job: engine.slowdown is in them.
+
     Raises InputError for an unknown GPU, model or profile, a model that does not fit the GPU's memory, or a profile of
     another tensor-parallel size.
     """
@@ -39,7 +41,7 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
 
         step_time, limits = with_speculation(scenario.engine, step_time, limits)
     cap = longest_length(scenario.workload.output_tokens)
-    return step_time, replace(
+    return step_time.slower(scenario.engine.slowdown), replace(
         limits,
         no_evict=scenario.engine.capacity_scheduler_policy == "guaranteed_no_evict",
         max_output_tokens=None if cap is None else max(1, round(cap)),

@@ -14,6 +14,7 @@ from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
@@ -25,7 +26,6 @@ from fleetsim.sim.window import window_of
 from fleetsim.validate.assumptions import (
     EAGER_S_PER_LAYER,
     GROUP_CORRELATION,
-    IN_SITU_SLOWDOWN,
     REPLICATIONS,
     length_law,
 )
@@ -82,8 +82,8 @@ def scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
     _put(raw, "name", f"{case.id} {arm.name}")
     raw.setdefault("run", {})
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
-    slowdown = scalar if kind == "decode_slowdown" else IN_SITU_SLOWDOWN
-    _put(raw, "fleet.speed_factors", [slowdown] * int(raw.get("fleet", {}).get("instances", 8)))
+    slowdown = scalar if kind == "decode_slowdown" else slowdown_of(case.framework)
+    _put(raw, "engine.slowdown", slowdown)
     if kind == "trainer_seconds" and scalar is not None:
         trainer = raw.setdefault("trainer", {})
         for part in (trainer, *trainer.get("phases", ())):

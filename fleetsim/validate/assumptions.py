@@ -6,6 +6,7 @@ import math
 
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.workload.lengths import limited_mean
 
@@ -18,11 +19,6 @@ GROUP_CORRELATION = 0.0
 # No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
 _LONGEST_SHARE = 0.97
 
-# Generation inside a training job is slower than the same engine alone: what NeMo-RL v0.3 publishes for it (its blog's
-# table 1: 58, 84, 96 and 78 s for Llama-3.1-8B, 70B, Qwen3-32B and 30B-A3B) over what the roofline of eight factors
-# made of the same batches (40.4, 62.4, 66.0, 43.0 s): 1.43, 1.35, 1.46, 1.81. Their median; it was kept when the
-# operators came, which make mixtures slower. None of these runs is gated.
-IN_SITU_SLOWDOWN = 1.45
 # Runs of every arm, under different draws: all figures are their means.
 REPLICATIONS = 5
 # Without CUDA graphs the host launches every kernel of every layer. vllm-project/vllm-omni issue 7960: 22 to 23 ms a
@@ -34,10 +30,9 @@ STATED = (
     "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
     "publishes is taken instead (C12, D04). Siblings of a group are independent.",
     "Iteration times are the roofline of the GPU and model named; where a source names no GPU, those of its "
-    f"other experiments. They are multiplied by the fitted decode slowdown, or by {IN_SITU_SLOWDOWN:g} where another "
-    "scalar is fitted: generation inside a training job is slower than the same engine alone, in NeMo-RL v0.3's four "
-    "published rows by 1.43, 1.35, 1.46 and 1.81 (its blog's table 1: Llama-3.1-8B, 70B, Qwen3-32B, 30B-A3B; none is "
-    "gated). Newer releases lose less: fitted on baselines, verl with vLLM 0.20 comes to 1.02 to 1.11 (D01, D03, D04).",
+    "other experiments. They are multiplied by the fitted decode slowdown or, where another scalar is fitted, by what "
+    "published runs of the framework lost inside a job (the table below), none of which is an arm of that case; of a "
+    f"release that is far from theirs (verl of 2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
     "An engine that ran without CUDA graphs takes 0.34 ms per layer and iteration longer (vllm-project/vllm-omni issue "
     "7960: 22 to 23 ms a token against 13 for 28 layers).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "

@@ -89,6 +89,9 @@ class Case(Section):
     measure: Measure = Field(
         description="what the arms publish: seconds per optimizer step, or trained tokens a second"
     )
+    framework: Name | None = Field(
+        default=None, description="whose engines' slowdown is taken where it is not fitted; null = that of all"
+    )
     relative: bool = Field(
         default=False, description="the published figures are relative to each other, none is absolute"
     )

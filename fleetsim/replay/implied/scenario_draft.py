@@ -11,6 +11,7 @@ from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.job.derived import as_alone
 from fleetsim.job.job import given_paths
 
 # Two numbers that differ by more than this share are told to differ; counts of instances by one.
@@ -28,7 +29,7 @@ class Draft:
     def __init__(
         self, start: Scenario, from_base: bool, given: frozenset[str], written: Collection[str] | None = None
     ) -> None:
-        self.start, self.from_base, self.given = start, from_base, given
+        self.start, self.from_base, self.given = as_alone(start), from_base, given
         paths = given_paths(start) if written is None else written
         self._written = frozenset(p for p in paths if from_base and not any(_is_at(p, a) for a in start.assumed))
         self.changes: dict[str, Any] = {}
