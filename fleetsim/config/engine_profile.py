@@ -123,7 +123,11 @@ class SyncCost(Section):
 class Provenance(Section):
     """Where and when the profile was measured."""
 
-    source: Text = Field(default="", description="vllm, server, or the kind of file it was derived from")
+    source: Text = Field(
+        default="",
+        description="vllm, server, or the kind of file it was derived from; job = measured inside a training job, so "
+        "that nothing is added for it (engine.slowdown)",
+    )
     gpu: Text = Field(default="", description="GPU as the driver names it")
     gpu_count: Count | None = Field(default=None, description="GPUs of the host")
     driver: Text = Field(default="", description="driver version")
@@ -138,9 +142,6 @@ class Provenance(Section):
     date: Text = Field(default="", description="ISO date of the measurement")
     flags: tuple[Text, ...] = Field(default=(), strict=False, description="engine flags, as started")
     assumed: tuple[Text, ...] = Field(default=(), strict=False, description="what nothing measured says")
-    in_a_job: bool = Field(
-        default=False, description="measured while a training job ran, so that plans take engine.slowdown to be 1"
-    )
     fleetsim_version: Text = Field(default="", description="version that measured and fitted")
 
     @property

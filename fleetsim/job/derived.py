@@ -21,6 +21,8 @@ from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
 
 SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
 SLOWDOWN = "engine.slowdown"
+# provenance.source of a profile that was measured inside a training job.
+_IN_A_JOB = "job"
 _SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block_s")
 
 
@@ -46,7 +48,7 @@ def _with_slowdown(scenario: Scenario, given: Collection[str]) -> Scenario:
     if scenario.engine.kind == "constant" or is_given(SLOWDOWN, given):
         return scenario
     profile = profile_of(scenario)
-    if profile is not None and profile.provenance.in_a_job:
+    if profile is not None and profile.provenance.source == _IN_A_JOB:
         return scenario
     return _assuming(scenario, {SLOWDOWN: slowdown_of(scenario.trainer.recipe.framework)})
 

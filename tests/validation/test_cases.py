@@ -14,7 +14,25 @@ from fleetsim.validate.case import Case, case_files, load_case, load_cases
 from fleetsim.workload.lengths import limited_mean
 
 CASES = load_cases()
-GATED = {"C01", "C02", "C03", "C04", "C06", "C07", "C08", "C09", "C11", "C12", "C13", "C15", "C18", "D01", "D03", "D04"}
+GATED = {
+    "C01",
+    "C02",
+    "C03",
+    "C04",
+    "C06",
+    "C07",
+    "C08",
+    "C09",
+    "C11",
+    "C12",
+    "C13",
+    "C15",
+    "C18",
+    "D01",
+    "D03",
+    "D04",
+    "D09",
+}
 # Keys of a scenario that say how a run went, rather than how it was set up.
 OUTCOMES = ("published", "targets")
 

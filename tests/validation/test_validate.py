@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
+from fleetsim.engine.slowdown import RUNS
 from fleetsim.tell.same_page import same
 from fleetsim.validate.case import Case, load_cases
 from fleetsim.validate.docs_files import docs_files
@@ -109,6 +110,16 @@ def test_an_arm_that_is_not_gated_counts_for_nothing() -> None:
 @cache
 def published() -> list[CaseResult]:
     return [run_case(case) for case in load_cases()]
+
+
+def test_what_engines_lose_in_a_job_is_what_the_baselines_come_to() -> None:
+    fitted = {r.case.id: r.fitted for r in published() if r.case.fit and r.case.fit.scalar == "decode_slowdown"}
+    ratios = {case: ratio for row in RUNS for case, ratio in row.ratios.items()}
+    assert ratios.keys() == fitted.keys() - {"C18"}  # an NPU that no data sheet is known of
+    for case, ratio in ratios.items():
+        found = fitted[case]
+        assert found is not None
+        assert found.value == pytest.approx(ratio, rel=0.02), case
 
 
 def test_published_bottlenecks() -> None:
