@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fleetsim import __version__, units
 from fleetsim.calibrate.check import check_batches, prefix_cache_of
+from fleetsim.calibrate.drafts import OF_USERS, measured_drafts
 from fleetsim.calibrate.facts import EngineFacts, facts_of
 from fleetsim.calibrate.fit import Fit, Prior, fit
 from fleetsim.calibrate.observations import Observations, observations_of
@@ -19,6 +21,7 @@ from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import (
     MAX_POINTS,
     BatchCheck,
+    MeasuredDrafts,
     Point,
     Profile,
     ProfileError,
@@ -43,6 +46,7 @@ def build_profile(
     facts = facts_of(raw)
     observations = observations_of(raw)
     fitted = fit(observations, graph_sizes=facts.graph_sizes, prior=prior)
+    drafts = measured_drafts(raw)
     checks = check_batches(raw, facts, fitted.step_time, overhead_s=fitted.error.overhead_s)
     return Profile(
         name=name,
@@ -61,7 +65,8 @@ def build_profile(
         points=points_of(observations, alike(raw), fitted.error.overhead_s),
         prefix_cache=prefix_cache_of(raw, facts),
         sync=sync_of(raw),
-        provenance=_provenance(raw, facts, fitted),
+        speculation=drafts,
+        provenance=_provenance(raw, facts, fitted, drafts),
         raw=raw_file,
     )
 
@@ -169,7 +174,7 @@ def _number(value: Any) -> float | None:
     return _short(float(np.median(numbers))) if numbers else None
 
 
-def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit) -> Provenance:
+def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit, drafts: MeasuredDrafts | None) -> Provenance:
     source = str(raw.meta.get("source") or ("server" if raw.starts[-1].get("kind") == "server" else "vllm"))
     return Provenance(
         source=source,
@@ -186,9 +191,22 @@ def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit) -> Provenance:
         tp=facts.tp,
         date=str(raw.meta.get("date") or "")[:10],
         flags=facts.flags,
-        assumed=(*facts.unknown, *fitted.assumed),
+        assumed=(*facts.unknown, *fitted.assumed, *_of_drafts(drafts)),
         fleetsim_version=__version__,
     )
+
+
+def _of_drafts(drafts: MeasuredDrafts | None) -> Iterator[str]:
+    """What is not known of drafts that were measured."""
+    if drafts is None:
+        return
+    if drafts.method is None:
+        yield "the method of drafting: the server does not say it (VLLM_SERVER_DEV_MODE=1 would)"
+    if drafts.measured_on != OF_USERS:
+        yield (
+            f"acceptance of drafts: of {drafts.measured_on}; calibrate a server that has served your own requests, "
+            "and theirs is taken"
+        )
 
 
 def _short(value: float) -> float:

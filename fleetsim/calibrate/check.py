@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.calibrate.drafts import counts_in
 from fleetsim.calibrate.facts import EngineFacts
 from fleetsim.calibrate.raw import Raw, Segment
 from fleetsim.config.engine_profile import BatchCheck, PrefixCache
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.measured_drafts import with_measured_drafts
 from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 
@@ -25,8 +27,9 @@ def check_batches(
     """Every whole kept-out batch with times per request, measured and simulated, in the order in which they ran.
 
     The simulator gets what the client knew: prompts, groups, when each request was submitted, and the lengths that were
-    generated; nothing of the batch's iterations. overhead_s: a client's fixed seconds per request, added to its times
-    where a client measured (label client). Requests that never ended are left out on both sides.
+    generated; of a batch's iterations nothing but how far drafts were accepted. overhead_s: a client's fixed seconds
+    per request, added to its times where a client measured (label client). Requests that never ended are left out on
+    both sides.
     """
     checks = []
     seen: Counter[str] = Counter()
@@ -69,6 +72,10 @@ def _check(segment: Segment, facts: EngineFacts, step_time: StepTime, overhead_s
         kv_blocks=max(int(label.get("pool_blocks") or facts.kv_blocks), needed),
         block_size=block,
     )
+    drafts = counts_in(segment.record)
+    if drafts is not None and drafts.accepted_at:
+        accepted = "as the batch was accepted"
+        step_time = with_measured_drafts(step_time, drafts.shares, drafts.each, limits.max_num_seqs, accepted)
     group = _groups(label, prompt, np.flatnonzero(ended))
     result = run_requests(
         step_time,

@@ -32,11 +32,11 @@ def seen_by_clients(profile: Profile) -> tuple[Seen, ...]:
     import numpy as np
 
     from fleetsim.engine import EngineLimits, closed_load, request_path
-    from fleetsim.sim.engines import step_time_of
+    from fleetsim.sim.engines import step_time_as_measured
 
     held = profile.limits
     limits = EngineLimits(held.max_num_seqs, held.max_num_batched_tokens, held.kv_blocks, held.block_size)
-    step_time, path = step_time_of(profile), request_path(profile.provenance.engine)
+    step_time, path = step_time_as_measured(profile), request_path(profile.provenance.engine)
     most = min(held.max_num_seqs, held.kv_blocks * held.block_size // (PROMPT_TOKENS + OUTPUT_TOKENS))
     found = []
     for clients in (n for n in COUNTS if n <= most):

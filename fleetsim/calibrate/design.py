@@ -49,7 +49,7 @@ class Basis:
 
     def rows(self, o: Observations) -> Array:
         """One row per observation, shape (observations, 1 + pieces + len(LINEAR)), in seconds per coefficient."""
-        n = o.decodes + o.prefill_tokens
+        n = o.tokens
         linear = np.column_stack([o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs])
         per_iteration = np.hstack([self.curve(n), linear])
         if len(o.of) != len(o):

@@ -97,7 +97,7 @@ def _joined(a: Observations, b: Observations) -> Observations:
     segment = b.segment - b.segment.min(initial=0) + a.segment.max(initial=-1) + 1
     both = {
         name: np.concatenate([getattr(a, name), getattr(b, name)])
-        for name in ("seconds", "overheads", "decodes", "kv_tokens", "prefill_tokens", "attn_pairs")
+        for name in ("seconds", "overheads", "decodes", "kv_tokens", "prefill_tokens", "attn_pairs", "drafted")
     }
     of = np.concatenate([a.of, b.of + len(a)])
     return Observations(segment=np.concatenate([a.segment, segment.astype(np.int32)]), of=of, **both)
@@ -109,8 +109,7 @@ def _shaping(o: Observations, measured: Observations) -> tuple[Array, NDArray[np
     Where there are measurements they alone do; a prior shapes f below and beyond them. Otherwise f would wind between
     measured sizes to please a prior there.
     """
-    n = o.decodes + o.prefill_tokens
-    own = measured.decodes + measured.prefill_tokens
+    n, own = o.tokens, measured.tokens
     beyond = (n < own.min()) | (n > own.max())
     uses = beyond | (np.arange(len(n)) < len(own))
     prior = np.zeros(len(o), np.bool_)

@@ -50,10 +50,10 @@ def require(o: Observations, prior: Prior | None) -> None:
 
 
 def _sound(o: Observations) -> bool:
-    columns = (o.seconds, o.overheads, o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs)
+    columns = (o.seconds, o.overheads, o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs, o.drafted)
     if any(not np.all(np.isfinite(v)) or np.any(v < 0) for v in columns) or np.any(o.seconds <= 0):
         return False
-    n = o.decodes + o.prefill_tokens
+    n = o.tokens
     complete = np.array_equal(np.unique(o.of), np.arange(len(o))) and bool(np.all(np.diff(o.of) >= 0))
     return complete and bool(np.all(n > 0))
 

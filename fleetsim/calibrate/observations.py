@@ -19,7 +19,8 @@ class Observations:
     seconds: shape (observations,), > 0. segment: which load, shape (observations,): what was measured together is kept
     together in folds and bootstraps. overheads: fixed costs of a client that lie in the duration (0 in process, 1 in a
     time to first token). of: index into seconds per iteration, sorted, shape (iterations,). decodes, kv_tokens,
-    prefill_tokens, attn_pairs: b, K, p, A of each iteration (averages may be fractions).
+    prefill_tokens, attn_pairs: b, K, p, A of each iteration (averages may be fractions). drafted: tokens that it
+    verifies.
     """
 
     seconds: NDArray[np.float64]
@@ -30,9 +31,15 @@ class Observations:
     kv_tokens: NDArray[np.float64]
     prefill_tokens: NDArray[np.float64]
     attn_pairs: NDArray[np.float64]
+    drafted: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    @property
+    def tokens(self) -> NDArray[np.float64]:
+        """n of each iteration: a token for each decode, those drafted, those of prompts."""
+        return self.decodes + self.drafted + self.prefill_tokens
 
 
 def observations_of(raw: Raw) -> Observations:
@@ -52,6 +59,7 @@ def observations_of(raw: Raw) -> Observations:
         kv_tokens=np.concatenate([p.kv_tokens for p in parts]),
         prefill_tokens=np.concatenate([p.prefill_tokens for p in parts]),
         attn_pairs=np.concatenate([p.attn_pairs for p in parts]),
+        drafted=np.concatenate([p.drafted for p in parts]),
     )
 
 
@@ -71,6 +79,7 @@ def _of_iterations(raw: Raw) -> Observations:
         kv_tokens=c["K"][use].astype(np.float64),
         prefill_tokens=c["np"][use].astype(np.float64),
         attn_pairs=c["A"][use].astype(np.float64),
+        drafted=c["dr"][use].astype(np.float64),
     )
 
 
@@ -88,4 +97,5 @@ def _of_client(record: dict[str, object]) -> Observations:
         kv_tokens=column("K"),
         prefill_tokens=column("np"),
         attn_pairs=column("A"),
+        drafted=column("dr") if "dr" in record else np.zeros(len(column("nd"))),
     )

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from fleetsim import units
-from fleetsim.calibrate.points import Row, by_context, decode_line, rows_of
+from fleetsim.calibrate.points import Row, by_context, decode_line, rows_of, swept_drafts
 from fleetsim.calibrate.words import batch_words
 from fleetsim.config.engine_profile import Profile
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
@@ -114,7 +114,8 @@ def _decodes(profile: Profile) -> Chart | None:
     for i, (context, group) in enumerate(contexts):
         colour, symbol = shade(i, len(contexts)), _SYMBOLS[i % len(_SYMBOLS)]
         name = f"{context:,.0f}"
-        line = decode_line(profile.coefficients, context, group[0].point.decodes, group[-1].point.decodes)
+        fewest, most = group[0].point.decodes, group[-1].point.decodes
+        line = decode_line(profile.coefficients, context, fewest, most, swept_drafts(profile))
         data.append(
             {
                 "type": "scatter",

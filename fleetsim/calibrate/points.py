@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fleetsim
 from fleetsim.calibrate.clients import Seen, clients_data
 from fleetsim.config.coefficients import Coefficients
-from fleetsim.config.iteration import iteration_s
+from fleetsim.config.iteration import curve_s, iteration_s
 from fleetsim.tell.data import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ _SAME_CONTEXT = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A point and its prediction. context: KV tokens per decode. error: predicted / measured - 1. tok_s: measured."""
+    """A point and its prediction. context: KV tokens per decode. error: predicted / measured - 1. tok_s: at the
+    measured seconds, with the acceptance of drafts that the profile has."""
 
     point: Point
     context: float
@@ -34,11 +35,31 @@ class Row:
 
 
 def seconds_of(
-    c: Coefficients, decodes: float, prefill_tokens: float = 0.0, kv_tokens: float = 0.0, attn_pairs: float = 0.0
+    c: Coefficients,
+    decodes: float,
+    prefill_tokens: float = 0.0,
+    kv_tokens: float = 0.0,
+    attn_pairs: float = 0.0,
+    drafted: float = 0.0,
 ) -> float:
-    """Seconds of an iteration of so much work, as `StepTime.seconds` has them."""
+    """Seconds of an iteration of so much work, as `StepTime.seconds` has them. drafted: tokens for each decode."""
     per = (c.per_seq_s.value, c.per_prefill_token_s.value, c.per_kv_token_s.value, c.per_attn_pair_s.value)
-    return iteration_s((c.knots_tokens, c.knot_seconds), per, (decodes, prefill_tokens, kv_tokens, attn_pairs))
+    curve = c.knots_tokens, c.knot_seconds
+    found = iteration_s(curve, per, (decodes, prefill_tokens, kv_tokens, attn_pairs))
+    if not drafted:
+        return found
+    n = decodes + prefill_tokens
+    return found + curve_s(*curve, n + drafted * decodes) - curve_s(*curve, n)
+
+
+def tokens_each(profile: Profile) -> float:
+    """Tokens that an iteration brings of each decode."""
+    return 1.0 + sum(profile.speculation.acceptance) if profile.speculation is not None else 1.0
+
+
+def swept_drafts(profile: Profile) -> float:
+    """Tokens drafted for each decode in the loads that a profile measured."""
+    return profile.speculation.swept_tokens if profile.speculation is not None else 0.0
 
 
 def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
@@ -47,9 +68,10 @@ def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
     for p in profile.points:
         if p.kind != kind or p.seconds <= 0:
             continue
-        predicted = seconds_of(profile.coefficients, p.decodes, p.prefill_tokens, p.kv_tokens, p.attn_pairs)
+        held = p.decodes, p.prefill_tokens, p.kv_tokens, p.attn_pairs
+        predicted = seconds_of(profile.coefficients, *held, drafted=swept_drafts(profile))
         context = p.kv_tokens / p.decodes if p.decodes > 0 else 0.0
-        made = p.decodes or p.prefill_tokens
+        made = p.decodes * tokens_each(profile) or p.prefill_tokens
         found.append(Row(p, context, predicted, predicted / p.seconds - 1.0, made / p.seconds))
     return tuple(sorted(found, key=lambda r: (r.context, r.point.decodes, r.point.prefill_tokens)))
 
@@ -65,14 +87,16 @@ def by_context(rows: Sequence[Row]) -> tuple[tuple[float, tuple[Row, ...]], ...]
     return tuple((g[len(g) // 2].context, tuple(sorted(g, key=lambda r: r.point.decodes))) for g in groups)
 
 
-def decode_line(c: Coefficients, context: float, fewest: float, most: float) -> list[tuple[float, float]]:
+def decode_line(
+    c: Coefficients, context: float, fewest: float, most: float, drafted: float = 0.0
+) -> list[tuple[float, float]]:
     """(decodes, predicted seconds) from `fewest` to `most` at one context: every knot, and eight steps per octave."""
     inner = [x for x in c.knots_tokens if fewest < x < most]
     step = fewest
     while step < most:
         inner.append(step)
         step *= 2 ** (1 / 8)
-    return [(b, seconds_of(c, b, kv_tokens=b * context)) for b in sorted({*inner, most})]
+    return [(b, seconds_of(c, b, kv_tokens=b * context, drafted=drafted)) for b in sorted({*inner, most})]
 
 
 def data(profile: Profile, command: str, seen: Sequence[Seen] = ()) -> dict[str, Any]:

@@ -56,6 +56,7 @@ COLUMNS = (
     "run",  # running after schedule()
     "wait",  # waiting after schedule()
     "blk",  # KV blocks in use after schedule(), -1 where unknown
+    "dr",  # tokens drafted for the decodes, which are verified here
 )
 # One row per observation ("dt", "ovh") and, flattened, per iteration that it held ("of" = index of its observation).
 OBS_COLUMNS = ("nd", "K", "np", "A")

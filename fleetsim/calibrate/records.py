@@ -87,7 +87,7 @@ _ITERATIONS = _has(
         **dict.fromkeys(("s", "ds", "du", "dv", "idle", "warm"), _TIMES),
         "dt": _column(-1, MOST_ITERATION_US),
         **dict.fromkeys(("nd", "K", "npf", "np", "Kp", "hit", "adm", "out", "fin"), _TOKENS),
-        **dict.fromkeys(("pre", "run", "wait", "blk"), _TOKENS),
+        **dict.fromkeys(("pre", "run", "wait", "blk", "dr"), _TOKENS),
         "A": _column(0, MOST_PAIRS),
     }
 )
@@ -95,6 +95,13 @@ _REQUESTS = _has(
     {
         **dict.fromkeys(("submit", "first", "finish"), _TIMES),
         **dict.fromkeys(("n", "pre", "P", "want"), _TOKENS),
+    }
+)
+
+_DRAFTS = _has(
+    {
+        **dict.fromkeys(("iterations", "drafted"), _whole(0, 10**15)),
+        "accepted_at": _each(_whole(0, 10**15)),
     }
 )
 
@@ -109,6 +116,8 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "engine_args": _has({"model": _text, "tensor_parallel_size": _COUNT}),
         "tp": _COUNT,
         "assumed": _each(_text),
+        "speculation": _has({"method": _text}),
+        "drafts": _DRAFTS,
         **dict.fromkeys(("engine", "vllm", "version", "cuda", "torch", "kind"), _text),
     },
     "it": {"ph": _text, "seg": _name, "lab": _LABEL, "c": _of_even_length(_ITERATIONS)},
@@ -120,6 +129,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "submit": _SECONDS,
         "decode_s": _SECONDS,
         "hit_tokens": _COUNT,
+        "drafts": _DRAFTS,
         "req": _of_even_length(_REQUESTS),
     },
     "obs": {
@@ -129,7 +139,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "dt": _column(-MOST_ITERATION_US, MOST_ITERATION_US, real=True),
         "ovh": _column(0, MOST_TOKENS, real=True),
         "of": _column(0, MOST_TOKENS),
-        **dict.fromkeys(("nd", "K", "np"), _column(0, MOST_TOKENS, real=True)),
+        **dict.fromkeys(("nd", "K", "np", "dr"), _column(0, MOST_TOKENS, real=True)),
         "A": _column(0, MOST_PAIRS, real=True),
     },
     "phase": {"ph": _text, "res": _has({"weights": _has({})})},

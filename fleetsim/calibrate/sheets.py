@@ -9,6 +9,7 @@ from fleetsim import units
 from fleetsim.calibrate.points import Row, by_context, rows_of
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.engine_profile import Profile
+from fleetsim.config.speculation import METHODS
 from fleetsim.tell.document import Table
 
 # f has at most this many rows; knots in between are left out, first and last never.
@@ -27,6 +28,7 @@ def sheets_of(profile: Profile) -> tuple[Table, ...]:
         _mixed(profile),
         _ranges(profile),
         _prefix_cache(profile),
+        _drafts(profile),
         _sync(profile),
         _provenance(profile),
         _assumed(profile),
@@ -179,6 +181,22 @@ def _prefix_cache(profile: Profile) -> Table:
     elif cache.hit_tokens:
         rows.append(("prompt tokens found", f"{cache.hit_tokens:,} (none expected)"))
     return Table("prefix cache on groups of siblings", ("", ""), tuple(rows), left=2)
+
+
+def _drafts(profile: Profile) -> Table:
+    found = profile.speculation
+    if found is None:
+        return Table("", ("",), ())
+    method = METHODS[found.method] if found.method is not None else "the engine does not say with what"
+    at = ", ".join(units.share(share) for share in found.acceptance)
+    rows = (
+        ("drafted", f"up to {units.plural(found.num_speculative_tokens, 'token')}: {method}"),
+        ("drafted on average", f"{found.drafted_tokens:.3g} tokens of a sequence in an iteration"),
+        ("kept, by position", f"{at} of the iterations"),
+        ("an iteration brings", f"{1.0 + sum(found.acceptance):.3g} tokens of a sequence"),
+    )
+    note = f"{found.iterations:,} iterations of a sequence: {found.measured_on}"
+    return Table("speculative decoding", ("", ""), rows, note=note, words_last=1)
 
 
 def _sync(profile: Profile) -> Table:

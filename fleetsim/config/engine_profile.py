@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import Count, CountOrZero, Name, Section
 from fleetsim.config.coefficients import Coefficients, Value
+from fleetsim.config.speculation import Drafts, Method, Shares
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_POINTS = 10_000
@@ -120,6 +121,21 @@ class SyncCost(Section):
     slowdown: Value | None = Field(default=None, description="iteration time during an update over without one")
 
 
+class MeasuredDrafts(Section):
+    """Speculative decoding of the engine, by its own counters. The profile's seconds are of iterations with drafts.
+
+    Shares and means are of all iterations of a sequence, those among them in which nothing was drafted (n-gram).
+    """
+
+    method: Method | None = Field(default=None, description="what drafts; null = the engine does not say it")
+    num_speculative_tokens: Drafts = Field(description="k: tokens that it may draft for a sequence in an iteration")
+    acceptance: Shares = Field(description="share of the iterations whose first token, first two tokens, ... were kept")
+    drafted_tokens: Value = Field(description="tokens drafted for a sequence in an iteration, on average")
+    iterations: Count = Field(description="iterations of single sequences that acceptance and drafted_tokens rest on")
+    measured_on: Text = Field(default="", description="whose requests those were")
+    swept_tokens: Value = Field(default=0.0, description="drafted_tokens of the loads that the seconds were fitted to")
+
+
 class Provenance(Section):
     """Where and when the profile was measured."""
 
@@ -167,6 +183,7 @@ class Profile(Section):
     points: tuple[Point, ...] = Field(default=(), max_length=MAX_POINTS, strict=False, description="what was measured")
     prefix_cache: PrefixCache | None = None
     sync: SyncCost | None = None
+    speculation: MeasuredDrafts | None = None
     provenance: Provenance = Provenance()
     raw: Name | None = Field(default=None, description="file with the raw measurements, beside this one")
     seal: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")] | None = Field(

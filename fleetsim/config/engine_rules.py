@@ -40,9 +40,6 @@ def _drafts_have_a_cost(s: Sections) -> Iterator[Problem]:
     if s.engine.kind == "constant":
         rule = "an engine of constant rate has no iterations that could verify drafts"
         yield Problem("engine.speculation", given.method, rule, "give the rate with speculation, or use kind: roofline")
-    elif s.engine.kind == "measured" and given.method not in ("ngram", "suffix") and given.draft_s is None:
-        rule = f"a measured profile says nothing of what {given.method} takes"
-        yield Problem("engine.speculation.draft_s", None, rule, "give seconds per drafted token, or use kind: roofline")
     elif s.engine.kind == "roofline" and given.method == "draft_model" and given.draft_model is None:
         rule = "method draft_model needs the model that drafts"
         yield Problem("engine.speculation.draft_model", None, rule, "give its Hugging Face id, or a config.json")

@@ -68,7 +68,9 @@ def profile_from_mapping(mapping: object, where: str = "profile") -> Profile:
 
 def seal_of(profile: Profile) -> str:
     """The hash of a profile's content without its seal: sha256 over its canonical JSON."""
-    content = profile.model_dump(mode="json", exclude={"seal"})
+    # A section that came later is part of the content only where it says something: older seals hold.
+    later = {"speculation"} if profile.speculation is None else set()
+    content = profile.model_dump(mode="json", exclude={"seal"} | later)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 

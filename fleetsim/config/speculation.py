@@ -12,7 +12,17 @@ from fleetsim.config.base import Count, CountOrZero, Name, Section
 # A batch size that none reaches: drafts are made at any.
 MOST_SEQUENCES = 10**9
 
+Method = Literal["mtp", "eagle3", "draft_model", "ngram", "suffix"]
+METHODS: dict[Method, str] = {
+    "mtp": "MTP",
+    "eagle3": "EAGLE-3",
+    "draft_model": "draft model",
+    "ngram": "n-gram",
+    "suffix": "suffix decoding",
+}
+
 Drafts = Annotated[int, Field(ge=1, le=64)]
+DraftsOrNone = Annotated[int, Field(ge=0, le=64)]
 Share = Annotated[float, Field(ge=0, le=1)]
 # A list in YAML; here a tuple, for scenarios are looked up by their values.
 Shares = Annotated[tuple[Share, ...], Field(strict=False, min_length=1, max_length=64)]
@@ -24,11 +34,13 @@ class SpeculationConfig(Section):
     """Speculative decoding. One of acceptance, acceptance_length and curve may be given; else a published curve of the
     method is taken, and the answer says so."""
 
-    method: Literal["mtp", "eagle3", "draft_model", "ngram", "suffix"] = Field(
+    method: Method = Field(
         description="what drafts: the model's own MTP layer, an EAGLE-3 head, a small model, or the text so far"
     )
-    num_speculative_tokens: Drafts = Field(
-        default=3, description="k: tokens drafted for each sequence in an iteration (SGLang: speculative_num_steps)"
+    num_speculative_tokens: DraftsOrNone = Field(
+        default=3,
+        description="k: tokens drafted for each sequence in an iteration (SGLang: speculative_num_steps); 0 = none, "
+        "even where the profile is of an engine that drafted",
     )
     num_draft_tokens: Annotated[int, Field(ge=2, le=65)] | None = Field(
         default=None,

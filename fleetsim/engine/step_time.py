@@ -74,9 +74,9 @@ class StepTime:
 
     def table(self, max_tokens: int) -> NDArray[np.float64]:
         """f(n) in seconds for n = 0..max_tokens, shape (max_tokens + 1,): what the kernel looks up."""
-        return self._curve(np.arange(max_tokens + 1, dtype=np.float64))
+        return self.curve(np.arange(max_tokens + 1, dtype=np.float64))
 
-    def _curve(self, n: NDArray[np.float64]) -> NDArray[np.float64]:
+    def curve(self, n: NDArray[np.float64]) -> NDArray[np.float64]:
         """f(n) in seconds for any token counts."""
         x, y = np.asarray(self.knots_tokens, dtype=np.float64), np.asarray(self.knots_s, dtype=np.float64)
         f = np.interp(n, x, y)
@@ -105,7 +105,7 @@ class StepTime:
     ) -> NDArray[np.float64]:
         """Seconds of many iterations, in the shape of `decodes`."""
         return np.asarray(
-            self._curve(decodes + prefill_tokens)
+            self.curve(decodes + prefill_tokens)
             + self.per_seq_s * decodes
             + self.per_prefill_token_s * prefill_tokens
             + self.per_kv_token_s * kv_tokens
@@ -123,11 +123,11 @@ class StepTime:
         each = self.per_seq_s + self.per_kv_token_s * context
         of_prompt = self.prompt_token_s + self.per_attn_pair_s * pairs
         if self.speculation is None:
-            return self._curve(decodes * (1.0 + prefills)) + (each + prefills * of_prompt) * decodes
+            return self.curve(decodes * (1.0 + prefills)) + (each + prefills * of_prompt) * decodes
         at = self.speculation.at(decodes)
         prompts = prefills * at.tokens
         of_decode = each + at.added_kv_token_s * context + prompts * of_prompt
-        seconds = self._curve(decodes * (1.0 + at.k + prompts)) + at.added_s + of_decode * decodes
+        seconds = self.curve(decodes * (1.0 + at.k + prompts)) + at.added_s + of_decode * decodes
         return np.asarray(seconds / at.tokens)
 
     def slower(self, factor: float) -> StepTime:

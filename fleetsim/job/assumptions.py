@@ -87,7 +87,11 @@ def _entry_point(s: Scenario) -> str:
 
 
 def _drafts_are_guessed(s: Scenario) -> bool:
-    d = s.engine.speculation
+    from fleetsim.sim.engines import profile_of, speculation_of
+
+    d, profile = speculation_of(s), profile_of(s)
+    if profile is not None and profile.speculation is not None:
+        return False
     return d is not None and d.acceptance is None and d.acceptance_length is None and d.curve is None
 
 

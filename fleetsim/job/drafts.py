@@ -16,6 +16,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
 from fleetsim.job.trials import Measure, Tell, flat
+from fleetsim.sim.engines import engine_of, profile_of, speculation_of, without_drafts
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.speculation import longest_draft
 from fleetsim.sim.threads import side_by_side
@@ -54,13 +55,13 @@ def drafts_of(scenario: Scenario, replications: int, measure: Measure, tell: Tel
 
     Drafts of a tree, and k by batch size, are compared with no drafts alone.
     """
-    given = scenario.engine.speculation
+    given = speculation_of(scenario)
     if given is None:
         return None
     if tell is not None:
         tell("trying other lengths of drafts")
     own = given.num_speculative_tokens
-    ways = {own: scenario, 0: with_changes(scenario, {"engine.speculation": None})}
+    ways = {own: scenario, 0: without_drafts(scenario)}
     if given.num_draft_tokens is None and given.num_speculative_tokens_per_batch_size is None:
         ways |= {k: _with_k(scenario, given, k) for k in _TRIED if k != own and k <= longest_draft(given)}
     jobs = [(k, r) for k in ways for r in range(replications)]
@@ -73,11 +74,14 @@ def drafts_of(scenario: Scenario, replications: int, measure: Measure, tell: Tel
     tried = tuple(_length(k, of, base) for k, of in sorted(runs.items()) if of and base)
     best = min(tried, key=lambda t: (t.step_s, t.k)).k if tried else own
     tokens, up_to = at_engine(scenario)
-    return Drafts(own, tokens, up_to, tried, best, f"{_verdict(own, tried, best)} {engine_words(scenario)}".strip())
+    told = (_verdict(own, tried, best), engine_words(scenario), _unmeasured(scenario))
+    return Drafts(own, tokens, up_to, tried, best, " ".join(text for text in told if text))
 
 
 def _with_k(scenario: Scenario, given: SpeculationConfig, k: int) -> Scenario:
     """The same with k drafted tokens: a measured acceptance length becomes the share that it stands for."""
+    if scenario.engine.speculation is None:  # the profile's
+        return with_changes(scenario, {"engine.speculation": {"method": given.method, "num_speculative_tokens": k}})
     changes: dict[str, Any] = {"engine.speculation.num_speculative_tokens": k}
     if given.acceptance_length is not None:
         from fleetsim.engine.acceptance import share_of_length
@@ -123,13 +127,22 @@ def _verdict(own: int, tried: Sequence[DraftLength], best: int) -> str:
     return f"{said} Of k {', '.join(others)} the best is {which} ({units.seconds(shortest.step_s)})."
 
 
+def _unmeasured(scenario: Scenario) -> str:
+    """What the comparison with no drafts, and with other k, cannot know of a profile; empty where there is none."""
+    profile = profile_of(scenario)
+    if profile is None or profile.speculation is None:
+        return ""
+    return (
+        f"The seconds of profile {profile.name} hold its drafter at k {profile.speculation.num_speculative_tokens}, "
+        "also where fewer tokens are drafted, or none: drafts pay less than told."
+    )
+
+
 def at_engine(scenario: Scenario) -> tuple[float, int]:
     """Tokens that an iteration with k drafts brings of a sequence, and the running sequences up to which it pays."""
-    from fleetsim.sim.engines import engine_of
-
     step_time, limits = engine_of(scenario)
     assert step_time.speculation is not None  # who asks has seen that there is one
-    plain, _ = engine_of(with_changes(scenario, {"engine.speculation": None}))
+    plain, _ = engine_of(without_drafts(scenario))
     decodes = np.arange(1, limits.max_num_seqs + 1, dtype=np.float64)
     context = context_in_flight(scenario)
     gains = step_time.mixed_s(decodes, context, 0.0, 0.0) < plain.mixed_s(decodes, context, 0.0, 0.0)
@@ -140,10 +153,8 @@ def at_engine(scenario: Scenario) -> tuple[float, int]:
 
 def engine_words(scenario: Scenario) -> str:
     """What drafts bring an instance at the load that the plan implies, and up to which load they pay."""
-    from fleetsim.sim.engines import engine_of
-
     step_time, limits = engine_of(scenario)
-    plain, _ = engine_of(with_changes(scenario, {"engine.speculation": None}))
+    plain, _ = engine_of(without_drafts(scenario))
     speculation = step_time.speculation
     assert speculation is not None  # who asks has seen that there is one
     tokens, up_to = at_engine(scenario)

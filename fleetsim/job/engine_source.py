@@ -84,7 +84,8 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
             "constant", f"{rate:g} tok/s", f"{rate:,.0f} tok/s per instance, as given", None, None, "", None
         )
     profile = profile_of(scenario)
-    drafts = "; of runs without speculative decoding" if e.speculation is not None else ""
+    drafted = profile is not None and profile.speculation is not None
+    drafts = "; of runs without speculative decoding" if e.speculation is not None and not drafted else ""
     if profile is None:
         shape = model_shape(e.model)
         known = known_error(domain_of(gpu_of(e), shape, e.dtype, e.name))

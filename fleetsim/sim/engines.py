@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fleetsim.config.lengths import longest_length
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.speculation import SpeculationConfig
 from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime, constant_rate
@@ -36,10 +37,11 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     another tensor-parallel size.
     """
     step_time, limits = _engine_of(scenario)
-    if scenario.engine.speculation is not None:
+    drafts = speculation_of(scenario)
+    if drafts is not None:
         from fleetsim.sim.speculation import with_speculation
 
-        step_time, limits = with_speculation(scenario.engine, step_time, limits)
+        step_time, limits = with_speculation(scenario.engine, drafts, step_time, limits, profile_of(scenario))
     cap = longest_length(scenario.workload.output_tokens)
     return step_time.slower(scenario.engine.slowdown), replace(
         limits,
@@ -117,6 +119,36 @@ def profile_of(scenario: Scenario) -> Profile | None:
     return _loaded(os.path.abspath(path), state.st_mtime_ns, state.st_size)
 
 
+def speculation_of(scenario: Scenario) -> SpeculationConfig | None:
+    """The drafts of a scenario's engine: as it asks for them, else as its profile measured them; None where none are.
+
+    A profile that does not know the method of its drafts has its seconds all the same: any method stands for it.
+    """
+    given = scenario.engine.speculation
+    if given is None:
+        profile = profile_of(scenario)
+        measured = None if profile is None else profile.speculation
+        if measured is None:
+            return None
+        return SpeculationConfig(
+            method=measured.method or "draft_model", num_speculative_tokens=measured.num_speculative_tokens
+        )
+    return given if any(k for _, k in given.schedule) else None
+
+
+def without_drafts(scenario: Scenario) -> Scenario:
+    """The same scenario whose engine drafts nothing."""
+    from fleetsim.config.load import with_changes
+
+    profile = profile_of(scenario)
+    if profile is None or profile.speculation is None:
+        return with_changes(scenario, {"engine.speculation": None})
+    given = speculation_of(scenario)
+    if given is None:
+        return scenario
+    return with_changes(scenario, {"engine.speculation": {"method": given.method, "num_speculative_tokens": 0}})
+
+
 @lru_cache(maxsize=8)
 def _loaded(path: str, modified_ns: int, size: int) -> Profile:
     from fleetsim.config.profile_files import load_profile
@@ -137,6 +169,17 @@ def step_time_of(profile: Profile) -> StepTime:
         kind="measured",
         source=profile.name,
     )
+
+
+def step_time_as_measured(profile: Profile) -> StepTime:
+    """The iteration times of a profile, with the drafts that its engine made."""
+    drafts = profile.speculation
+    if drafts is None:
+        return step_time_of(profile)
+    from fleetsim.engine.measured_drafts import with_measured_drafts
+
+    held = drafts.acceptance, drafts.drafted_tokens, profile.limits.max_num_seqs
+    return with_measured_drafts(step_time_of(profile), *held, source=f"measured: profile {profile.name}")
 
 
 def other_tp(profile: Profile, tp: int) -> Problem | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.speculation import SpeculationConfig
+from fleetsim.config.speculation import METHODS, SpeculationConfig
 from fleetsim.engine.acceptance import (
     aged,
     lengths_of_curve,
@@ -23,6 +23,7 @@ from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import kv_bytes_per_token
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.measured_drafts import fewer_drafted_s, knots_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES
 from fleetsim.engine.model.shape import ModelShape
@@ -34,13 +35,8 @@ from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
-METHODS = {
-    "mtp": "MTP",
-    "eagle3": "EAGLE-3",
-    "draft_model": "draft model",
-    "ngram": "n-gram",
-    "suffix": "suffix decoding",
-}
+if TYPE_CHECKING:
+    from fleetsim.config.engine_profile import Profile
 
 
 class Accepted(NamedTuple):
@@ -50,8 +46,9 @@ class Accepted(NamedTuple):
     source: str
 
 
-def accepted(given: SpeculationConfig, most: int) -> Accepted:
-    """What a scenario says of acceptance, for up to `most` drafted tokens; a published curve where it says nothing.
+def accepted(given: SpeculationConfig, most: int, profile: Profile | None = None) -> Accepted:
+    """What a scenario says of acceptance, for up to `most` drafted tokens; where it says nothing, what its profile
+    measured, else a published curve.
 
     Raises InputError for an unknown curve, or drafts that are longer than it was measured with.
     """
@@ -59,6 +56,8 @@ def accepted(given: SpeculationConfig, most: int) -> Accepted:
         share = share_of_length(given.acceptance_length, given.num_speculative_tokens)
         measured = f"{given.acceptance_length:g} tokens measured with k {given.num_speculative_tokens}"
         return Accepted(lengths_of_law(share, most), measured)
+    if profile is not None and profile.speculation is not None and given.acceptance is None and given.curve is None:
+        return Accepted(lengths_of_shares(profile.speculation.acceptance, most), f"measured: profile {profile.name}")
     if isinstance(given.acceptance, tuple):
         return Accepted(lengths_of_shares(given.acceptance, most), "acceptance by position, as given")
     stands_in = given.acceptance if given.acceptance is not None else given.curve or STANDS_IN[given.method]
@@ -77,18 +76,26 @@ def longest_draft(given: SpeculationConfig) -> int:
     return len(CURVES[curve].lengths) if curve in CURVES else 8
 
 
-def with_speculation(engine: EngineConfig, step_time: StepTime, limits: EngineLimits) -> tuple[StepTime, EngineLimits]:
-    """The engine's iteration times and limits with the drafts that it is asked for, unchanged without.
+def with_speculation(
+    engine: EngineConfig,
+    given: SpeculationConfig,
+    step_time: StepTime,
+    limits: EngineLimits,
+    profile: Profile | None = None,
+) -> tuple[StepTime, EngineLimits]:
+    """The engine's iteration times and limits with the drafts that it is asked for.
 
     A roofline's drafts cost what their operators take, and the drafter's weights and cache take memory from the
-    engine's. A measured profile says nothing of drafts: verification costs what its curve says of as many tokens.
-    Raises InputError as `accepted`, for an unknown draft model, or a drafter that leaves no cache.
+    engine's. A profile of an engine that drafted has both in it. Of another profile, verification costs what its curve
+    says of as many tokens.
+    Raises InputError as `accepted`, for an unknown draft model, a drafter that leaves no cache, or one that the profile
+    knows nothing of.
     """
-    given = engine.speculation
-    if given is None:
-        return step_time, limits
+    measured = None if profile is None else profile.speculation
+    if profile is not None:
+        _refuse_unmeasured(given, profile)
     ks = sorted({k for _, k in given.schedule})
-    found = accepted(given, ks[-1])
+    found = accepted(given, ks[-1], profile)
     tree = given.num_draft_tokens
     lengths, schedule, rows = found.lengths, given.schedule, 1
     if tree is not None and tree != ks[-1] + 1:
@@ -96,7 +103,9 @@ def with_speculation(engine: EngineConfig, step_time: StepTime, limits: EngineLi
         lengths = tuple(found.lengths[min(k, ks[-1])] for k in range(tree))
         schedule = tuple((n, tree - 1 if k else 0) for n, k in schedule)
         rows = max(1, round((tree - 1) / ks[-1]))
-    if engine.kind == "roofline":
+    if measured is not None:
+        costs = _Costs(Drafting(nothing, nothing), lambda queries: (0.0, 0.0), limits)
+    elif engine.kind == "roofline":
         costs = _of_operators(engine, given, len(lengths) - 1, limits)
     else:
         own = looked_up(given.method) if given.method in ("ngram", "suffix") else Drafting(nothing, nothing)
@@ -104,19 +113,47 @@ def with_speculation(engine: EngineConfig, step_time: StepTime, limits: EngineLi
     if given.draft_s is not None:
         fixed = given.draft_s
         costs = costs._replace(drafting=replace(costs.drafting, pass_s=lambda n: fixed + 0.0 * n, kv_token_s=0.0))
-    knots = [float(2**i) for i in range(max(1, limits.max_num_seqs).bit_length())]
+    knots = knots_of(limits.max_num_seqs)
     passes = [0, *(k if tree is None or tree == ks[-1] + 1 else ks[-1] for k in range(1, len(lengths)))]
+    added = tuple(costs.added_s(k, n, rows, knots) for k, n in enumerate(passes))
+    if measured is not None:
+        each = measured.drafted_tokens / measured.num_speculative_tokens
+        added = tuple(fewer_drafted_s(step_time, k, k * each, knots) for k in range(len(lengths)))
     speculation = Speculation(
         schedule,
         aged(lengths, given.decay_per_version, given.redrafted_every),
-        tuple(knots),
-        tuple(costs.added_s(k, n, rows, knots) for k, n in enumerate(passes)),
+        knots,
+        added,
         tuple(costs.added_kv_token_s(k, n) for k, n in enumerate(passes)),
         given.redrafted_every is not None,
         costs.drafting.prompt_token_s,
-        f"{METHODS[given.method]}, {found.source}",
+        f"{_drafter(given, profile)}, {found.source}",
     )
     return replace(step_time, speculation=speculation), costs.limits
+
+
+def _drafter(given: SpeculationConfig, profile: Profile | None) -> str:
+    """What drafts, in words."""
+    measured = None if profile is None else profile.speculation
+    return "drafts" if measured is not None and measured.method is None else METHODS[given.method]
+
+
+def _refuse_unmeasured(given: SpeculationConfig, profile: Profile) -> None:
+    """Raises InputError where a profile cannot say what these drafts take."""
+    measured = profile.speculation
+    if measured is None:
+        if given.method in ("ngram", "suffix") or given.draft_s is not None:
+            return
+        rule = f"profile {profile.name} was measured without drafts and says nothing of what {given.method} takes"
+        remedy = "give seconds per drafted token, calibrate the engine while it drafts, or use kind: roofline"
+        raise InputError([Problem("speculation.draft_s", None, rule, remedy)])
+    if measured.method is not None and measured.method != given.method:
+        rule = f"profile {profile.name} was measured with {measured.method}"
+        remedy = f"use method {measured.method}, or leave engine.speculation out: the profile's is then taken"
+        raise InputError([Problem("speculation.method", given.method, rule, remedy)])
+    if given.draft_s is not None:
+        rule = f"the seconds of profile {profile.name} hold its drafter's"
+        raise InputError([Problem("speculation.draft_s", given.draft_s, rule, "leave it out")])
 
 
 class _Costs(NamedTuple):
@@ -137,7 +174,9 @@ class _Costs(NamedTuple):
 
     def added_kv_token_s(self, k: int, passes: int) -> float:
         """The same for each cached token."""
-        return passes * self.drafting.kv_token_s + self.verified(k + 1)[1] if k else 0.0
+        if k == 0:
+            return 0.0
+        return passes * self.drafting.kv_token_s + self.drafting.once_kv_token_s + self.verified(k + 1)[1]
 
 
 def _draft_shape(given: SpeculationConfig) -> ModelShape | None:

@@ -23,6 +23,7 @@ from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.rests_on import rests_on
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
+from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
 from fleetsim.simulate.counted_steps import counted_words
 from fleetsim.simulate.in_characters import queue, time_legend, time_split, waste
@@ -189,7 +190,7 @@ def _lede(view: RunView) -> Iterator[str]:
 
 def _drafts(view: RunView) -> str:
     """What speculative decoding brings an instance at this load."""
-    return engine_words(view.scenario) if view.scenario.engine.speculation is not None else ""
+    return engine_words(view.scenario) if speculation_of(view.scenario) is not None else ""
 
 
 def defaults_words(view: RunView) -> str:

@@ -26,13 +26,14 @@ LIMITS = EngineLimits(max_num_seqs=64, max_num_batched_tokens=2048, kv_blocks=20
 
 @dataclass(slots=True)
 class Job:
-    """One request in the scheduler. prompt: what identifies it in the prefix cache."""
+    """One request in the scheduler. prompt: what identifies it in the prefix cache. got: tokens, last iteration."""
 
     prompt: Any
     tokens: int
     want: int
     computed: int = 0
     made: int = 0
+    got: int = 0
     hit: int = 0
     begun: bool = False
     gone: bool = False
@@ -44,6 +45,8 @@ class Scheduler:
     """vLLM's, without preemption: running first, then waiting first in first out, one budget of tokens.
 
     mixing: False computes prompts in iterations of their own while the decodes stand still, as SGLang does.
+    accepted: chances of a draft's first token, first two tokens, ...; found: of an iteration that there is a draft.
+    drafts, drafted, accepted_at, generated, first_tokens: what vLLM counts of them.
     """
 
     step_time: StepTime = TRUTH
@@ -55,6 +58,27 @@ class Scheduler:
     cached: set[Any] = field(default_factory=set)
     ended: int = 0
     hits: int = 0
+    accepted: tuple[float, ...] = ()
+    found: float = 1.0
+    drafts: int = 0
+    drafted: int = 0
+    accepted_at: list[int] = field(default_factory=list)
+    generated: int = 0
+    first_tokens: int = 0
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
+
+    def drafting(self, job: Job) -> int:
+        """One decode: tokens drafted for it; how many its iteration brings is in the job."""
+        job.got = 1
+        if not self.accepted or self.random.random() >= self.found:
+            return 0
+        self.accepted_at = self.accepted_at or [0] * len(self.accepted)
+        kept = int((self.random.random() < np.array(self.accepted)).sum())  # falling, so from the first on
+        self.drafts, self.drafted = self.drafts + 1, self.drafted + len(self.accepted)
+        for place in range(kept):
+            self.accepted_at[place] += 1
+        job.got += kept
+        return len(self.accepted)
 
     def busy(self) -> bool:
         return bool(self.running or self.waiting)
@@ -63,14 +87,15 @@ class Scheduler:
         """One iteration: its seconds and the jobs that made a token in it (they are done when made == want)."""
         self.running = [j for j in self.running if not j.gone]
         self.waiting = [j for j in self.waiting if not j.gone]
-        budget, b, kv, p, pairs = self.limits.max_num_batched_tokens, 0, 0, 0, 0
+        budget, b, kv, p, pairs, n = self.limits.max_num_batched_tokens, 0, 0, 0, 0, 0
         out: list[Job] = []
         room = len(self.running) < self.limits.max_num_seqs
         alone = not self.mixing and (any(j.computed < j.tokens for j in self.running) or (self.waiting and room))
         for job in list(self.running):
             if job.computed >= job.tokens and not alone:
-                b, kv, budget = b + 1, kv + job.computed, budget - 1
-                job.computed += 1
+                drafted = self.drafting(job)
+                b, kv, budget, n = b + 1, kv + job.computed, budget - 1 - drafted, n + drafted
+                job.computed += job.got
                 out.append(job)
         jobs = [j for j in self.running if j.computed < j.tokens and j not in out]
         while budget > 0 and (jobs or (self.waiting and len(self.running) < self.limits.max_num_seqs)):
@@ -86,14 +111,19 @@ class Scheduler:
             p, budget, job.computed = p + q, budget - q, job.computed + q
             if job.computed >= job.tokens:
                 out.append(job)
+                job.got = 1
+                self.first_tokens += 1
                 self.cached.add(job.prompt)
         for job in out:
-            job.made += 1
+            job.got = min(job.got, job.want - job.made)
+            job.made += job.got
+            self.generated += job.got
             if job.made >= job.want:
                 job.gone = True
                 self.ended += 1
         self.running = [j for j in self.running if not j.gone]
-        return self.step_time.seconds(b, p, kv, pairs), out
+        verified = self.step_time.curve(np.array([b + p, b + p + n], np.float64))
+        return self.step_time.seconds(b, p, kv, pairs) + float(verified[1] - verified[0]), out
 
 
 @dataclass
@@ -151,7 +181,7 @@ class VirtualPlayer:
             self.clock_s += seconds
             for job in out:
                 s = streams[id(job)]
-                held[id(job)] = held.get(id(job), 0) + 1
+                held[id(job)] = held.get(id(job), 0) + job.got
                 if held[id(job)] < self.together and not job.gone:
                     continue
                 if not s.late and not s.times:

@@ -134,6 +134,8 @@ class FakeServer:
             "model_config": {"dtype": "torch.bfloat16", "enforce_eager": False},
             "compilation_config": {"cudagraph_mode": 2, "cudagraph_capture_sizes": [1, 2, 4, 8, 16]},
         }
+        if s_drafts := self.scheduler.accepted:
+            config["speculative_config"] = {"method": "ngram", "num_speculative_tokens": len(s_drafts)}
         system = {"nvidia_gpu_models": "GPU 0: NVIDIA H200\nGPU 1: NVIDIA H200", "nvidia_driver_version": "570.1"}
         return _json({"vllm_config": config, "system_env": system})
 
@@ -165,6 +167,7 @@ class FakeServer:
                 f'vllm:cache_config_info{{block_size="{s.limits.block_size}",enable_prefix_caching="True",engine="0",'
                 f'num_gpu_blocks="{s.limits.kv_blocks + 1}"}} 1.0\n'
             )
+            page += drafts_page(s) if s.accepted else ""
         return web.Response(text=page, content_type="text/plain")
 
     async def pause(self, request: web.Request) -> web.StreamResponse:
@@ -291,6 +294,24 @@ class FakeServer:
             last = now
             for job in out:
                 job.told(job.made)
+
+
+def drafts_page(s: Scheduler) -> str:
+    """What vLLM 0.32 exports of speculative decoding, in its own order and form."""
+    at = s.accepted_at or [0] * len(s.accepted)
+    counters = {
+        "generation_tokens_total": s.generated,
+        "spec_decode_num_drafts_total": s.drafts,
+        "spec_decode_num_draft_tokens_total": s.drafted,
+        "spec_decode_num_accepted_tokens_total": sum(at),
+    }
+    page = f'vllm:time_to_first_token_seconds_count{{engine="0"}} {s.first_tokens}.0\n'
+    for name, value in counters.items():
+        page += f'# TYPE vllm:{name.removesuffix("_total")} counter\nvllm:{name}{{engine="0"}} {value}.0\n'
+    page += "# TYPE vllm:spec_decode_num_accepted_tokens_per_pos counter\n"
+    for k, value in enumerate(at):
+        page += f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{k}"}} {value}.0\n'
+    return page
 
 
 @contextlib.contextmanager

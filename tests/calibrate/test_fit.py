@@ -61,6 +61,7 @@ def of_loads(loads: list[list[Row]], seconds: Callable[[Row], float]) -> Observa
         kv_tokens=rows[:, 1],
         prefill_tokens=rows[:, 2],
         attn_pairs=rows[:, 3],
+        drafted=np.zeros(len(rows)),
     )
 
 
@@ -261,6 +262,7 @@ def test_durations_of_several_iterations_and_a_clients_overhead() -> None:
         kv_tokens=rows[:, 1],
         prefill_tokens=rows[:, 2],
         attn_pairs=rows[:, 3],
+        drafted=np.zeros(len(rows)),
     )
     found = fit(o)
     assert found.error.overhead_s == pytest.approx(overhead, rel=0.02)

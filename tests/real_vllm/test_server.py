@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -23,63 +17,19 @@ from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
 from fleetsim.calibrate.server import measure_server
 from tests.real_vllm.attempts import LIMIT, shown_bias
-from tests.real_vllm.conftest import ENVIRONMENT
+from tests.real_vllm.serving import BLOCK, SLOTS, served
 
 pytestmark = pytest.mark.timed
 
-BLOCK, SLOTS = 32, 32
 SWEEPS, BATCHES = {"decode", "prefill", "mixed"}, {"rl_requests", "rl_n"}
-UP_S = 600.0  # it starts within a minute where nothing else runs
 BUDGETS_S = (55.0, 110.0, 220.0)
 
 
 @pytest.fixture(scope="module")
 def server(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`vllm serve` with a tiny model and the development endpoints, on a free port; its address."""
-    home = tmp_path_factory.mktemp("server")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [
-        str(Path(vllm_python).parent / "vllm"),
-        *f"serve {tiny_model} --served-model-name tiny --load-format dummy --skip-tokenizer-init".split(),
-        *f"--host 127.0.0.1 --port {port} --max-model-len 2048 --max-num-seqs {SLOTS} --enforce-eager".split(),
-        *f"--block-size {BLOCK}".split(),
-    ]
-    environment = {
-        **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LD_LIBRARY_PATH")},
-        **ENVIRONMENT,
-        "HOME": str(home),
-        "VLLM_SERVER_DEV_MODE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
-    url = f"http://127.0.0.1:{port}"
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-    try:
-        until = time.monotonic() + UP_S
-        while not healthy(url):
-            told = (home / "log").read_text(errors="replace")[-3000:]
-            assert process.poll() is None, told
-            assert time.monotonic() < until, told
-            time.sleep(0.5)
+    """The address of a real server."""
+    with served(vllm_python, tiny_model, tmp_path_factory.mktemp("server")) as url:
         yield url
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
-
-
-def healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 @pytest.fixture(scope="module")

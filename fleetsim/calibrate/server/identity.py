@@ -24,7 +24,8 @@ class Identity:
     """A server: engine (vllm, sglang, openai), its limits as far as known (None: unknown), what it says else.
 
     num_gpu_blocks: as vLLM counts them, the null block included; kv_blocks: usable ones, where something else says
-    so. together: whether prompt chunks share an iteration with decodes. assumed: what nobody said, in words.
+    so. together: whether prompt chunks share an iteration with decodes. speculation: how it drafts, None where it does
+    not. assumed: what nobody said, in words.
     """
 
     engine: str
@@ -44,6 +45,7 @@ class Identity:
     comp: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     flags: dict[str, Any] = field(default_factory=dict)
+    speculation: dict[str, Any] | None = None
     torch: str = ""
     cuda: str = ""
     assumed: list[str] = field(default_factory=list)
@@ -108,6 +110,7 @@ class Identity:
             "engine_args": {"model": self.model, **self.flags},
             "gpu": self.gpu,
             "tp": self.tp or 1,
+            **({} if self.speculation is None else {"speculation": self.speculation}),
             "torch": self.torch,
             "cuda": self.cuda,
             "assumed": self.assumed + ([] if self.tp else ["tensor_parallel_size=1: the server does not say it"]),
@@ -196,6 +199,8 @@ def _from_metrics(known: Identity, gauges: Gauges) -> None:
     known.cache = {
         k: labels[k] for k in ("cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens") if labels.get(k)
     }
+    if gauges.drafts is not None:
+        known.speculation = {"num_speculative_tokens": len(gauges.drafts.accepted_at)}
     if gauges.family == "sglang" and gauges.total_kv_tokens:
         known.block_size, known.kv_blocks = 1, gauges.total_kv_tokens
 
@@ -216,6 +221,9 @@ def _from_vllm(known: Identity, info: Any) -> None:
         if isinstance(model.get(key), bool | str):
             known.flags[key] = model[key]
     known.dtype = str(model.get("dtype") or "").removeprefix("torch.")
+    method = _mapping(config.get("speculative_config")).get("method")
+    if known.speculation is not None and isinstance(method, str):
+        known.speculation["method"] = method
     sizes = comp.get("cudagraph_capture_sizes")
     mode = comp.get("cudagraph_mode")
     known.comp = {

@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fleetsim.calibrate.drafts import DraftCounts
+
 NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")
 RUNNING = ("num_requests_running", "num_running_reqs")
 WAITING = ("num_requests_waiting", "num_queue_reqs")
 ENDED = ("request_success", "num_requests")
 PREEMPTED = ("num_preemptions", "num_retracted_requests")
 HITS = ("prefix_cache_hits", "gpu_prefix_cache_hits", "cached_tokens")
+GENERATED = ("generation_tokens",)
+FIRST_TOKENS = ("time_to_first_token_seconds_count",)
 USAGE = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
 
 
@@ -23,6 +27,7 @@ USAGE = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
 class Gauges:
     """One reading. running, waiting: requests; ended, preempted, hit_tokens: counters since the server came up, None
     where the page has none. cache: the labels of vLLM's cache_config_info. engines: data-parallel engines behind it.
+    drafts: of speculative decoding, None where the engine makes none.
     """
 
     family: str
@@ -36,6 +41,7 @@ class Gauges:
     cache: dict[str, str]
     models: tuple[str, ...]
     engines: int
+    drafts: DraftCounts | None = None
 
     @property
     def busy(self) -> float:
@@ -75,7 +81,21 @@ def gauges_of(page: str) -> Gauges | None:
         cache=next((labels for labels, _ in found.get("cache_config_info", ())), {}),
         models=tuple(sorted({labels["model_name"] for labels in rows if labels.get("model_name")})),
         engines=max(1, len({(r.get("engine", ""), r.get("dp_rank", "")) for r in rows})),
+        drafts=_drafts(found),
     )
+
+
+def _drafts(found: dict[str, list[tuple[dict[str, str], float]]]) -> DraftCounts | None:
+    """vLLM's counters of speculative decoding (vllm/v1/spec_decode/metrics.py, 0.32.0)."""
+    at: dict[int, float] = {}
+    for labels, value in found.get("spec_decode_num_accepted_tokens_per_pos", ()):
+        if labels.get("position", "").isdigit():
+            at[int(labels["position"])] = at.get(int(labels["position"]), 0.0) + value
+    drafts, drafted = _first(found, ("spec_decode_num_drafts",)), _first(found, ("spec_decode_num_draft_tokens",))
+    if not at or drafts is None or drafted is None:
+        return None
+    generated, first_tokens = _first(found, GENERATED) or 0.0, _first(found, FIRST_TOKENS) or 0.0
+    return DraftCounts.counted(drafts, drafted, tuple(at[k] for k in sorted(at)), generated, first_tokens)
 
 
 def _first(found: dict[str, list[tuple[dict[str, str], float]]], names: tuple[str, ...]) -> float | None:

@@ -30,6 +30,7 @@ class Rows:
     K: list[float] = field(default_factory=list)
     np: list[float] = field(default_factory=list)
     A: list[float] = field(default_factory=list)
+    dr: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.dt)
@@ -39,12 +40,19 @@ class Rows:
         self.of += [len(self.dt)] * len(iterations)
         self.dt.append(round(seconds * 1e6))
         self.ovh.append(int(overhead))
+        self.dr += [0.0] * len(iterations)
         for column, values in zip((self.nd, self.K, self.np, self.A), zip(*iterations, strict=True), strict=True):
             column += [round(float(v), 3) for v in values]
 
     def columns(self) -> dict[str, list[Any]]:
         """The record's fields."""
-        return {name: getattr(self, name) for name in ("dt", "ovh", "of", "nd", "K", "np", "A")}
+        return {name: getattr(self, name) for name in ("dt", "ovh", "of", "nd", "K", "np", "A", "dr")}
+
+    def drafting(self, tokens: float, drafted: float) -> None:
+        """Seconds per token of a stream become seconds per iteration: it brings so many tokens of each decode, and
+        verifies so many drafted ones."""
+        self.dt = [round(dt * tokens) for dt in self.dt]
+        self.dr = [round(nd * drafted, 3) for nd in self.nd]
 
 
 def chunks(prompts: Sequence[int], budget: int) -> list[tuple[float, float]]:

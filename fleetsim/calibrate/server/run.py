@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fleetsim.calibrate.known_engine import Given
 from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
@@ -123,7 +123,7 @@ async def _measure(
         await _probe(known, given, player, guard, at_once, began + PROBE_SHARE * budget_s, tell)
         known.settle(given)
         limits = known.limits()
-        writer.put("start", **known.start_record(), client=dialect.described())
+        writer.put("start", **known.start_record(), **_drafts_before(gauges), client=dialect.described())
         if dialect.ends_early:
             say("the server ends responses early (it does not honour ignore_eos): lengths are what came")
         session = Session(
@@ -137,6 +137,7 @@ async def _measure(
             budget_s,
             together=known.together,
             caching=bool(known.prefix_caching),
+            drafting=gauges is not None and gauges.drafts is not None,
             refusals=(RefusedError,),
         )
         loads = sweep(limits, quick=quick, seed=seed, at_once=at_once)
@@ -148,6 +149,11 @@ async def _measure(
         await session.run(loads, kept_out, sync if measure_sync else None)
         if client.limited:
             say(f"the server answered 429 to {client.limited} requests; they were sent again")
+
+
+def _drafts_before(gauges: Gauges | None) -> dict[str, Any]:
+    """What the server's own users had drafted before, for its `start` record."""
+    return {} if gauges is None or gauges.drafts is None else {"drafts": gauges.drafts.record()}
 
 
 async def _probe(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleetsim import units
+from fleetsim.calibrate.drafts import DraftCounts
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.calibrate.server.observe import Rows, decode_rows, mixed_rows, prefill_rows, requests_of
@@ -39,10 +40,10 @@ class Watch(Protocol):
 class Session:
     """One calibration under way.
 
-    together: prompt chunks share iterations with decodes. caching: prompts computed once are found again. refusals:
-    errors after which the next load may do. decode_s: measured seconds of a decode iteration by batch size.
-    prefill_tok_s: prompt tokens per second. warmed: by context, how many prompts lie in the prefix cache. seg: number
-    of the last segment.
+    together: prompt chunks share iterations with decodes. caching: prompts computed once are found again. drafting: an
+    iteration brings more than a token of a stream. refusals: errors after which the next load may do. decode_s:
+    measured seconds of a stream's token by batch size. prefill_tok_s: prompt tokens per second. warmed: by context, how
+    many prompts lie in the prefix cache. seg: number of the last segment.
     """
 
     player: Player
@@ -55,6 +56,7 @@ class Session:
     budget_s: float
     together: bool = True
     caching: bool = True
+    drafting: bool = False
     refusals: tuple[type[Exception], ...] = ()
     decode_s: dict[int, float] = field(default_factory=dict)
     prefill_tok_s: float = 2000.0
@@ -102,6 +104,7 @@ class Session:
         gauges = await self.watch.idle()
         self.seg += 1
         rows, began, cut, cpu = Rows(), self.player.now(), True, 0.0
+        drafts: DraftCounts | None = None
         try:
             for play in item.plays:
                 played = await self._play(item.phase, play)
@@ -118,12 +121,17 @@ class Session:
                 if played.crowded:
                     self.note(f"{item.phase} {item.label}: only {played.started} streams ran at once")
                     break
+            if self.drafting and item.phase == "decode":
+                drafts = _grown(gauges, await self.watch.idle())
             cut = False
         finally:
-            if len(rows):
-                self.writer.put("obs", ph=item.phase, seg=self.seg, lab=item.label, **rows.columns())
+            if len(rows) and (drafts is not None or not self.drafting or item.phase == "prefill"):
                 self._learn(item, rows)
-            fields = {} if gauges is None or gauges.kv_usage is None else {"kv_usage": gauges.kv_usage}
+                if drafts is not None:
+                    rows.drafting(drafts.tokens, drafts.each)
+                self.writer.put("obs", ph=item.phase, seg=self.seg, lab=item.label, **rows.columns())
+            fields: dict[str, Any] = {"drafts": drafts.record()} if drafts is not None else {}
+            fields |= {} if gauges is None or gauges.kv_usage is None else {"kv_usage": gauges.kv_usage}
             wall = self.player.now() - began
             self._segment(item.phase, item.label, wall, cut, iters=len(rows.of), client_cpu=round(cpu, 3), **fields)
         self._watch_client(cpu, item)
@@ -138,7 +146,10 @@ class Session:
         await self.batch(
             kept_out[0], loads.keys, max(self.until(0.62), self.player.now() + BATCH_SHARE * self.budget_s)
         )
-        await self.items("mixed", loads.mixed, self.until(0.70))
+        if self.drafting:
+            self.note("mixed: left out, the iterations of a server that drafts cannot be counted between two tokens")
+        else:
+            await self.items("mixed", loads.mixed, self.until(0.70))
         if between is not None:
             await between()
         for items in loads.decode[1:]:
@@ -183,6 +194,9 @@ class Session:
                     "client_cpu": round(played.client_cpu or 0.0, 3),
                     **counted,
                 }
+                drafts = None if cut else _grown(before, after)
+                if drafts is not None:
+                    fields["drafts"] = drafts.record()
             self._segment(plan.phase, label, wall, cut, **fields)
         if played is not None:
             self._watch_client(played.client_cpu or 0.0, Item(plan.phase, plan.label, ()))
@@ -257,6 +271,14 @@ def _counted(before: Gauges | None, after: Gauges | None) -> dict[str, int]:
         "hit_tokens": (before.hit_tokens, after.hit_tokens),
     }
     return {name: round(new - old) for name, (old, new) in pairs.items() if old is not None and new is not None}
+
+
+def _grown(before: Gauges | None, after: Gauges | None) -> DraftCounts | None:
+    """What a load grew the server's counters of drafts by; None where there are none, or they cannot be read."""
+    if before is None or after is None or before.drafts is None or after.drafts is None:
+        return None
+    counts = after.drafts.since(before.drafts)
+    return counts if counts.iterations > 0 else None
 
 
 def _longer(play: Play, limits: Limits) -> Play:

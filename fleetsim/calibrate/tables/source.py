@@ -15,6 +15,7 @@ from fleetsim.errors import InputError, Problem
 
 Array = NDArray[np.float64]
 ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs")
+_EACH = (*ITERATION, "drafted")
 
 
 def config_of(model: str | None) -> str | None:
@@ -99,6 +100,7 @@ def observations_from(measured: Sequence[Measured], path: str) -> tuple[Observat
         kv_tokens=rows[:, 1],
         prefill_tokens=rows[:, 2],
         attn_pairs=rows[:, 3],
+        drafted=np.zeros(len(rows)),
     )
     return observations, np.array([m.run for m in measured], np.int64)
 
@@ -112,7 +114,7 @@ def joined(sources: Sequence[Source]) -> tuple[Observations, NDArray[np.int64]]:
     for s in sources:
         runs.append(s.run + first)
         first += int(s.run.max(initial=-1)) + 1
-    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("seconds", "overheads", *ITERATION)}
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("seconds", "overheads", *_EACH)}
     together = Observations(
         segment=np.arange(int(lengths.sum()), dtype=np.int32),
         of=np.concatenate([p.of + o for p, o in zip(parts, offset, strict=True)]),
@@ -125,7 +127,7 @@ def subset(o: Observations, keep: NDArray[np.bool_]) -> Observations:
     """The observations that stay, with their iterations."""
     rows = keep[o.of]
     place = np.cumsum(keep) - 1
-    columns = {name: getattr(o, name)[rows] for name in ITERATION}
+    columns = {name: getattr(o, name)[rows] for name in _EACH}
     return Observations(
         seconds=o.seconds[keep], segment=o.segment[keep], overheads=o.overheads[keep], of=place[o.of[rows]], **columns
     )

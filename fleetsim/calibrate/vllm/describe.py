@@ -106,7 +106,9 @@ def facts(llm: Any, core: Any) -> dict[str, Any]:
 
     config = llm.llm_engine.vllm_config
     model, compilation = config.model_config, config.compilation_config
+    drafts = getattr(config, "speculative_config", None)
     fields: dict[str, Any] = {
+        **({} if drafts is None else {"speculation": _fields(drafts, ("method", "num_speculative_tokens"))}),
         "kind": "inproc",
         "engine": "vllm",
         "vllm": vllm.__version__,

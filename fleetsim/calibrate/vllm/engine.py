@@ -139,6 +139,7 @@ class VllmEngine:
             decode_s=tally.decode_s and round(tally.decode_s, 6),
             cut=cut,
             **({"req": columns} if columns else {}),
+            **({"drafts": tally.drafts.record()} if tally.drafts else {}),
         )
         self._check_forging(load, tally.prefill_tokens, cut)
         return Ran(self.now() - begin, cut, tally.decode_s, tally.prefill_tokens)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from fleetsim.calibrate.drafts import DraftCounts
 from fleetsim.calibrate.raw import COLUMNS, RawWriter
 
-S, DS, DU, DV, DT, IDLE, WARM, ND, K, NPF, NP, A, KP, HIT, ADM, OUT, FIN, PRE, RUN, WAIT, BLK = range(len(COLUMNS))
+S, DS, DU, DV, DT, IDLE, WARM, ND, K, NPF, NP, A, KP, HIT, ADM, OUT, FIN, PRE, RUN, WAIT, BLK, DR = range(len(COLUMNS))
 ROWS = 500  # per record: what a crash loses at most, and a few milliseconds to write
 
 
@@ -37,7 +38,8 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A segment's sums over its iterations. own_s: what recording took. decode_s: median of decodes only, or None."""
+    """A segment's sums over its iterations. own_s: what recording took. decode_s: median of decodes only, or None.
+    drafts: of speculative decoding, None where the engine makes none."""
 
     iterations: int
     tokens: int
@@ -45,6 +47,7 @@ class Tally:
     seconds: float
     own_s: float
     decode_s: float | None
+    drafts: DraftCounts | None
 
 
 @dataclass(slots=True)
@@ -80,6 +83,9 @@ class Recorder:
     _seconds: float = 0.0
     _own_s: float = 0.0
     _decode_s: list[float] = field(default_factory=list)
+    _decoded: int = 0
+    _drafted: int = 0
+    _accepted_at: list[int] = field(default_factory=list)
     _schedule: Any = None
     _update: Any = None
     _preempt: Any = None
@@ -99,6 +105,8 @@ class Recorder:
         self.segment += 1
         self.scheduled = self._iterations = self._tokens = self._prefill_tokens = 0
         self._seconds = self._own_s = 0.0
+        self._decoded = self._drafted = 0
+        self._accepted_at = [0] * int(getattr(self.scheduler, "num_spec_tokens", 0) or 0)
         self._pending.clear()
         self._prefilling.clear()
         self._decode_s.clear()
@@ -113,6 +121,7 @@ class Recorder:
             self._seconds,
             self._own_s,
             statistics.median(self._decode_s) if self._decode_s else None,
+            DraftCounts(self._decoded, self._drafted, tuple(self._accepted_at)) if self._accepted_at else None,
         )
 
     def flush(self) -> None:
@@ -162,6 +171,7 @@ class Recorder:
             if whole is None:
                 row[ND] += 1
                 row[K] += computed
+                row[DR] += chunk - 1
                 continue
             row[NPF] += 1
             row[NP] += chunk
@@ -184,6 +194,8 @@ class Recorder:
                     tracked.first = now
             for batch in (results or {}).values():
                 row[OUT] += sum([len(o.new_token_ids) for o in batch.outputs])  # a list: faster than a generator
+                if row[DR]:
+                    self._accept([len(o.new_token_ids) - 1 for o in batch.outputs])
                 gone = [o.request_id for o in batch.outputs if o.finish_reason is not None]
                 row[FIN] += len(gone)
                 for request_id in gone:
@@ -197,8 +209,16 @@ class Recorder:
         self._own_s += perf_counter() - end
         return results
 
+    def _accept(self, accepted: list[int]) -> None:
+        """Drafted tokens that each sequence kept in an iteration, -1 of one that only ended."""
+        for most in accepted:
+            for place in range(min(most, len(self._accepted_at))):
+                self._accepted_at[place] += 1
+
     def _add(self, row: list[int]) -> None:
         self._rows.append(row)
+        self._decoded += row[ND]
+        self._drafted += row[DR]
         self.last_decodes = row[ND]
         self._iterations += 1
         self._tokens += row[OUT]
