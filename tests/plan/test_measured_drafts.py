@@ -39,6 +39,7 @@ DRAFTS = {
     "swept_tokens": 1.0,
 }
 SMALL = {
+    "engine.slowdown": 1.0,
     "trainer.batch_samples": 64,
     "trainer.fixed_s": 2.0,
     "fleet.instances": 2,
