@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, Output
+from fleetsim.job.fields import RUN, BriefOutput
 from fleetsim.job.question import Option, Question
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ Q = TypeVar("Q", bound=Question)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedOutput(Output):
+class SavedOutput(BriefOutput):
     """The output of a command whose answer is a scenario."""
 
     save: Annotated[

@@ -47,7 +47,7 @@ def size(asked: Size, output: SavedOutput) -> None:
         result = ask(asked, watch)
     if places.save is not None:
         _save(places.save, result)
-    show_result(result, output.json_)
+    show_result(result, output.json_, output.explain)
     if places.page is not None:
         with progress("for the page") as watch:
             page = result.page(watch)
@@ -76,8 +76,7 @@ def _so_far(known: SizeSoFar, as_json: bool) -> None:
 def _stop_if_missed(result: SizeResult) -> None:
     """Raises InfeasibleError for a target that the user gave and no fleet holds."""
     from fleetsim.errors import InfeasibleError
-    from fleetsim.size.words import asked
+    from fleetsim.size.words import why_infeasible
 
     if not result.feasible:
-        missed = asked(result.plan, held=False)
-        raise InfeasibleError(f"no fleet holds {missed}; the best that was found is printed above")
+        raise InfeasibleError(f"{why_infeasible(result.plan)}; the best that was found is printed above")

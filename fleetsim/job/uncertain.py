@@ -41,10 +41,12 @@ Interval = tuple[float, float]
 class Uncertain:
     """One input. interval: the two factors, None where it is not in doubt. times: the changes that a factor makes.
 
-    what: its name. why: where the interval comes from. measure: the command or flag that settles it.
+    what: its name. path: the value of a scenario that stands for it, "" = none. why: where the interval comes from.
+    measure: the command or flag that settles it.
     """
 
     what: str
+    path: str
     why: Callable[[Scenario, Interval], str]
     measure: str
     interval: Callable[[Scenario, Collection[str]], Interval | None]
@@ -147,9 +149,10 @@ def _percent(_: Scenario, interval: Interval) -> str:
 
 
 UNCERTAIN: tuple[Uncertain, ...] = (
-    Uncertain("engine speed", _percent, "fleetsim calibrate", _engine, _slower_engines),
+    Uncertain("engine speed", "", _percent, "fleetsim calibrate", _engine, _slower_engines),
     Uncertain(
         "speed lost in a training job",
+        "engine.slowdown",
         _why_in_a_job,
         "fleetsim replay",
         _in_a_job,
@@ -157,6 +160,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "trainer seconds",
+        "trainer.fixed_s",
         lambda s, i: _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed",
         flag("trainer_step_s"),
         _trainer,
@@ -164,6 +168,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "weight sync seconds",
+        "sync.pause_s",
         lambda s, i: "worked out from bytes and links" if sync_times(s).derived else "assumed",
         flag("sync_pause_s"),
         _sync,
@@ -171,6 +176,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "spread of lengths",
+        "workload.output_tokens.cv",
         lambda s, i: f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}",
         flag("len_cv"),
         _spread,

@@ -88,9 +88,9 @@ def profile(p: EngineSource) -> str:
 
 
 def lost_words(lost: Estimate, longest_lost: Estimate) -> str:
-    """How many samples are thrown away, and whether that favours short ones."""
+    """How many samples are thrown away, and whether that favours short ones; empty where none is."""
     if lost.mean <= 0.0 and longest_lost.mean <= 0.0:
-        return "No sample is dropped or aborted, so no long one is lost."
+        return ""
     bias = (
         ": training leans toward short responses"
         if longest_lost.mean > lost.mean and max(longest_lost.ci_low, longest_lost.mean / 2.0) > lost.mean

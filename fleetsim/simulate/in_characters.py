@@ -13,7 +13,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.words import lost_words
 from fleetsim.quantities import WASTE, quantity
 from fleetsim.tell.characters import bar, sparkline
-from fleetsim.tell.document import Table, estimated
+from fleetsim.tell.document import Block, Table, estimated, present
 
 _BAR_WIDTH, _SPARK_WIDTH = 40, 24
 _MOST_STEPS = 12
@@ -78,7 +78,7 @@ def queue(steps: NDArray[Any], staleness_steps: NDArray[Any], metrics: Mapping[s
     return Table("", ("", "", ""), rows, left=3)
 
 
-def waste(metrics: Mapping[str, Estimate]) -> tuple[Table, str]:
+def waste(metrics: Mapping[str, Estimate]) -> tuple[Block, ...]:
     """Tokens generated for each one that was trained, where the others went, and how many long samples were lost."""
     rows = [("all", estimated(metrics["tokens_per_trained_token"], "number"))]
     rows += [
@@ -87,4 +87,4 @@ def waste(metrics: Mapping[str, Estimate]) -> tuple[Table, str]:
         if name in metrics and metrics[name].mean > 0
     ]
     lost, longest = (metrics[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
-    return Table("", ("", ""), tuple(rows), left=2), lost_words(lost, longest)
+    return present(Table("", ("", ""), tuple(rows), left=2), lost_words(lost, longest))

@@ -157,7 +157,7 @@ def waste_words(metrics: Mapping[str, Estimate]) -> str:
     """Tokens generated for each trained one, and whether long samples are lost."""
     made = metrics["tokens_per_trained_token"].mean
     lost, longest = (metrics[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
-    return f"Tokens generated per trained token: {units.number(made)}. {lost_words(lost, longest)}"
+    return f"Tokens generated per trained token: {units.number(made)}. {lost_words(lost, longest)}".strip()
 
 
 def lengths_chart(records: Records) -> Chart | None:

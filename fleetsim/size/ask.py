@@ -11,7 +11,7 @@ from fleetsim.faces import flag, text
 from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Result
+from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure, Trial
     from fleetsim.size.size import SizeResult as Plan
+    from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
 
 TARGETS = "Targets and prices"
@@ -64,7 +65,7 @@ class Size:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SizeResult(Result):
+class SizeResult(Briefed):
     """The recommended fleet.
 
     plan: everything that was found (fleetsim/size/size.py): candidates, targets, rate matching, headroom, queue cap,
@@ -157,12 +158,11 @@ class SizeResult(Result):
         ]
         return frame(rows).set_index("instances")
 
-    def view(self) -> View:
-        """What the command prints."""
+    def told(self) -> Document:
+        """What there is to say of it."""
         from fleetsim.size.told import document
-        from fleetsim.tell.terminal import draw
 
-        return draw(document(self.plan))
+        return document(self.plan)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

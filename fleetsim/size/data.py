@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.tell.data import estimate, head
+from fleetsim.size.told import document
+from fleetsim.tell.data import brief, estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -30,7 +31,9 @@ def size_document(result: SizeResult) -> dict[str, Any]:
             "way_out": None if result.way_out is None else asdict(result.way_out),
             "largest_tried": None if result.largest is None else _candidate(result.largest),
             "missed_targets": [t.name for t in result.missed],
+            "change": None if result.change is None else asdict(result.change),
         },
+        "brief": brief(document(result)),
         "targets": [asdict(t) for t in result.targets],
         "rate_matching": asdict(result.rate_matching),
         "headroom": asdict(result.headroom),

@@ -15,12 +15,6 @@ from fleetsim.size.alternatives import Alternative, Alternatives
 from fleetsim.size.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
 from fleetsim.size.second_search import Anew
 
-# Levers that a scenario need not have, and what is said then.
-_NOT_THERE = (
-    ((CAP, NO_CAP), "there is no in-flight cap to raise"),
-    ((STALENESS,), "the admission law has no staleness budget"),
-    ((LENGTH,), "the lengths leave no cap to lower"),
-)
 # Steps that differ by less than this share are alike.
 _ALIKE = 0.05
 _STUCK = {
@@ -85,7 +79,7 @@ def explained(
     losing = _losing(alternatives)
     if losing is not None:
         sentences.append(losing)
-    return tuple(sentences)
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def binds(binding: str) -> str:
@@ -121,14 +115,9 @@ def _others(alternatives: Alternatives) -> list[str]:
     worse = [_change(a) for a in others if a.lengthens]
     if worse:
         found.append(f"What would lengthen it: {'; '.join(worse)}.")
-    missing = [
-        words
-        for names, words in _NOT_THERE
-        if not any(name in alternatives.stuck or alternatives.named(name) for name in names)
-    ]
-    missing += [f"{_STUCK[name]} would block the run" for name in alternatives.stuck]
-    if missing:
-        found.append(f"{units.capital(units.listed(missing))}.")
+    stuck = [_STUCK[name] for name in alternatives.stuck]
+    if stuck:
+        found.append(f"{units.capital(units.listed(stuck))} would block the run.")
     return found
 
 

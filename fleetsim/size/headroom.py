@@ -3,12 +3,15 @@
     computed headroom = consumption / (instances * nameplate rate)
 
 is what the runbook's 0.8 stands for. The rest, 1 - computed, is split by ablation. A fleet's supply is its output rate
-when the trainer takes no time at all. Each cause is removed alone; its part is 1 - supply / supply without it: the
-share of the fleet that is there because of it. What the causes do not explain one by one is "interaction" (negative
-where they overlap); what the fleet could supply beyond the consumption (whole instances, the target) is "slack",
-negative where the trainer overlaps with generation so well that it takes more. All parts and the computed headroom
-sum to 1. A fleet that gets stuck without a cause says nothing about it, and one that gets stuck with a trainer that
-takes no time (every response is then too old) about none: what they would explain stays in "interaction".
+when the trainer takes no time at all. Each cause is removed alone: 1 - supply / supply without it is the share of the
+fleet that is there because of it. Where causes overlap, these shares are more than the nameplate rate and the supply
+are apart: then each gives way in proportion. So no part is negative, and they add up. Where they are less, the rest is
+"interaction": instances that hold fewer samples than planned, and causes that only matter together. What the fleet
+could supply beyond the consumption (whole instances, the target) is "slack". All parts and the computed headroom sum to
+1, unless more than the nameplate rate is consumed. A trainer that overlaps with generation may take more than the fleet
+makes without it: then the consumption is the supply. A fleet that gets stuck without a cause says nothing about it, and
+one that gets stuck with a trainer that takes no time (every response is then too old) about none: what they would
+explain stays in "interaction".
 """
 
 from __future__ import annotations
@@ -97,12 +100,12 @@ def headroom_of(
         tell("taking the causes of loss away, one by one")
     nameplate = instances * instance_tok_s
     have = supply({})
-    if have is None:
-        return Headroom(
-            consume_tok_s / nameplate, consume_tok_s, nameplate, {INTERACTION: 1.0 - consume_tok_s / nameplate}
-        )
-    without = {cause: supply(changes) for cause, changes in causes(scenario).items()}
-    parts = {cause: 1.0 - have / more for cause, more in without.items() if more is not None}
-    parts[INTERACTION] = 1.0 - have / nameplate - sum(parts.values())
-    parts[SLACK] = (have - consume_tok_s) / nameplate
-    return Headroom(consume_tok_s / nameplate, have, nameplate, parts)
+    now = min(max(have or 0.0, consume_tok_s), nameplate)
+    missing = 1.0 - now / nameplate
+    without = {cause: supply(changes) for cause, changes in causes(scenario).items()} if have is not None else {}
+    alone = {c: max(0.0, 1.0 - (have or 0.0) / more) for c, more in without.items() if more is not None}
+    told = sum(alone.values())
+    parts = {cause: share * min(1.0, missing / told) if told else 0.0 for cause, share in alone.items()}
+    parts[INTERACTION] = max(0.0, missing - told)
+    parts[SLACK] = max(0.0, now - consume_tok_s) / nameplate
+    return Headroom(consume_tok_s / nameplate, now, nameplate, parts)

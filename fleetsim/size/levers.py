@@ -215,7 +215,7 @@ def risk_words(
     """
     risks = []
     if lever.truncated > 0:
-        risks.append(f"{units.share(lever.truncated)} of them truncated")
+        risks.append(f"{units.share(lever.truncated)} of the responses truncated")
     if stale[1] > stale[0]:
         risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
     elif stale_mean[1] > stale_mean[0] + _OLDER:

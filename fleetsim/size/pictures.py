@@ -134,7 +134,7 @@ def _less(gain_s: float) -> str:
 def headroom_chart(result: SizeResult) -> Chart:
     """From what the fleet would make without any loss down to what the trainer consumes."""
     h = result.headroom
-    shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if abs(part) >= _LEAST]
+    shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if part >= _LEAST]
     # What is too small to be seen goes to the last bar, so that the bars still meet.
     rest = 1.0 - sum(part for _, part in shown)
     largest = max(shown, key=lambda item: item[1], default=None)
@@ -143,7 +143,7 @@ def headroom_chart(result: SizeResult) -> Chart:
         "headroom",
         "Headroom, part by part",
         f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; "
-        f"each cause was taken away alone to see its part, and what overlaps is given back.{said}",
+        f"each cause was taken away alone to see its part; where they overlap, each gives way in proportion.{said}",
         Part("without any loss", 1.0),
         [Part(_SHORT.get(name, size_words.PARTS.get(name, name)), part) for name, part in shown],
         Part("consumed by the trainer", rest),
@@ -159,6 +159,6 @@ _SHORT = {
     "stragglers": "stragglers",
     "failures": "failures",
     "prefill": "computing prompts",
-    "interaction": "overlap, fuller instances",
+    "interaction": "emptier instances",
     "slack": "the trainer's own pace",
 }

@@ -32,6 +32,7 @@ from fleetsim.job.trials import (
 from fleetsim.size.alternatives import Alternatives, alternatives_of
 from fleetsim.size.best import Best, best_of
 from fleetsim.size.caveats import stuck_warnings, warnings_of
+from fleetsim.size.change import Change, change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
@@ -60,7 +61,7 @@ class SizeResult:
     what one more instance and every other lever would buy, explanation: that in words. drafts: what speculative
     decoding does at the recommended count, None without it. spread: how far the answer may
     be off; None where no input is in doubt. confidence: the share of cases that it was sized for, None = the likeliest;
-    enough: whether some count is enough in so many.
+    enough: whether some count is enough in so many. change: the one that helps most.
     """
 
     scenario: Scenario
@@ -85,6 +86,7 @@ class SizeResult:
     spread: Spread | None = None
     confidence: float | None = None
     enough: bool | None = None
+    change: Change | None = None
 
     @property
     def recommended(self) -> Trial:
@@ -205,6 +207,7 @@ def size(
         spread=spread_of(doubt, chosen, partial(usd_per_h, job)),
         confidence=confidence,
         enough=enough,
+        change=change_of(alternatives, way_out, instances, likeliest=not enough),
     )
 
 

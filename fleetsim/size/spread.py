@@ -52,13 +52,14 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one input does alone, at the ends of its interval, low and high.
+    """What one input does alone, at the ends of its interval, low and high. path: its value in a scenario, if any.
 
     usd_per_h: what not knowing it costs, the mean of its ends: instances too many; or those that are missing; or, where
     no count makes up for it, the steps that take longer.
     """
 
     what: str
+    path: str
     why: str
     measure: str
     low: End
@@ -190,7 +191,7 @@ def spread_of(doubt: Doubt, chosen: Trial, usd_per_h: Callable[[int], float]) ->
     for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.ends, strict=True):
         stakes = [stake(end, at) for end, at in zip(counts, metrics, strict=True)]
         low, high = (End(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
-        parts.append(Part(u.what, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2))
+        parts.append(Part(u.what, u.path, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2))
     # where nothing is at stake in instances, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, -(p.step_s[1] - p.step_s[0])))
     return Spread(CONFIDENCE, doubt.counts(), doubt.held, there.around(chosen.estimates), tuple(parts))

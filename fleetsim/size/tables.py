@@ -101,7 +101,7 @@ def rate_table(result: SizeResult) -> Table:
 def headroom_table(result: SizeResult) -> Table:
     """The parts of the computed headroom, largest first."""
     parts = sorted(result.headroom.parts.items(), key=lambda item: -item[1])
-    rows = tuple((units.share(part), words.PARTS.get(name, name)) for name, part in parts if abs(part) >= _LEAST)
+    rows = tuple((units.share(part), words.PARTS.get(name, name)) for name, part in parts if part >= _LEAST)
     return Table("", ("", ""), rows, left=0, words_last=1)
 
 

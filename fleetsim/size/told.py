@@ -15,6 +15,7 @@ from fleetsim.job.trials import Trial
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
+from fleetsim.size.brief import brief_of
 from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import SizeResult
@@ -50,6 +51,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
     return Document(
         kind=job_words.kind_of("size", result.scenario),
         title=words.headline(result),
+        brief=brief_of(result),
         lede=present(
             terminal_only(verdict),
             page_only(units.sentence(verdict)),

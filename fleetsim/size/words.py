@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fleetsim import units
-from fleetsim.job.words import instance_words, target
+from fleetsim.job.words import target
 from fleetsim.size.explain import cost_words
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
 from fleetsim.size.size import SizeResult
@@ -16,38 +16,44 @@ PARTS: Mapping[str, str] = {
     STRAGGLERS: "stragglers",
     FAILURES: "instance failures",
     PREFILL: "computing prompts",
-    INTERACTION: "overlap of the above, and instances that hold fewer or more samples than planned",
+    INTERACTION: "instances that hold fewer samples than planned",
     SLACK: "the trainer's own pace: supply that it leaves unused",
 }
 
 
 def headline(result: SizeResult) -> str:
-    """The answer in one sentence."""
-    s = result.scenario
-    fleet = f"{units.plural(result.instances, 'rollout instance')} ({instance_words(s)}){_likely(result)}"
-    verb = "keeps" if result.instances == 1 else "keep"
-    trainer = units.plural(s.trainer.gpus, "trainer GPU")
+    """The answer in one sentence, what is missed of what somebody asked for before it."""
+    n, trainer = result.instances, units.plural(result.scenario.trainer.gpus, "trainer GPU")
+    fleet = f"{units.plural(n, 'rollout instance')}{_likely(result)}"
+    if any(t.given for t in result.missed):
+        return f"No fleet holds {asked(result, held=False)}. The best: {fleet} for {trainer}."
     if result.enough is False and result.confidence is not None:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
-    if not result.feasible:
-        return f"No fleet holds {asked(result, held=False)}. Without that: {fleet} for {trainer}."
     if result.at_knee:
-        return f"{fleet} for {trainer}: beyond that, more cost more than they save."
+        return f"{fleet} for {trainer}: more would cost more than they save."
     if result.knee is not None:
         return f"{fleet} for {trainer}: the best that holds {asked(result, held=True)}."
-    if result.missed:
-        return f"{fleet} {verb} {trainer} as busy as the other targets allow."
-    return f"{fleet} {verb} {trainer} busy."
+    verb = "keeps" if n == 1 else "keep"
+    busy = "as busy as the other targets allow" if result.missed else "busy"
+    return f"{fleet} {verb} {trainer} {busy}."
+
+
+def why_infeasible(result: SizeResult) -> str:
+    """What no fleet does of what was asked for."""
+    if any(t.given for t in result.missed):
+        return f"no fleet holds {asked(result, held=False)}"
+    assert result.confidence is not None  # nothing else makes a plan infeasible
+    return f"no fleet is enough in {_cases(result.confidence)}"
 
 
 def _likely(result: SizeResult) -> str:
     """The range of the count, where it is more than one."""
+    if result.confidence is not None and result.enough:
+        return f", enough in {_cases(result.confidence)},"
     if result.spread is None or len(set(result.spread.instances)) == 1:
         return ""
     low, high = result.spread.instances
-    if result.confidence is not None and result.enough:
-        return f", enough in {_cases(result.confidence)},"
-    return f", likely {low:,} to {high:,},"
+    return f" (likely {low:,} to {high:,}{': wide' if result.spread.wide else ''})"
 
 
 def _cases(share: float) -> str:

@@ -15,6 +15,7 @@ _SIZE = (
     say("size_answer", f"size {_SMALL_JOB}"),
     say("size_answer-60", f"size {_SMALL_JOB}", columns=60),
     say("size_answer-120", f"size {_SMALL_JOB}", columns=120),
+    say("size_explained", f"size {_SMALL_JOB} --explain"),
     say("size_json", f"size {_SMALL_JOB} --json"),
     say("size_two-replications", "size --scenario rich.yaml --replications 2 --target-idle 0.3", "rich.yaml"),
     say("size_rate", f"size {_SMALL_JOB} --instance-tok-s 900 --trainer-step-s 5 --headroom 0.7 --max-staleness 2"),

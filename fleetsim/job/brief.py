@@ -1,0 +1,57 @@
+"""Lines of a Brief that every planned answer has: a figure with its range, what was assumed, what to measure first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import sync_times
+from fleetsim.job.assumptions import Assumption
+from fleetsim.job.nameplate import trainer_step_s
+
+Range = tuple[float, float]
+
+# What a job is: of these an assumption is another job than the reader's.
+_JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
+# What moves an answer most, beside the inputs that are in doubt by what they cost.
+_POLICY = ("admission.max_staleness",)
+_REST = ("trainer.fixed_s", "workload.output_tokens.cv", "engine.gpu")
+_MOST_ASSUMED = 3
+# Values that a scenario does not hold as a reader would type them.
+_TYPED: Mapping[str, Callable[[Scenario], float]] = {
+    "trainer.fixed_s": trainer_step_s,
+    "sync.pause_s": lambda s: sync_times(s).pause_s,
+}
+
+
+def with_range(value: float, ends: Range | None, written: Callable[[float], str]) -> str:
+    """ "30.2 s (24.0 s to 47.8 s)", the value alone where both ends read as it does."""
+    low, high = (value, value) if ends is None else ends
+    said, from_, to = written(value), written(low), written(high)
+    return said if said == from_ == to else f"{said} ({from_} to {to})"
+
+
+def assumed_line(scenario: Scenario, assumed: Iterable[Assumption], in_doubt: Sequence[str]) -> str:
+    """The assumptions that move the answer most, as one would type them; empty without one.
+
+    in_doubt: paths of inputs whose values are not certain, the dearest first.
+    """
+    found = {a.path: a for a in assumed}
+    order = dict.fromkeys((*_JOB, *_POLICY, *in_doubt, *_REST))
+    shown = [found[path] for path in order if path in found][:_MOST_ASSUMED]
+    return ", ".join(_typed(scenario, a) for a in shown)
+
+
+def _typed(scenario: Scenario, assumption: Assumption) -> str:
+    path, flag = assumption.path, assumption.flag.split(" --")[0]
+    value: Any = _TYPED[path](scenario) if path in _TYPED else assumption.value
+    written = units.number(value) if isinstance(value, float) else str(value)
+    return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
+
+
+def measure_line(what: str, measure: str, usd_per_h: float) -> str:
+    """What to measure first, with what, and what that is worth."""
+    worth = f", worth {units.money(usd_per_h)} an hour" if usd_per_h > 0 else ""
+    return f"{what} ({measure}){worth}"

@@ -1,0 +1,72 @@
+"""A plan in about eight lines."""
+
+from __future__ import annotations
+
+from fleetsim import units
+from fleetsim.job.binding import binding_words
+from fleetsim.job.brief import assumed_line, measure_line, with_range
+from fleetsim.job.words import target, target_value
+from fleetsim.size.knee import usd_per_h
+from fleetsim.size.size import SizeResult
+from fleetsim.tell.document import Brief, Tone, brief
+
+
+def brief_of(result: SizeResult) -> Brief:
+    """What one must know of a plan; its headline is the answer."""
+    in_doubt = () if result.spread is None else [part.path for part in result.spread.parts]
+    return brief(
+        ("missed", _missed(result)),
+        ("step", _step(result)),
+        ("cost", _cost(result)),
+        ("binds", binding_words(result.binding).name),
+        ("change", None if result.change is None else result.change.words),
+        ("assumed", assumed_line(result.scenario, result.assumptions, in_doubt)),
+        ("measure", _measure(result)),
+        tone=_tone(result),
+    )
+
+
+def _tone(result: SizeResult) -> Tone:
+    if not result.feasible:
+        return "bad"
+    doubtful = result.spread is not None and (result.spread.wide or not result.spread.held)
+    return "unsure" if doubtful or result.missed else "good"
+
+
+def _missed(result: SizeResult) -> str:
+    """Targets that the answer misses, those that somebody gave first, with what it comes to instead."""
+    said = []
+    for t in sorted(result.missed, key=lambda t: not t.given):
+        is_ = target_value(t.name, result.recommended.mean(t.metric))
+        text = f"{target(t.name, t.limit)}{'' if t.given else ' (assumed)'}: it is {is_}"
+        if result.largest is not None and t.helped_by_instances:
+            best = target_value(t.name, result.largest.mean(t.metric))
+            text += f", and {best} with {units.plural(result.largest.instances, 'instance')}"
+        said.append(text)
+    return "; ".join(said)
+
+
+def _step(result: SizeResult) -> str:
+    of = result.recommended.estimates
+    idle = with_range(of["trainer_idle_fraction"].mean, _ends(result, "trainer_idle_fraction"), units.share)
+    return f"{with_range(of['step_s'].mean, _ends(result, 'step_s'), units.seconds)}, trainer idle {idle}"
+
+
+def _cost(result: SizeResult) -> str:
+    s, step = result.scenario, result.recommended.estimates["cost_per_step"].mean
+    hour, own = units.money(usd_per_h(s, result.instances)), s.fleet.placement != "colocated"
+    gpus = f"{result.instances * s.engine.gpus:,}{f' + {s.trainer.gpus:,}' if own else ''} GPUs"
+    return f"{with_range(step, _ends(result, 'cost_per_step'), units.money)} a step, {hour} an hour for {gpus}"
+
+
+def _ends(result: SizeResult, metric: str) -> tuple[float, float] | None:
+    return None if result.spread is None else result.spread.metrics[metric]
+
+
+def _measure(result: SizeResult) -> str | None:
+    """The input whose error costs most, and whether some case leaves no count."""
+    if result.spread is None:
+        return None
+    first = result.spread.parts[0]
+    none = "; if it is slow, no count is enough" if result.knee is None and not result.spread.held else ""
+    return f"{measure_line(first.what, first.measure, first.usd_per_h)}{none}"
