@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fleetsim.config.base import Count, Name, Section
+from fleetsim.config.lora import LoraConfig
 from fleetsim.config.speculation import SpeculationConfig
 
 # The keys of `fleetsim.engine.defaults.ENTRY_POINTS`.
@@ -118,6 +119,9 @@ class EngineConfig(Section):
         default=1.0,
         description="time of an iteration inside the training job over that of the engine alone (client, tokenizers, "
         "host); where a plan or a run is not told it, that of published runs of trainer.recipe.framework",
+    )
+    lora: LoraConfig | None = Field(
+        default=None, description="LoRA adapters that the engine multiplies and a weight sync sends; null = none"
     )
     speculation: SpeculationConfig | None = Field(
         default=None, description="speculative decoding; null = each iteration brings one token of each sequence"

@@ -45,11 +45,20 @@ def _drafts_have_a_cost(s: Sections) -> Iterator[Problem]:
         yield Problem("engine.speculation.draft_model", None, rule, "give its Hugging Face id, or a config.json")
 
 
+def _adapters_have_a_cost(s: Sections) -> Iterator[Problem]:
+    if s.engine.lora is not None and s.engine.kind != "roofline":
+        what = "a rate" if s.engine.kind == "constant" else "a profile"
+        rule = f"{what} holds for the engine that was measured and says nothing of adapters"
+        remedy = "measure it with the adapter in use and leave engine.lora out, or use kind: roofline"
+        yield Problem("engine.lora", s.engine.lora.rank, rule, remedy)
+
+
 ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (
         _no_eviction_needs_a_cap,
         ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),
     ),
     (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
+    (_adapters_have_a_cost, ("engine.kind", "engine.lora")),
     (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "run.events")),
 )

@@ -15,6 +15,7 @@ from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import precision_of
 from fleetsim.engine.model.shape import ModelShape
+from fleetsim.engine.operators.adapters import Adapters
 from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
 from fleetsim.errors import InputError, Problem
 
@@ -107,7 +108,11 @@ def transfer_of(scenario: Scenario) -> Transfer:
     if problems:
         raise InputError(problems)
     model_bytes, tensors = link.model_bytes, link.tensors
-    if shape is not None:
+    lora = s.engine.lora
+    if shape is not None and lora is not None:
+        adapters = Adapters(lora.rank, experts=lora.experts)
+        model_bytes, tensors = model_bytes or round(adapters.bytes_each(shape)), tensors or adapters.tensors(shape)
+    elif shape is not None:
         model_bytes = model_bytes or shape.weight_bytes(dtype)
         tensors = tensors or checkpoint_tensors(shape)
     assert model_bytes is not None

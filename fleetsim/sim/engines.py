@@ -37,6 +37,10 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     another tensor-parallel size.
     """
     step_time, limits = _engine_of(scenario)
+    if scenario.engine.lora is not None:
+        from fleetsim.sim.adapters import with_adapters
+
+        step_time, limits = with_adapters(scenario.engine, scenario.engine.lora, step_time, limits)
     drafts = speculation_of(scenario)
     if drafts is not None:
         from fleetsim.sim.speculation import with_speculation
