@@ -18,8 +18,8 @@ from fleetsim.engine.model.mlps import Dense, Mixture
 from fleetsim.engine.model.shape import Block, Mixer, ModelShape
 from fleetsim.engine.operators.device import Device, Tokens
 
-# One of the kernels at a small batch. Where no adapter is in use they end at once: 10.5 % of Llama-2-7B's 6.6 ms for 256
-# kernels, 2.7 us each (vllm-project/vllm#25914). A profile shows an expand with 10 to 14 us (#32425). In between.
+# One kernel at a small batch. Where no adapter is in use it ends at once: 10.5 % of Llama-2-7B's 6.6 ms for all 256
+# of them, 2.7 us each (vllm-project/vllm#25914). A profile shows an expand with 10 to 14 us (#32425). In between.
 KERNEL_S = 5e-6
 _ELEMENT, _BETWEEN = 2, 4  # bytes of an adapter's numbers, and of those between the two kernels
 
