@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from fleetsim.config.load import load_scenario
 from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
+from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
+from fleetsim.job.engine_limits import limits_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
@@ -32,8 +35,33 @@ FORMS = {
     "areal": "YAML, `key=value` overrides; `backend` strings and the older `allocation_mode`",
     "nemo-rl": "YAML with its `defaults:` parents, `key=value` overrides",
     "slime": "launch scripts and flags",
+    "skyrl": "launch scripts, `key=value` overrides, YAML",
     "prime-rl": "`rl.toml`, flags; files from before 2026-05 too",
 }
+WRITTEN = {
+    "yaml": "YAML",
+    "toml": "TOML",
+    "overrides": "a script with `key=value` words",
+    **dict.fromkeys(("flags", "dashes", "values"), "a script with flags"),
+}
+SHOWN = {"verl": "verl-fully-async", "prime-rl": "prime-rl"}
+WAY_BACK = """\
+## The way back: a scenario as a framework's configuration
+
+    fleetsim size --preset verl-fully-async --batch 1024 --save job.yaml
+    fleetsim scenario to verl job.yaml -o run.sh
+
+writes the scenario in the framework's own form, ready to paste: engine arguments, batch, GPUs of both pools,
+staleness, weight sync, and how it is trained. Behind each setting stands what it says of the scenario. Of the
+framework's modes, the one that can say most of it is taken. What cannot be told to the framework is listed on stderr,
+at the head of the file and in `--json`, each with what the framework has instead; so is what the plan rests on and no
+configuration says (the GPU type, mean lengths, seconds of the trainer), and what a run needs besides (data, rewards,
+learning rates). In Python: `fs.load("job.yaml").to("verl").text`.
+
+The same mapping is used in both directions: `scenario from` reads what `scenario to` wrote as the same scenario, but
+for what is listed. Engine limits that the scenario leaves open are written as they were simulated, since another
+framework may start the engine with others. A prompt's cap is four times its mean, as `scenario from` assumes it.
+"""
 HEAD = """\
 # A framework's own configuration as a scenario
 
@@ -86,7 +114,21 @@ def main() -> int:
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *(line for framework in FRAMEWORKS for line in _framework(framework))]) + "\n"
+    sections = (line for framework in FRAMEWORKS for line in _framework(framework))
+    return "\n".join([HEAD, *_way_back(), *sections]) + "\n"
+
+
+def _way_back() -> Iterator[str]:
+    """What `scenario to` writes of two shipped presets, and the modes that it chooses from."""
+    yield WAY_BACK
+    for framework, name in SHOWN.items():
+        made = scenario_to(framework, load_scenario(f"presets/{name}"), limits_of, name)
+        yield f"`fleetsim scenario to {framework} {name}` writes\n"
+        yield f"```{'toml' if FRAMEWORKS[framework].form == 'toml' else 'sh'}\n{made.text}```\n"
+    yield "| framework | written as | modes |\n|---|---|---|"
+    for name, known in FRAMEWORKS.items():
+        yield f"| {name} | {WRITTEN[known.form]} | {', '.join(mode.name for mode in known.modes)} |"
+    yield ""
 
 
 def _framework(framework: str) -> Iterator[str]:

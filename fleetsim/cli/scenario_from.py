@@ -19,7 +19,7 @@ _MODEL_FILE = "engine.model=PATH/config.json"
 
 def from_(
     framework: Annotated[
-        str, typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime or prime-rl.")
+        str, typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl.")
     ],
     config: Annotated[
         list[str] | None,

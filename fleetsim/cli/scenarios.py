@@ -8,12 +8,14 @@ import typer
 
 from fleetsim.cli.say import say
 from fleetsim.cli.scenario_from import from_
+from fleetsim.cli.scenario_to import to
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
 app.command("from")(from_)
+app.command("to")(to)
 
 _FOLDERS = {
     "presets": "Presets, one per framework and mode: fleetsim simulate --preset NAME",

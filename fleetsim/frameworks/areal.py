@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     entry_point,
@@ -17,7 +19,9 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read, one_line
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
 _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
@@ -27,7 +31,6 @@ NOT_MODELLED = {
     "rollout.queue_size": "the input queue's own bound",
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
     "dynamic_bs": "batches of varying size",
-    "actor.ppo_n_minibatches": "the updates of one batch count as one optimizer step",
     "actor.use_lora": "an adapter: --set sync.pause_s=SECONDS",
     "rollout.use_lora": "an adapter: --set sync.pause_s=SECONDS",
     "sglang.enable_mixed_chunk": "how prefill and decode share an iteration",
@@ -47,8 +50,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     n = draft.count("gconfig.n_samples", default=1)
     draft.put("workload.group_size", n.value, n)
     batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
-    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
-    lengths(draft, draft.count("gconfig.max_new_tokens", default=16384), draft.maybe_count("train_dataset.max_length"))
+    samples = times(batch, n)
+    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=samples.written)
+    answer, prompt = draft.count("gconfig.max_new_tokens", default=16384), draft.maybe_count("train_dataset.max_length")
+    lengths(draft, answer, prompt, prompt_key="train_dataset.max_length")
     engine = _parallelism(draft)
     _engine(draft, engine)
     eta = draft.number("rollout.max_head_offpolicyness", default=0.0, most=1e6)
@@ -57,7 +62,9 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     most = draft.maybe_count("rollout.max_concurrent_rollouts")
     if most is None:
         most = Read("rollout.max_concurrent_rollouts", batch.value, False)
-    draft.put("fleet.max_in_flight_samples", most.value * n.value, most, n, why="rollouts are prompts with all samples")
+    running = times(most, n)
+    why = "rollouts are prompts with all samples"
+    draft.put("fleet.max_in_flight_samples", running.value, most, n, why=why, back=running.written)
     draft.semantics("fleet.in_flight_unit", "groups", "a rollout ends with the last sample of its prompt")
     consumer = draft.maybe_count("rollout.consumer_batch_size")
     if consumer is not None and consumer.value != batch.value:
@@ -74,6 +81,15 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
     hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
+    with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
+    recipe.passes(
+        draft,
+        old_log_probs=(recompute.value, recompute.written),
+        reference=(reference, one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})),
+    )
+    recipe.counts(draft, {"optimizer_steps": "actor.ppo_n_minibatches"})
+    recipe.words(draft, "offload", {"true": "states"}, "actor.offload")
+    recipe.flags(draft, {"recompute": ("actor.gradient_checkpointing", False)})
     draft.leave_out(NOT_MODELLED)
 
 
@@ -88,20 +104,64 @@ def _parallelism(draft: Draft) -> str:
         if read is None:
             draft.refuse(key, None, "is missing: it says how many GPUs there are", f"-- {key}=sglang:d4t1")
     engine, sizes = _sizes(draft, rollout)
-    _, trainer = _sizes(draft, actor)
+    backend, trainer = _sizes(draft, actor)
     shared = (draft.maybe_text("rollout.scheduling_strategy.type") or Read("", "separation", False)).value
     if rollout is not None and actor is not None:
-        draft.put("engine.tp", sizes["t"], rollout)
-        draft.put("fleet.instances", sizes["d"], rollout, why="d: data-parallel servers")
-        draft.put("trainer.gpus", math.prod(trainer[k] for k in "dptc"), actor, why="d x p x t x c")
-        if sizes["p"] > 1:
-            draft.put("engine.pp", sizes["p"], rollout, why="p: pipeline stages")
+        letter = {name: _letter(rollout.key, engine, sizes, name) for name in "tdp"}
+        draft.put("engine.tp", sizes["t"], rollout, back=letter["t"])
+        draft.put("fleet.instances", sizes["d"], rollout, why="d: data-parallel servers", back=letter["d"])
+        _trainer(draft, actor, backend, trainer)
+        draft.put("engine.pp", sizes["p"], rollout, why="p: pipeline stages", back=letter["p"], unless=1)
+        name = _letter(rollout.key, "", sizes, "d")
+        draft.could("engine.name", None, lambda want: _named(name, want, sizes["d"]))
+    kind = {"colocated": "colocation", "disaggregated": "separation"}
+    place = one_of({k: {"rollout.scheduling_strategy.type": v} for k, v in kind.items()})
+    draft.could("fleet.placement", None, place, "disaggregated")
     draft.semantics(
         "fleet.placement",
         "colocated" if shared == "colocation" or (old is not None and "+" not in old.value) else "disaggregated",
         "rollout and training share GPUs" if shared == "colocation" else "rollout has GPUs of its own",
     )
     return engine
+
+
+def _trainer(draft: Draft, actor: Read[str], backend: str, sizes: dict[str, int]) -> None:
+    """The trainer's GPUs and ranks; its data-parallel ranks follow from the GPUs."""
+    ranks = math.prod(sizes[k] for k in "ptc")
+    gpus = _letter(actor.key, backend, sizes, "d")
+    draft.put(
+        "trainer.gpus",
+        ranks * sizes["d"],
+        actor,
+        why="d x p x t x c",
+        back=lambda want: None if want % ranks else gpus(want // ranks),
+    )
+    for name in ("tp", "pp", "cp", "ep"):
+        letter, back = name[0], _letter(actor.key, backend, sizes, name[0])
+        value = None if sizes[letter] == 1 else sizes[letter]
+        draft.put(f"trainer.recipe.{name}", value, actor, back=back, unless=None)
+    turned = _letter(actor.key, "", sizes, "d")
+    kind = {"fsdp": "fsdp", "archon": "fsdp", "megatron": "megatron"}.get(backend)
+    draft.put("trainer.recipe.backend", kind, actor, back=lambda want: _named(turned, want, sizes["d"]), unless=None)
+
+
+def _letter(key: str, engine: str, sizes: dict[str, int], letter: str) -> Back:
+    """Back from one dimension of `backend:d4p1t2`: the others as they are."""
+
+    def back(want: Any) -> dict[str, str] | None:
+        if not isinstance(want, int):
+            return None
+        changed = {**sizes, letter: want}
+        shown = "".join(f"{k}{n}" for k, n in changed.items() if n > 1 or k in "dpt")
+        return {key: f"{engine}:{shown}" if engine else shown}
+
+    return back
+
+
+def _named(back: Back, name: str | None, size: int) -> dict[str, str] | None:
+    """The same sizes for another engine."""
+    sizes = back(size)
+    return None if name is None or sizes is None else {key: f"{name}:{text}" for key, text in sizes.items()}
 
 
 def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
@@ -124,7 +184,7 @@ def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
 
 def _engine(draft: Draft, engine: str) -> None:
     if engine in ("vllm", "sglang"):
-        draft.put("engine.name", engine, Read("rollout.backend", engine, True))
+        draft.put("engine.name", engine, Read("rollout.backend", engine, True), back=one_of({}))
     key = "vllm.gpu_memory_utilization" if engine == "vllm" else "sglang.mem_fraction_static"
     share = draft.number(key, default=0.9, most=1.0)
     draft.put("engine.gpu_memory_utilization", share.value, share)
@@ -132,12 +192,14 @@ def _engine(draft: Draft, engine: str) -> None:
         seqs = draft.count("vllm.max_num_seqs", default=256)
         draft.put("engine.max_num_seqs", seqs.value, seqs)
         off = draft.flag("vllm.no_enable_prefix_caching", default=True)
-        draft.put("engine.prefix_caching", not off.value, off)
+        draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
         # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
         entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
         requests = draft.maybe_count("sglang.max_running_requests")
-        if requests is not None:
+        if requests is None:
+            draft.could("engine.max_num_seqs", None, Read("sglang.max_running_requests", 1, False).written)
+        else:
             draft.put("engine.max_num_seqs", requests.value, requests)
         # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
         chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
@@ -145,4 +207,19 @@ def _engine(draft: Draft, engine: str) -> None:
         tokens = draft.count("sglang.max_prefill_tokens", default=32768) if chunk is None or whole else chunk
         draft.put("engine.max_num_batched_tokens", tokens.value, tokens, why="prompts are not cut" if whole else "")
         off = draft.flag("sglang.disable_radix_cache", default=True)
-        draft.put("engine.prefix_caching", not off.value, off)
+        draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
+
+
+FRAMEWORK = Framework(
+    build,
+    "inclusionAI/AReaL",
+    "yaml",
+    (
+        Mode(
+            "asynchronous",
+            "python3 examples/math/gsm8k_rl.py --config FILE",
+            {"rollout.backend": "sglang:d1p1t1", "actor.backend": "fsdp:d1p1t1"},
+        ),
+    ),
+    "experiment_name, trial_name, cluster, scheduler, train_dataset.path, actor.optimizer, the reward",
+)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fleetsim import units
-from fleetsim.frameworks.draft import Assumed, Draft, Read
+from fleetsim.frameworks.draft import Assumed, Draft
+from fleetsim.frameworks.reading import Back, Read
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -15,6 +17,7 @@ LENGTH_CV = 1.0
 PROMPT_OF_CAP = 0.25
 DEFAULT_CAP = 8192
 DEFAULT_GPU = "H100-SXM"
+OUTPUT_CAP = "workload.output_tokens.max"
 
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
@@ -26,6 +29,7 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
     if "engine.model" in draft.given:
         return
     if read is None:
+        draft.could("engine.model", None, lambda want: {keys[0]: str(want).removesuffix("/config.json")})
         draft.refuse(keys[0], None, "is missing: the model says how fast an engine is", remedy)
         return
     name = read.value.strip().rstrip("/")
@@ -44,18 +48,28 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
     if not shown:
         draft.refuse(read.key, read.value, "names no model", remedy)
         return
-    draft.put("engine.model", shown, read)
+    draft.put("engine.model", shown, read, back=lambda want: read.written(str(want).removesuffix("/config.json")))
 
 
 def lengths(
-    draft: Draft, output_cap: Read[int] | None, prompt_cap: Read[int] | None, caps_from: str = "no length cap found"
+    draft: Draft,
+    output_cap: Read[int] | None,
+    prompt_cap: Read[int] | None,
+    caps_from: str = "no length cap found",
+    *,
+    output_key: str = "",
+    prompt_key: str = "",
 ) -> None:
-    """Output lengths from their cap, prompt lengths from theirs: configurations hold caps, never means."""
+    """Output lengths from their cap, prompt lengths from theirs: configurations hold caps, never means.
+
+    output_key, prompt_key: where a cap that is not there would stand.
+    """
     if output_cap is not None:
-        draft.put("workload.output_tokens.max", output_cap.value, output_cap)
+        draft.put(OUTPUT_CAP, output_cap.value, output_cap)
     else:
-        draft.assume("workload.output_tokens.max", DEFAULT_CAP, caps_from)
-    cap = draft.values.get("workload.output_tokens.max", DEFAULT_CAP)
+        draft.could(OUTPUT_CAP, DEFAULT_CAP, Read(output_key, DEFAULT_CAP, False).written, None)
+        draft.assume(OUTPUT_CAP, DEFAULT_CAP, caps_from)
+    cap = draft.values.get(OUTPUT_CAP, DEFAULT_CAP)
     draft.assume(
         "workload.output_tokens.mean",
         max(1, round(MEAN_OF_CAP * cap)),
@@ -71,9 +85,13 @@ def lengths(
             max(1, round(PROMPT_OF_CAP * prompt_cap.value)),
             prompt_cap,
             why=f"{units.share(PROMPT_OF_CAP, 0)} of the cap; --set workload.prompt_tokens=TOKENS",
+            back=lambda want: prompt_cap.written(cap_of_prompts(want)),
         )
         draft.guesses.add("workload.prompt_tokens")
     else:
+        draft.could(
+            "workload.prompt_tokens", 512, lambda want: Read(prompt_key, 0, False).written(cap_of_prompts(want))
+        )
         draft.assume("workload.prompt_tokens", 512, "tokens of a prompt; the configuration says no cap")
 
 
@@ -115,6 +133,7 @@ def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping
 
 def filtering(draft: Draft, read: Read[bool]) -> None:
     """A filter of groups without gradient: the configuration switches it on, the share is the data's."""
+    draft.could("workload.filter.zero_variance_share", 0.0, lambda want: read.written(want > 0), 0.0)
     if read.value:
         draft.assume(
             "workload.filter.zero_variance_share",
@@ -127,9 +146,11 @@ def filtering(draft: Draft, read: Read[bool]) -> None:
 def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None:
     """The rollout engine. known: the framework's word -> the scenario's."""
     word = read.value.lower()
+    back = _word_of(read, known)
     if word in known:
-        draft.put("engine.name", known[word], read)
+        draft.put("engine.name", known[word], read, back=back)
     else:
+        draft.could("engine.name", None, back)
         draft.note(str(read), "no rollout engine that is simulated: vLLM's scheduler stands in")
 
 
@@ -143,7 +164,9 @@ def engine_limits(draft: Draft, section: str) -> None:
     """Limits that are handed to vLLM under its own names, where the section has them."""
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         read = draft.maybe_count(f"{section}{key}")
-        if read is not None:
+        if read is None:
+            draft.could(f"engine.{key}", None, Read(f"{section}{key}", 0, False).written)
+        else:
             draft.put(f"engine.{key}", read.value, read)
 
 
@@ -159,8 +182,10 @@ def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) ->
     if draft.values.get("fleet.placement") == "colocated":
         draft.semantics("sync.transport", "cuda_ipc", "weights change hands on the GPU that both use")
     elif read is not None and read.value.lower() in words:
-        draft.put("sync.transport", words[read.value.lower()], read)
+        draft.put("sync.transport", words[read.value.lower()], read, back=_word_of(read, words))
     else:
+        if read is not None:
+            draft.could("sync.transport", "collective_broadcast", _word_of(read, words))
         draft.semantics("sync.transport", "collective_broadcast", "one rank sends to all engines")
         if read is not None and read.given:
             draft.note(str(read), "this transport: a collective broadcast stands in")
@@ -175,6 +200,7 @@ def weights_type(draft: Draft, *keys: str) -> None:
     """The type of the engine's weights, where a setting says it; else they are as the checkpoint has them."""
     read = draft.maybe_text(*keys)
     if read is None:
+        draft.could("engine.dtype", "auto", Read(keys[0], "", False).written, "auto")
         return
     value = read.value.lower()
     small = next((dtype for word, dtype in _SMALL.items() if word in value), None)
@@ -182,6 +208,21 @@ def weights_type(draft: Draft, *keys: str) -> None:
         draft.put("engine.dtype", small or _WIDE[value], read)
     elif "int" in value:
         draft.note(str(read), "quantized weights of this type: 16-bit weights are simulated")
+
+
+def cap_of_prompts(tokens: float) -> int:
+    """The cap of which so many tokens are the assumed share."""
+    return round(tokens / PROMPT_OF_CAP)
+
+
+def _word_of(read: Read[str], words: Mapping[str, str]) -> Back:
+    """Back from the scenario's word to the first of the framework's words that means it."""
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        found = next((word for word, meant in words.items() if meant == want), None)
+        return None if found is None else read.written(found)
+
+    return back
 
 
 def _short(seconds: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,28 +12,29 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, slime, trl, verl
+from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detect import mixed_up
-from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken, one_line
+from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
+from fleetsim.frameworks.framework import Framework
+from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import Settings
 
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"
 
-Build = Callable[[Draft, TrainerSpeed | None], None]
-
-# Name on the command line -> what fills the draft, and where the framework lives.
-FRAMEWORKS: Mapping[str, tuple[Build, str]] = {
-    "verl": (verl.build, "verl-project/verl"),
-    "roll": (roll.build, "alibaba/ROLL"),
-    "openrlhf": (openrlhf.build, "OpenRLHF/OpenRLHF"),
-    "open-instruct": (open_instruct.build, "allenai/open-instruct"),
-    "trl": (trl.build, "huggingface/trl"),
-    "areal": (areal.build, "inclusionAI/AReaL"),
-    "nemo-rl": (nemo_rl.build, "NVIDIA-NeMo/RL"),
-    "slime": (slime.build, "THUDM/slime"),
-    "prime-rl": (prime_rl.build, "PrimeIntellect-ai/prime-rl"),
+# Name on the command line -> how its configuration is read and written.
+FRAMEWORKS: Mapping[str, Framework] = {
+    "verl": verl.FRAMEWORK,
+    "roll": roll.FRAMEWORK,
+    "openrlhf": openrlhf.FRAMEWORK,
+    "open-instruct": open_instruct.FRAMEWORK,
+    "trl": trl.FRAMEWORK,
+    "areal": areal.FRAMEWORK,
+    "nemo-rl": nemo_rl.FRAMEWORK,
+    "slime": slime.FRAMEWORK,
+    "skyrl": skyrl.FRAMEWORK,
+    "prime-rl": prime_rl.FRAMEWORK,
 }
 
 
@@ -82,13 +83,13 @@ def scenario_from(
     settings, of the overrides, of the scenario that comes of them.
     """
     framework = framework_name(framework)
-    build, repository = FRAMEWORKS[framework]
+    known = FRAMEWORKS[framework]
     other = mixed_up(settings, framework)
     if other is not None:
         raise InputError([other])
     given, problems = _given(sets)
     draft = Draft(framework, settings, given)
-    build(draft, speed)
+    known.build(draft, speed)
     problems = [*draft.problems, *problems]
     if problems:
         raise InputError(_once(problems))
@@ -98,7 +99,7 @@ def scenario_from(
         "description": one_line(
             f"{framework}, {draft.mode}: imported from {name}; the preset {draft.preset} has the same semantics", 300
         ),
-        "source": one_line(f"a configuration of {repository}"),
+        "source": one_line(f"a configuration of {known.repository}"),
     }
     guesses = sorted(path for path in draft.guesses if not draft.is_given(path))
     if guesses:
@@ -145,7 +146,7 @@ def _given(sets: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
 
 def _validated(draft: Draft, head: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
     """The raw mapping, checked."""
-    raw = with_overrides({**head, **_nested(draft.values)}, sets)
+    raw = with_overrides({**head, **nested(draft.values)}, sets)
     try:
         scenario_from_mapping(raw)
     except InputError as error:
@@ -161,7 +162,7 @@ def _told(problem: Problem, draft: Draft) -> Problem:
     return Problem(f"{one_line(comment)} -> {problem.path}", problem.value, problem.rule, problem.remedy)
 
 
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted paths as nested mappings, sections in the order of a scenario file."""
     raw: dict[str, Any] = {}
     for path in sorted(values, key=lambda p: SECTIONS.index(p.partition(".")[0])):

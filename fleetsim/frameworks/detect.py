@@ -38,6 +38,10 @@ MARKS: Mapping[str, tuple[str, ...]] = {
         "hf_checkpoint", "rollout_num_gpus", "rollout_num_gpus_per_engine", "rollout_max_response_len", "colocate",
         "over_sampling_batch_size", "sglang_server_concurrency",
     ),
+    "skyrl": (
+        "trainer.placement", "generator.inference_engine", "generator.n_samples_per_prompt", "trainer.fully_async",
+        "trainer.policy.model.path", "environment.env_class",
+    ),
     "prime-rl": (
         "orchestrator", "inference", "deployment", "trainer_gpu_ids", "inference_gpu_ids", "max_async_level",
         "weight_broadcast",
@@ -52,6 +56,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "areal": ("areal",),
     "nemo-rl": ("run_grpo", "nemo_rl"),
     "slime": ("slime",),
+    "skyrl": ("skyrl", "main_fully_async"),
     "prime-rl": ("prime_rl", "prime-rl"),
 }
 _ENOUGH = 2

@@ -11,29 +11,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from fleetsim.errors import Problem
+from fleetsim.frameworks.reading import Back, Link, Read, one_line
 from fleetsim.frameworks.settings import Settings
 
-T = TypeVar("T")
 _MOST = 1_000_000_000
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
 # Values with which a setting asks for nothing, or for what every scenario has.
 _SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
+# Equal to no value: always written.
+_NEVER: Any = object()
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
-
-
-@dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
-    """One setting as it was read. given: the configuration says so; else it is the framework's own default."""
-
-    key: str
-    value: T
-    given: bool
-
-    def __str__(self) -> str:
-        return f"{self.key} = {one_line(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +58,7 @@ class NotModelled:
 class Draft:
     """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike.
 
-    guesses: paths whose values neither the configuration nor the framework says.
+    guesses: paths whose values neither the configuration nor the framework says. links: the ways back.
     """
 
     framework: str
@@ -83,6 +73,7 @@ class Draft:
     guesses: set[str] = field(default_factory=set)
     not_modelled: list[NotModelled] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
 
     # ------------------------------------------------------------------------------------------------------ reading
@@ -164,8 +155,17 @@ class Draft:
 
     # ------------------------------------------------------------------------------------------------------ writing
 
-    def put(self, path: str, value: Any, *reads: Read[Any], why: str = "") -> None:
-        """A scenario value that follows from settings; from defaults of the framework alone, it counts as assumed."""
+    def put(
+        self, path: str, value: Any, *reads: Read[Any], why: str = "", back: Back | None = None, unless: Any = _NEVER
+    ) -> None:
+        """A scenario value that follows from settings; from defaults of the framework alone, it counts as assumed.
+
+        back: the settings that give another value, where one setting alone does not. unless: the scenario's own
+        default, which needs no line.
+        """
+        self.could(path, value, back or (reads[0].written if len(reads) == 1 else lambda _: None), unless)
+        if value == unless:
+            return
         shown = " and ".join(map(str, reads))
         defaults = [r.key for r in reads if not r.given]
         self.values[path] = value
@@ -178,6 +178,10 @@ class Draft:
         else:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
             self.taken.append(Taken(path, value, settings, why))
+
+    def could(self, path: str, value: Any, back: Back, unless: Any = _NEVER) -> None:
+        """Settings that would say a scenario value. value: what holds now."""
+        self.links.append(Link(path, value, back, unless))
 
     def semantics(self, path: str, value: Any, why: str) -> None:
         """A scenario value that follows from the mode as a whole, not from a number in the configuration."""
@@ -221,20 +225,6 @@ class Draft:
                 whole.key, whole.value, f"{what} must be whole: {by} does not divide it", "change one of the two"
             )
         return max(1, whole.value // by.value)
-
-
-def times(*reads: Read[int], key: str = "") -> Read[int]:
-    """The product of settings, as one reading that names them all."""
-    value = math.prod(r.value for r in reads)
-    name = key or " x ".join(r.key if len(reads) == 1 else f"{r.key} {r.value}" for r in reads)
-    return Read(name, value, any(r.given for r in reads))
-
-
-def one_line(value: object, limit: int = 100) -> str:
-    """A value on one short line, with nothing that a terminal or a YAML comment would stumble over."""
-    text = value if isinstance(value, str) else repr(value)
-    text = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def _whole(value: object) -> int | None:

@@ -7,7 +7,9 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 
 from __future__ import annotations
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
+    OUTPUT_CAP,
     TrainerSpeed,
     barrier,
     engine_limits,
@@ -20,7 +22,9 @@ from fleetsim.frameworks.common import (
     transport,
     weights_type,
 )
-from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 GENERATION = "policy.generation"
@@ -56,13 +60,21 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
     draft.put("workload.group_size", n.value, n)
-    draft.put("trainer.batch_samples", prompts.value * n.value, prompts, n, why="prompts x responses")
+    samples = times(prompts, n)
+    draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
     update = draft.maybe_count("policy.train_global_batch_size")
-    if update is not None and update.value < prompts.value * n.value:
-        draft.note(str(update), "the updates of one batch count as one optimizer step")
+    recipe.optimizer_steps(draft, samples, update, "policy.train_global_batch_size", "their updates count as one step")
+    draft.could("trainer.batch_samples", samples.value, lambda want: _one_update(draft, update, want))
     whole = draft.maybe_count("policy.max_total_sequence_length")
     answer = draft.maybe_count(f"{GENERATION}.max_new_tokens") or whole
-    lengths(draft, answer or Read(f"{GENERATION}.max_new_tokens", 512, False), _prompt_cap(draft, whole, answer))
+    # What is generated and its prompt share the whole length.
+    output = answer or Read(f"{GENERATION}.max_new_tokens", 512, False)
+    if output.key != f"{GENERATION}.max_new_tokens":
+        output = Read(output.key, output.value, output.given, Read(f"{GENERATION}.max_new_tokens", 1, False).written)
+    lengths(draft, output, _prompt_cap(draft, whole, answer), prompt_key="data.max_input_seq_length")
+    prompt = draft.settings.get("data.max_input_seq_length")
+    longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
+    draft.could(OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
     _gpus(draft)
     turns = draft.count("grpo.max_rollout_turns", default=1)
     if turns.value > 1:
@@ -81,7 +93,46 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": penalty.value > 0})
+    recipe.passes(draft, reference=(penalty.value > 0, one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})))
+    _recipe(draft)
     draft.leave_out(NOT_MODELLED)
+
+
+def _one_update(draft: Draft, update: Read[int] | None, want: int) -> dict[str, int] | None:
+    """The global batch goes with the batch, where the batch is one update."""
+    one = update is None or draft.values.get("trainer.recipe.optimizer_steps", 1) == 1
+    return {"policy.train_global_batch_size": want} if one else None
+
+
+def _recipe(draft: Draft) -> None:
+    """The update: policy.dtensor_cfg (FSDP2), or policy.megatron_cfg where that is on."""
+    megatron = draft.flag("policy.megatron_cfg.enabled", default=False)
+    back = one_of(
+        {
+            "megatron": {"policy.megatron_cfg.enabled": True, "policy.dtensor_cfg.enabled": False},
+            "fsdp": {"policy.megatron_cfg.enabled": False, "policy.dtensor_cfg.enabled": True},
+        }
+    )
+    if megatron.given:
+        draft.put("trainer.recipe.backend", "megatron" if megatron.value else "fsdp", megatron, back=back, unless=None)
+    else:
+        draft.could("trainer.recipe.backend", None, back, None)
+    if megatron.value:
+        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+        recipe.counts(draft, {k: f"policy.megatron_cfg.{word}_parallel_size" for k, word in ranks.items()})
+        recipe.words(draft, "offload", {"true": "adam"}, "policy.megatron_cfg.optimizer.optimizer_cpu_offload")
+    else:
+        recipe.counts(
+            draft, {k: f"policy.dtensor_cfg.{w}_parallel_size" for k, w in (("tp", "tensor"), ("cp", "context"))}
+        )
+    section = "megatron_cfg" if megatron.value else "dtensor_cfg"
+    recipe.flags(
+        draft,
+        {
+            "recompute": (f"policy.{section}.activation_checkpointing", False),
+            "packing": ("policy.sequence_packing.enabled", True),
+        },
+    )
 
 
 def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:
@@ -101,19 +152,22 @@ def _gpus(draft: Draft) -> None:
     tp = draft.count(f"{GENERATION}.vllm_cfg.tensor_parallel_size", default=1)
     pp = draft.count(f"{GENERATION}.vllm_cfg.pipeline_parallel_size", default=1)
     draft.put("engine.tp", tp.value, tp)
-    if pp.value > 1:
-        draft.put("engine.pp", pp.value, pp)
+    draft.put("engine.pp", pp.value, pp, unless=1)
     # nemo_rl/models/generation/vllm/vllm_generation.py: vllm_dp_size = ep_size // tp_size
     ep = draft.maybe_count(f"{GENERATION}.vllm_cfg.expert_parallel_size")
+    experts = f"{GENERATION}.vllm_cfg.expert_parallel_size"
     if ep is not None and ep.value > tp.value:
         dp = draft.divided("the number of ranks that share the experts", ep, tp)
-        draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts")
+        draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts", back=parts_of(ep, tp), unless=1)
+    else:
+        draft.could("engine.dp", 1, parts_of(Read(experts, 1, False), tp), 1)
     each = tp if pp.value == 1 else times(tp, pp)
     colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
     resources = f"{GENERATION}.colocated.resources"
-    draft.put("fleet.placement", "colocated" if colocated.value else "disaggregated", colocated)
+    places = one_of({"colocated": {colocated.key: True}, "disaggregated": {colocated.key: False}})
+    draft.put("fleet.placement", "colocated" if colocated.value else "disaggregated", colocated, back=places)
     if colocated.value:
-        gpus = times(nodes, per_node)
+        gpus = on_nodes(nodes, per_node)
         draft.put("trainer.gpus", gpus.value, gpus)
     else:
         rollout_gpus = draft.maybe_count(f"{resources}.gpus_per_node")
@@ -134,13 +188,37 @@ def _gpus(draft: Draft) -> None:
             draft.refuse(
                 rollout.key, rollout.value, f"leaves no GPU to training ({nodes}, {per_node})", "give it fewer"
             )
-        draft.put("trainer.gpus", max(1, left), nodes, per_node, rollout, why=why)
-    draft.put("fleet.instances", draft.divided("the number of instances", gpus, each), gpus, each)
+        draft.put(
+            "trainer.gpus", max(1, left), nodes, per_node, rollout, why=why, back=lambda want: _pools(want, gpus.value)
+        )
+        left = max(1, left)
+    instances = draft.divided("the number of instances", gpus, each)
+    way = parts_of(gpus, each) if colocated.value else lambda want: _pools(left, want * each.value)
+    draft.put("fleet.instances", instances, gpus, each, back=way)
     backend = draft.text(f"{GENERATION}.backend", default="vllm")
     engine_name(draft, backend, {"vllm": "vllm", "sglang": "sglang"})
     weights_type(draft, f"{GENERATION}.vllm_cfg.precision")
     share = draft.number(f"{GENERATION}.vllm_cfg.gpu_memory_utilization", default=0.6, most=1.0)
     draft.put("engine.gpu_memory_utilization", share.value, share)
+
+
+def _pools(trainer: int, rollout: int) -> dict[str, int] | None:
+    """A cluster of a trainer and a rollout pool: one node for up to eight GPUs of both, else nodes of their own."""
+    resources = f"{GENERATION}.colocated.resources"
+    if trainer + rollout <= 8:
+        return {
+            "cluster.num_nodes": 1,
+            "cluster.gpus_per_node": trainer + rollout,
+            f"{resources}.num_nodes": 1,
+            f"{resources}.gpus_per_node": rollout,
+        }
+    each = next(n for n in range(8, 0, -1) if trainer % n == 0 and rollout % n == 0)
+    return {
+        "cluster.num_nodes": (trainer + rollout) // each,
+        "cluster.gpus_per_node": each,
+        f"{resources}.num_nodes": rollout // each,
+        f"{resources}.gpus_per_node": each,
+    }
 
 
 def _limits(draft: Draft) -> None:
@@ -175,7 +253,9 @@ def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     keeps = draft.flag("grpo.async_grpo.in_flight_weight_updates", default=False)
     recompute = draft.flag("grpo.async_grpo.recompute_kv_cache_after_weight_updates", default=False)
     policy = ("keep_recompute" if recompute.value else "keep") if keeps.value else "drain"
-    draft.put("sync.in_flight", policy, keeps, recompute)
+    words = {"drain": (False, False), "keep": (True, False), "keep_recompute": (True, True)}
+    table = {name: {keeps.key: a, recompute.key: b} for name, (a, b) in words.items()}
+    draft.put("sync.in_flight", policy, keeps, recompute, back=one_of(table))
 
 
 def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
@@ -186,18 +266,21 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     )
     buffered = draft.count("async_rl.max_buffered_rollouts", default=2 * prompts.value)
     in_flight = draft.count("async_rl.max_inflight_prompts", default=prompts.value)
-    draft.put("fleet.max_in_flight_samples", in_flight.value * n.value, in_flight, n)
+    most = times(in_flight, n)
+    draft.put("fleet.max_in_flight_samples", most.value, in_flight, n, back=most.written)
     draft.semantics("fleet.in_flight_unit", "groups", "a prompt is in flight until its last response has its reward")
     if sampler.value == "windowed":
         draft.semantics("admission.law", "batches_ahead", "no gate: the buffer bounds what is out")
-        draft.put("admission.batches_ahead", max(1, buffered.value // prompts.value), buffered, prompts)
+        ahead = max(1, buffered.value // prompts.value)
+        draft.put("admission.batches_ahead", ahead, buffered, prompts, back=parts_of(buffered, prompts))
         draft.semantics("admission.age_action", "cancel_in_flight", "what leaves the window is evicted and aborted")
         draft.put("admission.max_age", float(window.value), window)
     else:
         law = "target_step" if sampler.value == "in_order" else "version_window"
         draft.semantics("admission.law", law, "prompts of at most the window ahead are sent")
         draft.put("admission.max_staleness", float(window.value), window)
-        draft.put("buffer.capacity_samples", max(buffered.value, prompts.value) * n.value, buffered, n)
+        held = max(buffered.value, prompts.value) * n.value
+        draft.put("buffer.capacity_samples", held, buffered, n, back=times(buffered, n).written)
     if sampler.value == "weight_fifo":
         draft.semantics("admission.age_action", "drop_on_dequeue", "ready groups below the window are evicted")
         draft.put("admission.max_age", float(window.value), window)
@@ -205,7 +288,43 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     rules = {"in_order": "exact_target_step", "weight_fifo": "oldest_version_first"}
     draft.semantics("buffer.batch_rule", rules.get(sampler.value, "fifo"), "how the sampler selects")
     streamed = draft.maybe_count("async_rl.min_groups_for_streaming_train")
+    key = "async_rl.min_groups_for_streaming_train"
+
+    def parts(want: int) -> dict[str, int] | None:
+        return None if prompts.value % want else {key: prompts.value // want}
+
     if streamed is not None and streamed.value < prompts.value:
-        draft.put("trainer.minibatches", draft.divided("the streamed parts", prompts, streamed), prompts, streamed)
+        value = draft.divided("the streamed parts", prompts, streamed)
+        draft.put("trainer.minibatches", value, prompts, streamed, back=parts, unless=1)
+    else:
+        draft.could("trainer.minibatches", 1, parts, 1)
     recompute = draft.flag("async_rl.recompute_kv_cache_after_weight_updates", default=False)
-    draft.put("sync.in_flight", "keep_recompute" if recompute.value else "keep", recompute)
+    table = {"keep": {recompute.key: False}, "keep_recompute": {recompute.key: True}}
+    draft.put("sync.in_flight", "keep_recompute" if recompute.value else "keep", recompute, back=one_of(table))
+
+
+_START = "uv run examples/run_grpo.py --config FILE"
+_BASE = {"defaults": "grpo_math_1B.yaml"}
+_SINGLE = "grpo_math_1B_megatron_single_controller.yaml"
+FRAMEWORK = Framework(
+    build,
+    "NVIDIA-NeMo/RL",
+    "yaml",
+    (
+        Mode("synchronous", _START, _BASE),
+        Mode(
+            "async_grpo",
+            _START,
+            {**_BASE, "grpo.async_grpo.enabled": True, f"{GENERATION}.vllm_cfg.async_engine": True},
+        ),
+        *(
+            Mode(
+                f"single controller, {sampler}",
+                "uv run examples/run_grpo_single_controller.py --config FILE",
+                {"defaults": _SINGLE, "async_rl.sampler.name": sampler, f"{GENERATION}.vllm_cfg.async_engine": True},
+            )
+            for sampler in SAMPLERS
+        ),
+    ),
+    "data, env, the learning rate; the file that it builds on lies in examples/configs of the repository",
+)

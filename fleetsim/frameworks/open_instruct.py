@@ -6,6 +6,7 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 
 from __future__ import annotations
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     entry_point,
@@ -15,12 +16,12 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Read, one_of, times
 
 NOT_MODELLED = {
     "pack_length": "packing: the trainer's seconds per token say how well it works",
-    "num_mini_batches": "several updates of one batch count as one optimizer step",
-    "num_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
     "vllm_enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
     "tools": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
@@ -41,15 +42,18 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     prompts = draft.count("num_unique_prompts_rollout", default=16)
     n = draft.count("num_samples_per_prompt_rollout", default=4)
     draft.put("workload.group_size", n.value, n)
-    draft.put("trainer.batch_samples", prompts.value * n.value, prompts, n, why="prompts x responses")
+    samples = times(prompts, n)
+    draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
     lengths(draft, answer, prompt)
     _gpus(draft)
     steps = draft.count("async_steps", default=8)
-    outstanding = steps.value * prompts.value * n.value
+    ahead = times(steps, prompts, n)
+    outstanding = ahead.value
     draft.semantics("admission.law", "fixed_pool", "one prompt is sent for each that is taken from the results")
-    draft.put("admission.pool_samples", outstanding, steps, prompts, n, why="batches of prompts sent beforehand")
+    why = "batches of prompts sent beforehand"
+    draft.put("admission.pool_samples", outstanding, steps, prompts, n, why=why, back=ahead.written)
     draft.put("buffer.capacity_samples", outstanding, steps, prompts, n, why="batches prepared ahead of the trainer")
     draft.semantics("buffer.on_full", "block", "the preparation waits for the trainer")
     draft.semantics("admission.age_action", "drop_on_dequeue", "results that are too old are dropped and replaced")
@@ -61,6 +65,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         "keep" if inflight.value else "drain",
         inflight,
         why="engines pause with their cache" if inflight.value else "engines finish what they have",
+        back=one_of({"keep": {inflight.key: True}, "drain": {inflight.key: False}}),
     )
     draft.semantics("fleet.group_placement", "together", "a prompt's samples run on one engine")
     draft.semantics("fleet.routing", "least_loaded", "an engine takes a prompt when it has room")
@@ -73,6 +78,17 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
     passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}
     hardware_and_times(draft, speed, passes)
+    recipe.passes(
+        draft,
+        old_log_probs=(not vllm_logprobs.value, lambda want: vllm_logprobs.written(not want)),
+        reference=(reference.value, reference.written),
+    )
+    # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch
+    recipe.counts(
+        draft, {"optimizer_steps": "num_mini_batches", "epochs": "num_epochs", "cp": "sequence_parallel_size"}
+    )
+    recipe.words(draft, "offload", {"true": "states"}, "deepspeed_offload_optimizer")
+    recipe.flags(draft, {"recompute": ("gradient_checkpointing", False)})
     draft.leave_out(NOT_MODELLED)
 
 
@@ -82,7 +98,10 @@ def _gpus(draft: Draft) -> None:
     if not value or not all(type(v) is int and 0 <= v <= 1024 for v in value) or not sum(value):
         draft.refuse("num_learners_per_node", value, "must be GPUs per node, such as 8 8", "mend it")
         value = [1]
-    learners = Read("num_learners_per_node" if found is None else found[0].key, sum(value), found is not None)
+    key = "num_learners_per_node" if found is None else found[0].key
+    learners = Read(
+        key, sum(value), found is not None, lambda want: {key: [8] * (want // 8) + [want % 8] * (want % 8 > 0)}
+    )
     draft.put("trainer.gpus", learners.value, learners, why="summed over the nodes")
     engines = draft.count("vllm_num_engines", default=1)
     draft.put("fleet.instances", engines.value, engines)
@@ -98,3 +117,12 @@ def _gpus(draft: Draft) -> None:
     draft.put("engine.prefix_caching", prefix.value, prefix)
     # open_instruct/vllm_utils.py: AsyncLLMEngine.from_engine_args, vLLM 0.19.1
     entry_point(draft, "async_engine", "vLLM is started from engine arguments")
+
+
+FRAMEWORK = Framework(
+    build,
+    "allenai/open-instruct",
+    "values",
+    (Mode("asynchronous", "python open_instruct/grpo_fast.py"),),
+    "--dataset_mixer_list, the reward, the learning rate, --deepspeed_stage, --pack_length",
+)

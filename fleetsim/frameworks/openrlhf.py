@@ -6,9 +6,11 @@ openrlhf/trainer/ppo_trainer_async.py.
 
 from __future__ import annotations
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
+    cap_of_prompts,
     entry_point,
     filtering,
     hardware_and_times,
@@ -16,15 +18,13 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
 
 NOT_MODELLED = {
     "train.dynamic_batch_enable": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "use_dynamic_batch": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "ds.packing_samples": "packing: the trainer's seconds per token say how well it works",
-    "packing_samples": "packing: the trainer's seconds per token say how well it works",
-    "train.max_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
-    "max_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
     "train.agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
     "agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
     "reward.remote_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
@@ -56,10 +56,11 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     n = draft.count("rollout.n_samples_per_prompt", "n_samples_per_prompt", default=1)
     draft.put("workload.group_size", n.value, n)
     batch = draft.count("rollout.batch_size", "rollout_batch_size", default=1024)
-    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
+    samples = times(batch, n)
+    back = samples.written
+    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=back)
     update = draft.maybe_count("train.batch_size", "train_batch_size")
-    if update is not None and update.value < batch.value * n.value:
-        draft.note(str(update), "the updates of one rollout batch count as one optimizer step")
+    recipe.optimizer_steps(draft, samples, update, "train.batch_size", "their updates count as one step")
     _lengths(draft)
     _gpus(draft, is_async.value, together)
     if is_async.value:
@@ -75,6 +76,23 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, backend, {"nccl": "collective_broadcast"})
     kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
     hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": kl.value > 0})
+    recipe.passes(draft, reference=(kl.value > 0, one_of({True: {kl.key: 0.01}, False: {kl.key: 0.0}})))
+    recipe.counts(
+        draft,
+        {
+            "epochs": ("train.max_epochs", "max_epochs"),
+            "tp": "ds.tensor_parallel_size",
+            "cp": ("ds.ring_attn_size", "ring_attn_size"),
+        },
+    )
+    recipe.words(draft, "offload", {"true": "adam"}, "ds.adam_offload", "adam_offload")
+    recipe.flags(
+        draft,
+        {
+            "recompute": (("actor.gradient_checkpointing_enable", "gradient_checkpointing"), False),
+            "packing": (("ds.packing_samples", "packing_samples"), False),
+        },
+    )
     draft.leave_out(NOT_MODELLED)
 
 
@@ -84,25 +102,44 @@ def _lengths(draft: Draft) -> None:
     whole = draft.maybe_count("data.max_len", "max_len") or Read("data.max_len", 2048, False)
     if answer is None:
         given = prompt.value if prompt is not None else whole.value // 4
-        answer = Read(f"{whole.key} {whole.value} less the prompt", max(1, whole.value - given), whole.given)
+        answer = Read(
+            f"{whole.key} {whole.value} less the prompt",
+            max(1, whole.value - given),
+            whole.given,
+            Read("rollout.max_new_tokens", 0, False).written,
+        )
+    elif prompt is None and whole.given and whole.value > answer.value:
+        left = whole.value - answer.value
+        prompt = Read(
+            f"{whole.key} {whole.value} - {answer.key} {answer.value}", left, True, _whole_of(whole, answer.value)
+        )
     lengths(draft, answer, prompt)
+    if prompt is None:
+        draft.could("workload.prompt_tokens", None, lambda want: _whole_of(whole, answer.value)(cap_of_prompts(want)))
+
+
+def _whole_of(whole: Read[int], answer: int) -> Back:
+    """Back from a prompt's cap to the cap of prompt and answer together."""
+    return lambda want: whole.written(want + answer)
 
 
 def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     nodes = draft.count("actor.num_nodes", "actor_num_nodes", default=1)
     per_node = draft.count("actor.num_gpus_per_node", "actor_num_gpus_per_node", default=8)
-    trainer = times(nodes, per_node)
+    trainer = on_nodes(nodes, per_node)
     draft.put("trainer.gpus", trainer.value, trainer)
     engines = draft.needed_count("vllm.num_engines", "vllm_num_engines", remedy="-- --vllm.num_engines 8")
     tp = draft.count("vllm.tensor_parallel_size", "vllm_tensor_parallel_size", default=1)
     draft.put("fleet.instances", engines.value, engines)
     draft.put("engine.tp", tp.value, tp)
     colocated = together.value and not is_async
+    words = {"disaggregated": {together.key: False}} | ({} if is_async else {"colocated": {together.key: True}})
     draft.put(
         "fleet.placement",
         "colocated" if colocated else "disaggregated",
         together,
         why="engines and trainer share GPUs" if colocated else "the engines have GPUs of their own",
+        back=one_of(words),
     )
     if colocated and engines.value * tp.value > trainer.value:
         draft.refuse(
@@ -128,11 +165,31 @@ def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:
         "keep" if partial.value else "drain",
         partial,
         why="the engines pause and go on" if partial.value else "a sync waits for the batch that is generated",
+        back=one_of({"keep": {partial.key: True}, "drain": {partial.key: False}}),
     )
     started = draft.maybe_count("rollout.vllm_generate_batch_size", "vllm_generate_batch_size")
+
+    def surplus(want: float) -> dict[str, int] | None:
+        return {"rollout.vllm_generate_batch_size": round(want * batch.value)} if want > 1 else None
+
     if started is not None and started.value > batch.value:
         draft.semantics("buffer.batch_rule", "first_finished", "more prompts are started than a batch holds")
-        draft.put("buffer.oversampling", started.value / batch.value, started, batch)
+        draft.put("buffer.oversampling", started.value / batch.value, started, batch, back=surplus)
         draft.semantics("buffer.leftover", "carry_over", "the surplus is kept for the next batch")
     else:
+        draft.could("buffer.oversampling", 1.0, surplus, 1.0)
         draft.semantics("buffer.batch_rule", "fifo", "batches in their order")
+
+
+_START = "python3 -m openrlhf.cli.train_ppo_ray"
+FRAMEWORK = Framework(
+    build,
+    "OpenRLHF/OpenRLHF",
+    "flags",
+    (
+        Mode("hybrid", _START, {"train.colocate_all": True}),
+        Mode("synchronous", _START, {"train.colocate_all": False}),
+        Mode("asynchronous", _START, {"train.async_enable": True}),
+    ),
+    "--data.prompt_dataset, --reward.remote_url, the estimator, learning rates, micro-batches",
+)

@@ -7,8 +7,12 @@ trainer_gpu_ids, inference.parallel) are read as well.
 
 from __future__ import annotations
 
+from typing import Any
+
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
+    cap_of_prompts,
     engine_limits,
     entry_point,
     filtering,
@@ -18,7 +22,9 @@ from fleetsim.frameworks.common import (
     transport,
     weights_type,
 )
-from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Read, parts_of, times
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 NOT_MODELLED = {
@@ -68,7 +74,11 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("trainer.batch_samples", batch.value, batch, why="samples")
     answer = draft.maybe_count("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
     whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
-    lengths(draft, answer or whole, None)
+    cap = "orchestrator.train.sampling.max_completion_tokens"
+    lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
+    longest = (answer or whole).value
+    if answer is not None:  # a sequence holds the prompt, too, and is cut where it is longer
+        draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + cap_of_prompts(want)})
     instances = _gpus(draft)
     _admission(draft, group, batch, instances)
     sections = ("", "orchestrator.", "trainer.")
@@ -83,6 +93,9 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if group.value > 1:
         filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
     hardware_and_times(draft, speed, {"old log-probs": False})
+    # packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig
+    recipe.counts(draft, {"cp": "trainer.model.cp"})
+    recipe.words(draft, "offload", {"true": "states"}, "trainer.model.optim_cpu_offload")
     draft.leave_out(NOT_MODELLED)
 
 
@@ -110,15 +123,30 @@ def _gpus(draft: Draft) -> int:
     else:
         trainer = _listed(draft, "trainer_gpu_ids") or draft.count("deployment.num_train_gpus", default=1)
         rollout = _listed(draft, "inference_gpu_ids") or draft.count("deployment.num_infer_gpus", default=1)
+        node = draft.count("deployment.gpus_per_node", default=8)
+        if trainer.value + rollout.value > node.value:
+            rule = f"with {trainer} is more than a node's {node.value} GPUs"
+            draft.refuse(rollout.key, rollout.value, rule, "deployment.type = multi_node, with nodes for each")
     draft.put("trainer.gpus", trainer.value, trainer)
     instances = draft.divided("the number of instances", rollout, tp)
-    draft.put("fleet.instances", instances, rollout, tp)
+    draft.put("fleet.instances", instances, rollout, tp, back=parts_of(rollout, tp))
     dp = draft.maybe_count("inference.vllm.data_parallel_size", "inference.parallel.dp")
     if dp is not None and dp.value > instances:
         draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
     experts = draft.flag("inference.vllm.enable_expert_parallel", default=False)
+    ranks = "inference.vllm.data_parallel_size"
+
+    def shared(want: int) -> dict[str, Any]:
+        return {ranks: want, experts.key: True}
+
     if experts.value and dp is not None and dp.value > 1 and instances % dp.value == 0:
-        draft.put("engine.dp", dp.value, dp, experts, why="ranks that share the experts, each an instance")
+        why = "ranks that share the experts, each an instance"
+        draft.put("engine.dp", dp.value, dp, experts, why=why, back=shared, unless=1)
+    else:
+        draft.could("engine.dp", 1, shared, 1)
+    if kind.value == "single_node":
+        rest = lambda want: {ranks: instances}  # noqa: E731 the servers of one node
+        draft.could("fleet.instances", instances, rest)
     weights_type(draft, "inference.vllm.quantization")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
     share = draft.number(
@@ -156,7 +184,8 @@ def _admission(draft: Draft, group: Read[int], batch: Read[int], instances: int)
         start = draft.maybe_count("orchestrator.concurrency.initial_inflight")
         if least.value == most.value and least.given:
             draft.semantics("admission.law", "fixed_pool", "the least and the most in flight are equal")
-            draft.put("admission.pool_samples", max(most.value, group.value), most, least)
+            back = lambda want: {most.key: want, least.key: want}  # noqa: E731
+            draft.put("admission.pool_samples", max(most.value, group.value), most, least, back=back)
         else:
             draft.semantics("admission.law", "adaptive", "the engines' KV use decides how many episodes are in flight")
             draft.put("admission.adaptive.most_samples", max(most.value, group.value), most)
@@ -164,6 +193,27 @@ def _admission(draft: Draft, group: Read[int], batch: Read[int], instances: int)
                 draft.put("admission.adaptive.start_samples", min(start.value, most.value), start)
             else:
                 first = min(max(group.value, 32 * instances), most.value)
+                draft.could(
+                    "admission.adaptive.start_samples",
+                    first,
+                    Read("orchestrator.concurrency.initial_inflight", 1, False).written,
+                )
                 draft.assume("admission.adaptive.start_samples", first, "prime-rl derives it from the KV cache")
     draft.semantics("admission.age_action", "cancel_in_flight", "older episodes are dropped, finished or not")
     draft.put("admission.max_age", float(limit.value), limit)
+
+
+_START = "uv run rl @ FILE"
+_POOL = {"orchestrator.concurrency.min_inflight": 64, "orchestrator.concurrency.max_inflight": 64}
+_NODES = {"deployment.type": "multi_node", "deployment.num_train_nodes": 1, "deployment.num_infer_nodes": 1}
+FRAMEWORK = Framework(
+    build,
+    "PrimeIntellect-ai/prime-rl",
+    "toml",
+    tuple(
+        Mode(f"{name}, {place}", _START, {**settings, **nodes})
+        for place, nodes in (("one node", {}), ("several nodes", _NODES))
+        for name, settings in (("adaptive", {}), ("fixed pool", _POOL))
+    ),
+    "orchestrator.train.source, the learning rate, output_dir",
+)

@@ -13,6 +13,7 @@ import re
 import warnings
 from typing import Any
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     engine_limits,
@@ -24,7 +25,10 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read, one_line, times
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
 
 _RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
 _LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
@@ -36,7 +40,6 @@ NOT_MODELLED = {
     "actor_train.use_sequence_packing": "packing: the trainer's seconds per token say how well it works",
     "actor_infer.strategy_args.strategy_config.enforce_eager": "decoding without CUDA graphs",
     "actor_infer.strategy_args.strategy_config.max_model_len": "only the length caps are kept",
-    "ppo_epochs": "several passes over one batch: --set trainer.per_token_s=SECONDS for all of them",
     "critic.device_mapping": "the critic's own GPUs and passes",
     "use_opd": "the teacher's passes of on-policy distillation",
     "user_defined_rollout_loop_cls": "a rollout loop of your own",
@@ -60,8 +63,12 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
     extra_prompts = draft.flag("is_use_additional_prompts", default=False)
     most = draft.count("max_additional_running_prompts", default=16, least=0)
-    if extra_prompts.value:
-        draft.put("admission.extra_groups", most.value, extra_prompts, most)
+
+    def extra(want: int) -> dict[str, object]:
+        return {extra_prompts.key: True, most.key: want} if want else {extra_prompts.key: False}
+
+    groups = most.value if extra_prompts.value else 0
+    draft.put("admission.extra_groups", groups, extra_prompts, most, back=extra, unless=0)
     if ratio.value:
         _async(draft, ratio, agentic)
     else:
@@ -81,7 +88,24 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
     reference = draft.flag("enable_reference", default=settings.has("reference.device_mapping"))
     hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": reference.value})
+    _recipe(draft, reference)
     draft.leave_out(NOT_MODELLED)
+
+
+def _recipe(draft: Draft, reference: Read[bool]) -> None:
+    """The update, and a reference model on the trainer's GPUs."""
+    trained = draft.settings.get("actor_train.device_mapping")
+    place = {"reference.device_mapping": trained[1]} if trained is not None else {}
+    recipe.passes(
+        draft,
+        reference=(reference.value, one_of({True: {reference.key: True, **place}, False: {reference.key: False}})),
+    )
+    known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
+    recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")
+    ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+    section = "actor_train.strategy_args.strategy_config"
+    recipe.counts(draft, {name: f"{section}.{word}_parallel_size" for name, word in ranks.items()})
+    recipe.counts(draft, {"epochs": "ppo_epochs"})
 
 
 def _batch(draft: Draft, agentic: bool) -> Read[int]:
@@ -90,14 +114,20 @@ def _batch(draft: Draft, agentic: bool) -> Read[int]:
         group = draft.count("train_env_manager.group_size", default=1)
         draft.put("trainer.batch_samples", batch.value, batch, why="trajectories")
         envs = draft.count("train_env_manager.num_env_groups", default=128)
-        draft.put("fleet.max_in_flight_samples", envs.value * group.value, envs, group, why="one per environment")
+        most = times(envs, group)
+        draft.put("fleet.max_in_flight_samples", most.value, envs, group, why="one per environment", back=most.written)
         turns = draft.maybe_count("max_actions_per_traj", "max_steps_per_traj")
-        if turns is not None:
+        if turns is None:
+            draft.could("workload.turns.count", 1, Read("max_actions_per_traj", 1, False).written, 1)
+        else:
             draft.put("workload.turns.count", turns.value, turns, why="every trajectory takes all its turns")
             draft.assume("workload.turns.tool_latency_s", 1.0, "seconds of one environment step")
     else:
         group = draft.count("num_return_sequences_in_group", default=1)
-        draft.put("trainer.batch_samples", batch.value * group.value, batch, group, why="prompts x responses")
+        back = times(batch, group).written
+        draft.put(
+            "trainer.batch_samples", batch.value * group.value, batch, group, why="prompts x responses", back=back
+        )
     draft.put("workload.group_size", group.value, group)
     return group
 
@@ -108,30 +138,37 @@ def _lengths(draft: Draft) -> None:
     whole = draft.maybe_count("sequence_length")
     if answer is None and whole is not None:
         answer = Read(f"{whole.key} {whole.value} - {prompt.key}", max(1, whole.value - prompt.value), True)
-    lengths(draft, answer, prompt, "neither response_length nor sequence_length is set")
+    lengths(draft, answer, prompt, "neither response_length nor sequence_length is set", output_key="response_length")
 
 
 def _gpus(draft: Draft) -> None:
     train, infer = _devices(draft, "actor_train"), _devices(draft, "actor_infer")
     trainer = Read("actor_train.device_mapping", max(1, len(train or ())), train is not None)
     rollout = Read("actor_infer.device_mapping", max(1, len(infer or ())), infer is not None)
-    draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list")
+    draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list", back=_first(trainer.key, 0))
     config = "actor_infer.strategy_args.strategy_config"
     tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
     tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
     draft.put("engine.tp", tp.value, tp)
     pp = draft.count(f"{config}.pipeline_parallel_size", default=1)
-    if pp.value > 1:
-        draft.put("engine.pp", pp.value, pp)
+    draft.put("engine.pp", pp.value, pp, unless=1)
     each = tp if pp.value == 1 else times(tp, pp)
-    draft.put("fleet.instances", draft.divided("the number of instances", rollout, each), rollout, each)
     shared = (train or set()) & (infer or set())
+    place = _first(rollout.key, 0 if shared else trainer.value)
+    draft.put(
+        "fleet.instances",
+        draft.divided("the number of instances", rollout, each),
+        rollout,
+        each,
+        back=lambda want: place(want * each.value),
+    )
     draft.put(
         "fleet.placement",
         "colocated" if shared else "disaggregated",
         trainer,
         rollout,
         why="they share GPUs" if shared else "they share no GPU",
+        back=lambda want: _first(rollout.key, 0 if want == "colocated" else trainer.value)(rollout.value),
     )
     if shared and infer is not None and shared != infer:
         only = len(infer - shared)
@@ -143,13 +180,26 @@ def _gpus(draft: Draft) -> None:
     share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
     if share.given:
         draft.put("engine.gpu_memory_utilization", share.value, share)
+    else:
+        key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
+        draft.could("engine.gpu_memory_utilization", None, Read(f"{config}.{key}", 0.9, False).written)
     if engine.value == "vllm":
         # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
         # gives the tokens. vLLM 0.8.4 to 0.11.
         entry_point(draft, "async_engine", "vLLM is started from engine arguments")
         tokens = draft.count(f"{config}.max_num_batched_tokens", default=8192)
         draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
+        drafts = vllm_drafts(draft, f"{config}.speculative_config.")
+    else:
+        drafts = sglang_drafts(draft, f"{config}.")
+    if drafts:
+        frozen(draft, f"{config}: a drafter that ROLL does not train")
     engine_limits(draft, f"{config}.")
+
+
+def _first(key: str, start: int) -> Back:
+    """Back from a number of GPUs: so many, from the first that is given."""
+    return lambda want: {key: f"list(range({start},{start + want}))"}
 
 
 def _devices(draft: Draft, role: str) -> set[int] | None:
@@ -202,13 +252,32 @@ def _sync(draft: Draft) -> None:
 
 
 def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
-    draft.put("admission.async_ratio", ratio.value, ratio)
+    draft.put("admission.async_ratio", ratio.value, ratio, back=lambda want: ratio.written(want) if want else None)
     if not agentic:
         draft.semantics("buffer.wait_for_oldest", True, "their unfinished ones are waited for")
     draft.semantics("admission.age_reference", "creation", "age counts from the step at which a prompt began")
-    draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up")
+    draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up", back=lambda _: None)
     if agentic:
         draft.semantics("admission.age_action", "drop_and_refill", "older groups leave their queue at the next step")
     else:
         draft.semantics("admission.age_action", "cancel_in_flight", "older ones are dropped, and aborted if unfinished")
     draft.semantics("sync.in_flight", "abort_resume", "aborted responses go on from what they have")
+
+
+_DEVICES = {"actor_train.device_mapping": "list(range(0,1))", "actor_infer.device_mapping": "list(range(1,2))"}
+_START = "python examples/start_{}_pipeline.py --config_path FOLDER --config_name FILE"
+FRAMEWORK = Framework(
+    build,
+    "alibaba/ROLL",
+    "yaml",
+    (
+        Mode("rlvr, synchronous", _START.format("rlvr"), {**_DEVICES, "async_generation_ratio": 0}),
+        Mode("rlvr, asynchronous", _START.format("rlvr"), {**_DEVICES, "async_generation_ratio": 1}),
+        Mode(
+            "agentic, asynchronous",
+            _START.format("agentic"),
+            {**_DEVICES, "async_generation_ratio": 1, "train_env_manager.num_env_groups": 128},
+        ),
+    ),
+    "actor_train.training_args, actor_train.data_args, rewards, the learning rate",
+)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fleetsim.config.yaml_text import plain_scalar, to_yaml
-from fleetsim.frameworks.draft import one_line
+from fleetsim.frameworks.reading import one_line
 
 SECTIONS = (
     "workload",
@@ -36,7 +36,7 @@ def scenario_yaml(raw: Mapping[str, Any], comments: Mapping[str, str], header: S
             comment = f"  # {one_line(comments[key], 160)}" if key in comments else ""
             lines += ["", f"{key}:{comment}", *(f"  - {_scalar(item)}" for item in value)]
         else:
-            lines.append(f"{key}: {_scalar(value)}")
+            lines.append(_line(key, value, comments.get(key)))
     return "\n".join(lines) + "\n"
 
 
@@ -53,9 +53,12 @@ def _entry(path: str, key: str, value: Any, comments: Mapping[str, str], level: 
         for below, inner in value.items():
             yield from _entry(f"{path}.{below}", below, inner, comments, level + 1)
         return
-    text = f"{indent}{key}: {_scalar(value)}"
-    comment = comments.get(path)
-    yield text if not comment else f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}"
+    yield _line(f"{indent}{key}", value, comments.get(path))
+
+
+def _line(key: str, value: Any, comment: str | None) -> str:
+    text = f"{key}: {_scalar(value)}"
+    return text if not comment else f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}"
 
 
 def _scalar(value: Any) -> str:

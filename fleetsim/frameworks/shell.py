@@ -19,6 +19,7 @@ _IN_ARITHMETIC = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?")
 _OPENS, _CLOSES = frozenset({"if", "for", "while", "until", "case"}), frozenset({"fi", "done", "esac"})
 _SKIPPED = frozenset({"then", "else", "elif", "do", "{", "}", "!", "time", "exec"}) | _CLOSES
 _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_ITS_OWN_WORDS = ("$@", "$*")
 _MOST_WORDS = 20_000
 _MOST_CHARACTERS = 1_000_000
 _DEEPEST_DEFAULT = 8
@@ -135,6 +136,9 @@ class _Shell:
 
     def _expand(self, word: Word, depth: int = 0) -> Words:
         """The words that one word becomes: unquoted variables split at blanks, arrays stay lists."""
+        if word and word[-1].text in _ITS_OWN_WORDS and not any(piece.text for piece in word[:-1]):
+            self.say(self.remarks, f"line {self.line}: {word[-1].text}")
+            return []  # what the script is given goes behind its own flags: it is no value of the last of them
         done: Words = []
         text, known, open_word, nothing = "", True, False, False
         for piece in word:

@@ -6,6 +6,7 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     filtering,
@@ -14,9 +15,12 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
 from fleetsim.frameworks.speculation import frozen, sglang_drafts
 
+_FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
 NOT_MODELLED = {
     "use_dynamic_batch_size": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "max_tokens_per_gpu": "micro-batches do not change what is counted: the trainer's seconds per token do",
@@ -47,9 +51,11 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     batch = draft.needed_count("rollout_batch_size", remedy="-- --rollout-batch-size 32")
     n = draft.count("n_samples_per_prompt", default=1)
     draft.put("workload.group_size", n.value, n)
-    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
+    samples = times(batch, n)
+    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=samples.written)
     _updates(draft, batch, n)
-    lengths(draft, draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_prompt_len"))
+    answer, asked = "rollout_max_response_len", "rollout_max_prompt_len"
+    lengths(draft, draft.maybe_count(answer), draft.maybe_count(asked), output_key=answer, prompt_key=asked)
     instances, ranks = _gpus(draft, async_=ahead or fully)
     every = draft.count("update_weights_interval", default=1)
     if ahead or fully:
@@ -62,30 +68,40 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
     sampling = draft.maybe_text("dynamic_sampling_filter_path")
-    filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True))
-    reference = draft.flag("use_kl_loss", default=False).value or draft.number("kl_coef", default=0.0).value > 0
+    on = one_of({True: {"dynamic_sampling_filter_path": _FILTER}})
+    filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
+    loss = draft.flag("use_kl_loss", default=False)
+    reference = loss.value or draft.number("kl_coef", default=0.0).value > 0
     own = draft.flag("use_rollout_logprobs", default=False)
     hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
+    recipe.passes(
+        draft,
+        old_log_probs=(not own.value, lambda want: own.written(not want)),
+        reference=(reference, loss.written),
+    )
+    ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+    recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in ranks.items()})
+    recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
     draft.leave_out(NOT_MODELLED)
 
 
 def _updates(draft: Draft, batch: Read[int], n: Read[int]) -> None:
     whole = draft.maybe_count("global_batch_size")
     steps = draft.maybe_count("num_steps_per_rollout")
-    if whole is not None and whole.value < batch.value * n.value:
-        draft.note(str(whole), "the updates of one rollout count as one optimizer step")
-    elif whole is not None and whole.value > batch.value * n.value:
+    if steps is None:
+        recipe.optimizer_steps(draft, times(batch, n), whole, "global_batch_size", "their updates count as one step")
+    if whole is not None and whole.value > batch.value * n.value:
         draft.refuse(
             whole.key, whole.value, f"is more than a rollout has: {batch} x {n}", f"use {batch.value * n.value} or less"
         )
-    if steps is not None and steps.value > 1:
-        draft.note(str(steps), "the updates of one rollout count as one optimizer step")
+    if steps is not None:
+        draft.put("trainer.recipe.optimizer_steps", steps.value, steps, why="they count as one step", unless=1)
 
 
 def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     nodes = draft.count("actor_num_nodes", default=1)
     per_node = draft.count("actor_num_gpus_per_node", default=8)
-    trainer = times(nodes, per_node)
+    trainer = on_nodes(nodes, per_node)
     draft.put("trainer.gpus", trainer.value, trainer)
     together = draft.flag("colocate", default=False)
     if together.value and async_:
@@ -97,23 +113,33 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
         else:
             remedy = "-- --rollout-num-gpus 8, or -- --colocate"
             rollout = draft.needed_count("rollout_num_gpus", remedy=remedy)
-    draft.put("fleet.placement", "colocated" if together.value else "disaggregated", together)
+    places = {"disaggregated": {together.key: False}} | ({} if async_ else {"colocated": {together.key: True}})
+    draft.put("fleet.placement", "colocated" if together.value else "disaggregated", together, back=one_of(places))
     instances, ranks = _layout(draft, rollout)
     draft.semantics("engine.name", "sglang", "slime's rollout engine")
     share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
     if share.given:
         draft.put("engine.gpu_memory_utilization", share.value, share)
+    else:
+        draft.could("engine.gpu_memory_utilization", None, share.written)
     running = draft.maybe_count("sglang_max_running_requests")
-    if running is not None:
-        draft.put("engine.max_num_seqs", max(1, running.value // ranks), running)
+    if running is None:
+        draft.could("engine.max_num_seqs", None, _of_a_server("sglang_max_running_requests", ranks))
+    else:
+        back = _of_a_server(running.key, ranks)
+        draft.put("engine.max_num_seqs", max(1, running.value // ranks), running, back=back)
     chunk = draft.maybe_count("sglang_chunked_prefill_size", least=-1)
-    if chunk is not None and chunk.value > 0:
-        draft.put("engine.max_num_batched_tokens", max(1, chunk.value // ranks), chunk)
-    elif chunk is not None:
+    back = _of_a_server("sglang_chunked_prefill_size" if chunk is None else chunk.key, ranks)
+    if chunk is None:
+        draft.could("engine.max_num_batched_tokens", None, back)
+    elif chunk.value > 0:
+        draft.put("engine.max_num_batched_tokens", max(1, chunk.value // ranks), chunk, back=back)
+    else:
         whole = draft.count("sglang_max_prefill_tokens", default=16384)
-        draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why="prompts are not cut")
+        why = "prompts are not cut"
+        draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why=why, back=whole.written)
     off = draft.flag("sglang_disable_radix_cache", default=False)
-    draft.put("engine.prefix_caching", not off.value, off)
+    draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
     if sglang_drafts(draft, "sglang_") and not draft.flag("enable_mtp_training", default=False).value:
         frozen(draft, "enable_mtp_training = False")
     return instances, ranks
@@ -135,17 +161,28 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
     tp, rest = divmod(each.value, stages.value * ranks)
     if rest:
         draft.refuse(each.key, each.value, f"must be a multiple of {times(*reads[1:])}", "change one of them")
-    draft.put("engine.tp", max(1, tp), *reads)
-    if stages.value > 1:
-        draft.put("engine.pp", stages.value, stages)
-    if ranks > 1:
-        draft.put("engine.dp", ranks, size, attention, why="ranks of a server, each an instance")
+    others = stages.value * ranks
+    draft.put("engine.tp", max(1, tp), *reads, back=lambda want: each.written(want * others))
+    draft.put("engine.pp", stages.value, stages, unless=1)
+    back = lambda want: {attention.key: want > 1, size.key: want}  # noqa: E731 a table of two
+    draft.put("engine.dp", ranks, size, attention, why="ranks of a server, each an instance", back=back, unless=1)
     sent = draft.maybe_text("sglang_moe_a2a_backend")
     if (sent is not None and sent.value == "deepep") or draft.flag("sglang_enable_deepep_moe", default=False).value:
         draft.semantics("engine.expert_exchange", "all_to_all", "DeepEP")
     servers = draft.divided("the number of engines", rollout, each)
-    draft.put("fleet.instances", servers * ranks, rollout, *reads)
+    draft.put("fleet.instances", servers * ranks, rollout, *reads, back=_engines_of(rollout, each, ranks))
     return servers * ranks, ranks
+
+
+def _of_a_server(key: str, ranks: int) -> Back:
+    """Back from a limit of a rank to that of its server, which it divides among its ranks."""
+    return lambda want: None if want is None else {key: want * ranks}
+
+
+def _engines_of(rollout: Read[int], each: Read[int], ranks: int) -> Back:
+    """Back from instances to GPUs: those of the servers whose ranks they are. Colocated, the trainer's say it."""
+    key = rollout.key if " " not in rollout.key else "rollout_num_gpus"
+    return lambda want: None if want % ranks else {key: want // ranks * each.value}
 
 
 def _admission(
@@ -153,7 +190,8 @@ def _admission(
 ) -> None:
     concurrency = draft.count("sglang_server_concurrency", default=512)
     most = -(-concurrency.value // ranks)
-    draft.put("fleet.max_in_flight_samples_per_instance", max(most, n.value), concurrency)
+    servers = lambda want: None if want is None else {concurrency.key: want * ranks}  # noqa: E731
+    draft.put("fleet.max_in_flight_samples_per_instance", max(most, n.value), concurrency, back=servers)
     if fully:
         engines = instances // ranks
         pool = concurrency.value * engines * n.value
@@ -175,12 +213,33 @@ def _admission(
     over = draft.maybe_count("over_sampling_batch_size")
     if over is not None and over.value < batch.value:
         draft.refuse(over.key, over.value, f"must not be below {batch}", f"use {batch.value} or more")
-    elif over is not None:
-        draft.put("buffer.oversampling", over.value / batch.value, over, batch)
+
+    def surplus(want: float) -> dict[str, int] | None:
+        return {"over_sampling_batch_size": round(want * batch.value)} if want > 1 else None
+
+    if over is None:
+        draft.could("buffer.oversampling", 1.0, surplus, 1.0)
+    else:
+        draft.put("buffer.oversampling", over.value / batch.value, over, batch, back=surplus)
     partial = draft.flag("partial_rollout", default=False)
     draft.put(
         "buffer.leftover",
         "carry_over" if partial.value else "abort",
         partial,
         why="unfinished samples go back to the buffer" if partial.value else "unfinished samples are aborted",
+        back=one_of({"carry_over": {partial.key: True}, "abort": {partial.key: False}}),
     )
+
+
+_FULLY = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
+FRAMEWORK = Framework(
+    build,
+    "THUDM/slime",
+    "dashes",
+    (
+        Mode("train.py", "python3 train.py"),
+        Mode("train_async.py", "python3 train_async.py"),
+        Mode("fully asynchronous", "python3 train_async.py", {"rollout_function_path": _FULLY}),
+    ),
+    "the model's Megatron arguments, --prompt-data, --rm-type, --num-rollout, the learning rate",
+)

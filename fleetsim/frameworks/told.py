@@ -7,7 +7,8 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.convert import Imported
-from fleetsim.frameworks.draft import Taken, one_line
+from fleetsim.frameworks.draft import Taken
+from fleetsim.frameworks.reading import one_line
 
 _LIST_LIMIT = 40
 

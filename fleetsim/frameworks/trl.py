@@ -6,6 +6,10 @@ async_grpo_trainer.py. TRL leaves the number of processes to the launcher: `num_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
@@ -15,14 +19,16 @@ from fleetsim.frameworks.common import (
     model,
     transport,
 )
-from fleetsim.frameworks.draft import Draft, Read, times
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Back, Read, one_of, parts_of, times
+from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
 _REMEDY = "-- --num_processes 8, as the launcher is told"
 
 NOT_MODELLED = {
-    "num_iterations": "a batch is reused for several updates: --set trainer.per_token_s=SECONDS for all of them",
     "max_tool_calling_iterations": "tool calls: --set workload.turns.count=N, and tool_latency_s",
     "token_budget": "packing: the trainer's seconds per token say how well it works",
     "use_liger_kernel": "kernels: the trainer's seconds per token say how well they work",
@@ -61,6 +67,9 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, None, {})
     beta = draft.number("beta", default=0.0)
     hardware_and_times(draft, speed, {"old log-probs": not is_async, "reference log-probs": beta.value > 0})
+    recipe.passes(draft, reference=(beta.value > 0, one_of({True: {beta.key: 0.001}, False: {beta.key: 0.0}})))
+    recipe.counts(draft, {"epochs": "num_iterations"})
+    recipe.flags(draft, {"recompute": ("gradient_checkpointing", True)})
     draft.leave_out(NOT_MODELLED)
 
 
@@ -71,6 +80,7 @@ def _processes(draft: Draft) -> Read[int]:
         nodes = draft.maybe_count("launcher.nnodes", "launcher.num_machines") or Read("nnodes", 1, False)
         found = None if per_node is None else times(nodes, per_node)
     if found is None:
+        draft.could("trainer.gpus", None, Read("num_processes", 8, False).written)
         draft.assume("trainer.gpus", 8, "the number of processes is the launcher's, not in this configuration", _REMEDY)
         return Read("num_processes", 8, False)
     draft.put("trainer.gpus", found.value, found, why="one GPU per process")
@@ -97,10 +107,43 @@ def _samples(draft: Draft, processes: Read[int], n: Read[int]) -> Read[int]:
             f"use {max(1, batch.value // n.value) * n.value} samples, or another num_generations",
         )
     why = "samples of one generation" if batch.value != step.value else ""
-    draft.put("trainer.batch_samples", batch.value, batch, why=why)
-    if batch.value > step.value:
+    draft.put("trainer.batch_samples", batch.value, batch, why=why, back=_accumulated(draft, processes))
+    if batch.value > step.value and batch.value % step.value == 0:
+        path = "trainer.recipe.optimizer_steps"
+        draft.put(path, batch.value // step.value, batch, step, why="their updates count as one step")
+    elif batch.value > step.value:
         draft.note(str(step), "the updates of one generation count as one optimizer step")
+    else:
+        draft.could("trainer.recipe.optimizer_steps", 1, _updates(draft, processes, batch), 1)
     return batch
+
+
+def _accumulated(draft: Draft, processes: Read[int]) -> Back:
+    """Back from a batch: as many samples on each device at once as divide it, up to eight, the rest one by one."""
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        if want % processes.value:
+            return None
+        each = want // processes.value
+        at_once = next(n for n in range(min(8, each), 0, -1) if each % n == 0)
+        several = draft.settings.get("steps_per_generation") is not None
+        sizes = {"per_device_train_batch_size": at_once}
+        return {**sizes, "steps_per_generation" if several else "gradient_accumulation_steps": each // at_once}
+
+    return back
+
+
+def _updates(draft: Draft, processes: Read[int], batch: Read[int]) -> Back:
+    """Back from optimizer steps: a generation is so many times what is accumulated for one."""
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        at_once = draft.count("per_device_train_batch_size", default=8).value
+        steps = batch.value // (processes.value * at_once)
+        if want == 1 or steps % want:
+            return None
+        return {"steps_per_generation": steps, "gradient_accumulation_steps": steps // want}
+
+    return back
 
 
 def _grpo(draft: Draft, processes: Read[int]) -> None:
@@ -117,17 +160,24 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
         tp = draft.count("vllm_tensor_parallel_size", default=1)
         draft.put("engine.tp", tp.value, tp)
         instances = draft.divided("the number of instances", processes, tp)
-        draft.put("fleet.instances", instances, processes, tp)
+        draft.put("fleet.instances", instances, processes, tp, back=parts_of(processes, tp))
         share = draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0)
         draft.put("engine.gpu_memory_utilization", share.value, share)
-        draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs")
+        draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
         # trl/generation/vllm_generation.py: max_num_seqs is the engine's own part of the batch, which never binds.
         entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
         draft.semantics("engine.max_num_batched_tokens", 4096, "written in TRL's code")
         sleep = draft.flag("vllm_enable_sleep_mode", default=False)
         if not sleep.value:
-            draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded")
+            draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=_slept(sleep))
+        else:
+            draft.could("fleet.switch_s", None, _slept(sleep))
     draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
+
+
+def _slept(sleep: Read[bool]) -> Back:
+    """Back from seconds of handing over: what takes time is what sleep mode does."""
+    return lambda want: sleep.written(want > 0)
 
 
 def _server(draft: Draft) -> None:
@@ -136,10 +186,21 @@ def _server(draft: Draft) -> None:
     replicas = draft.maybe_count("vllm_serve.data_parallel_size", "vllm_server_data_parallel_size")
     draft.put("engine.tp", tp.value, tp)
     if replicas is None:
+        draft.could("fleet.instances", None, Read("vllm_serve.data_parallel_size", 1, False).written)
         draft.assume("fleet.instances", 1, "the server's size is not in this configuration")
     else:
         draft.put("fleet.instances", replicas.value, replicas)
+    draft.could("engine.model", None, Read("vllm_serve.model", "", False).written)
     draft.semantics("fleet.placement", "disaggregated", "the vLLM server has GPUs of its own")
+    share = draft.settings.get("vllm_serve.gpu_memory_utilization")
+    path = "engine.gpu_memory_utilization"
+    read = draft.number("vllm_serve.gpu_memory_utilization", default=0.9, most=1.0)
+    if share is None:
+        draft.could(path, None, read.written)
+    else:
+        draft.put(path, read.value, read)
+    if vllm_drafts(draft, "vllm_serve.speculative_config."):
+        frozen(draft, "vllm_serve.speculative_config")
 
 
 def _async(draft: Draft, samples: Read[int]) -> None:
@@ -154,9 +215,10 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     draft.semantics("admission.law", "unbounded", "only the tasks in flight and a full queue hold generation back")
     group = draft.values.get("workload.group_size", 1)
     if tasks is None or tasks.value <= 0:
-        draft.put(
-            "fleet.max_in_flight_samples", max(group, staleness.value * samples.value), staleness, samples, why="auto"
-        )
+        most = max(group, staleness.value * samples.value)
+        key = Read("max_inflight_tasks", 0, False)
+        back = key.written
+        draft.put("fleet.max_in_flight_samples", most, staleness, samples, why="auto", back=back)
     else:
         draft.put("fleet.max_in_flight_samples", max(group, tasks.value), tasks)
     draft.semantics(
@@ -170,3 +232,20 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     draft.semantics("buffer.batch_rule", "fifo", "groups in the order of completion")
     draft.semantics("sync.in_flight", "keep", "the server pauses, loads and goes on")
     draft.semantics("fleet.routing", "least_loaded", "the server spreads requests over its replicas")
+
+
+_COLOCATE = {"use_vllm": True, "vllm_mode": "colocate"}
+_START = "trl grpo --num_processes {num_processes}"
+_ASYNC = "accelerate launch --num_processes {num_processes} train_async_grpo.py"
+FRAMEWORK = Framework(
+    build,
+    "huggingface/trl",
+    "values",
+    (
+        Mode("GRPOTrainer, colocate", _START, _COLOCATE),
+        Mode("GRPOTrainer, server", _START, {"use_vllm": True, "vllm_mode": "server"}),
+        Mode("AsyncGRPOTrainer", _ASYNC, {"max_staleness": 4}),
+    ),
+    "--dataset_name, --reward_funcs, the learning rate; train_async_grpo.py is a script that calls AsyncGRPOTrainer",
+    {"vllm_serve.": "trl vllm-serve"},
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
@@ -22,10 +23,13 @@ from fleetsim.frameworks.common import (
     transport,
     weights_type,
 )
-from fleetsim.frameworks.draft import Draft, Read, times
-from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
+from fleetsim.frameworks.speculation import PATH, frozen, sglang_drafts, vllm_drafts
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
+ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 
 TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
@@ -82,11 +86,51 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=mode in ("one_step_off", "fully_async"))
-    reference = draft.flag(f"{ACTOR}.use_kl_loss", default=False).value or (
-        draft.flag("algorithm.use_kl_in_reward", default=False).value
-    )
+    loss = draft.flag(f"{ACTOR}.use_kl_loss", default=False)
+    reference = loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
     hardware_and_times(draft, speed, {"old log-probs": not bypass.value, "reference log-probs": reference})
+    recipe.passes(
+        draft,
+        old_log_probs=(not bypass.value, lambda want: bypass.written(not want)),
+        reference=(reference, loss.written),
+    )
+    _recipe(draft)
     draft.leave_out(NOT_MODELLED)
+
+
+def _recipe(draft: Draft) -> None:
+    """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
+    recipe.words(
+        draft,
+        "backend",
+        {"dp": "fsdp", "megatron": "megatron", "fsdp": "fsdp", "fsdp2": "fsdp"},
+        "model_engine",
+        f"{ACTOR}.strategy",
+    )
+    megatron = draft.values.get("trainer.recipe.backend") == "megatron"
+    engine = f"{ACTOR}.{'megatron' if megatron else 'fsdp_config'}"
+    recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})
+    if megatron:
+        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+        recipe.counts(draft, {name: f"{engine}.{word}_parallel_size" for name, word in ranks.items()})
+    else:
+        recipe.counts(
+            draft, {"cp": (f"{engine}.ulysses_sequence_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size")}
+        )
+    recipe.words(draft, "offload", {"true": "states"}, f"{engine}.optimizer_offload")
+    recipe.flags(
+        draft,
+        {
+            "recompute": ("actor_rollout_ref.model.enable_gradient_checkpointing", True),
+            "packing": ("actor_rollout_ref.model.use_remove_padding", True),
+        },
+    )
+    estimator = draft.maybe_text("algorithm.adv_estimator")
+    back = one_of({True: {"algorithm.adv_estimator": "gae"}, False: {"algorithm.adv_estimator": "grpo"}})
+    if estimator is None:
+        draft.could("trainer.recipe.critic", None, back)
+    else:
+        draft.put("trainer.recipe.critic", estimator.value == "gae", estimator, back=back, unless=False)
 
 
 def _mode(draft: Draft) -> str:
@@ -139,11 +183,12 @@ def _drafts(draft: Draft, *, sglang: bool) -> None:
         if not trained.value:
             frozen(draft, str(trained))
         return
+    draft.could(f"{PATH}.method", None, one_of({"mtp": {loaded.key: True, used.key: True}}), None)
     own = draft.flag(f"{ROLLOUT}.speculative_decoding.enable", default=False)
     if own.value and vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", switch=own, alone="eagle3"):
         frozen(draft, str(own))
-    elif vllm_drafts(draft, f"{ROLLOUT}.engine_kwargs.vllm.speculative_config."):
-        frozen(draft, f"{ROLLOUT}.engine_kwargs.vllm.speculative_config")
+    elif not sglang and vllm_drafts(draft, f"{ENGINE}.speculative_config.", written=f"+{ENGINE}.speculative_config."):
+        frozen(draft, f"{ENGINE}.speculative_config")
 
 
 def _parallel(draft: Draft) -> Read[int]:
@@ -152,36 +197,40 @@ def _parallel(draft: Draft) -> Read[int]:
     draft.put("engine.tp", tp.value, tp)
     pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
     dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)
-    if pp.value > 1:
-        draft.put("engine.pp", pp.value, pp)
-    if dp.value > 1:
-        draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance")
+    draft.put("engine.pp", pp.value, pp, unless=1)
+    draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
     return tp if pp.value == 1 else times(tp, pp)
 
 
 def _trainer_gpus(draft: Draft) -> Read[int]:
     nodes = draft.count("trainer.nnodes", default=1)
     per_node = draft.count("trainer.n_gpus_per_node", default=8)
-    gpus = times(nodes, per_node)
+    gpus = on_nodes(nodes, per_node)
     draft.put("trainer.gpus", gpus.value, gpus)
     return gpus
 
 
 def _batch(draft: Draft, n: Read[int]) -> Read[int]:
     batch = draft.count("data.train_batch_size", default=1024)
-    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses")
-    mini = draft.maybe_count(f"{ACTOR}.ppo_mini_batch_size")
-    if mini is not None and mini.value < batch.value and "separate" not in draft.mode:
-        draft.note(str(mini), "the updates of one batch count as one optimizer step: its seconds are their sum")
+    back = times(batch, n).written
+    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses", back=back)
+    if "separate" not in draft.mode:
+        mini = draft.maybe_count(f"{ACTOR}.ppo_mini_batch_size")
+        recipe.optimizer_steps(draft, batch, mini, f"{ACTOR}.ppo_mini_batch_size", "their updates count as one step")
     return batch
 
 
 def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     gpus = _trainer_gpus(draft)
-    draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+    _instances(draft, gpus, per_instance)
     draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
     _batch(draft, n)
     barrier(draft, "the whole batch is generated, the longest response is waited for")
+
+
+def _instances(draft: Draft, gpus: Read[int], per_instance: Read[int]) -> None:
+    value = draft.divided("the number of instances", gpus, per_instance)
+    draft.put("fleet.instances", value, gpus, per_instance, back=parts_of(gpus, per_instance))
 
 
 def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -197,8 +246,8 @@ def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
 def _rollout_gpus(draft: Draft, per_instance: Read[int], section: str) -> None:
     nodes = draft.count(f"{section}.nnodes", default=1)
     per_node = draft.maybe_count(f"{section}.n_gpus_per_node") or draft.count("trainer.n_gpus_per_node", default=8)
-    gpus = times(nodes, per_node)
-    draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+    gpus = on_nodes(nodes, per_node, per_node_key=f"{section}.n_gpus_per_node")
+    _instances(draft, gpus, per_instance)
     draft.semantics("fleet.placement", "disaggregated", "rollout has GPUs of its own")
 
 
@@ -215,6 +264,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
         times(mini, pulls, every),
         n,
         why="a step here is what is trained between two synchronizations",
+        back=times(mini, pulls, every, n).written,
     )
     draft.put("trainer.minibatches", every.value, every, why="each pull is trained as soon as it is there")
     draft.semantics("sync.trigger", "pulls", "the trainer counts its pulls")
@@ -230,7 +280,12 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
     most = draft.count("async_training.concurrent_samples_per_replica", default=16)
     draft.put(
-        "fleet.max_in_flight_samples_per_instance", most.value * n.value, most, n, why="prompts per replica x responses"
+        "fleet.max_in_flight_samples_per_instance",
+        most.value * n.value,
+        most,
+        n,
+        why="prompts per replica x responses",
+        back=times(most, n).written,
     )
     draft.semantics("fleet.in_flight_unit", "groups", "a task is a prompt with all its responses")
     partial = draft.flag("async_training.partial_rollout", default=True)
@@ -239,6 +294,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
         "abort_resume" if partial.value else "drain",
         partial,
         why="aborted and sent again with what they have" if partial.value else "generation in flight is waited for",
+        back=one_of({"abort_resume": {partial.key: True}, "drain": {partial.key: False}}),
     )
 
 
@@ -258,14 +314,18 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
                 f"must be {parts} x {mini}: separate_async streams that many mini-batches",
                 f"use {batch.key}={parts.value * mini.value}",
             )
-        else:
-            draft.put("trainer.minibatches", parts.value, parts, why="each mini-batch is trained once it is complete")
-            draft.semantics("sync.trigger", "pulls", "weights go out after so many mini-batches")
-            draft.put("sync.every_pulls", parts.value, parts)
+
+        def streamed(want: int) -> dict[str, int] | None:
+            return None if batch.value % want else {parts.key: want, mini.key: batch.value // want}
+
+        why = "each mini-batch is trained once it is complete"
+        draft.put("trainer.minibatches", parts.value, parts, why=why, back=streamed)
+        draft.semantics("sync.trigger", "pulls", "weights go out after so many mini-batches")
+        draft.put("sync.every_pulls", parts.value, parts)
         _lending(draft, section)
     else:
         gpus = _trainer_gpus(draft)
-        draft.put("fleet.instances", draft.divided("the number of instances", gpus, per_instance), gpus, per_instance)
+        _instances(draft, gpus, per_instance)
         draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
     warmup = draft.number(f"{section}.num_warmup_batches", default=1.0, most=1e6)
     draft.semantics("admission.law", "version_window", "a batch and the warm-up batches are outstanding")
@@ -277,18 +337,50 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     limit = draft.count("trainer.v1.sampler.max_off_policy_threshold", default=8)
     strategy = draft.choice("trainer.v1.sampler.max_off_policy_strategy", default="drop", known=("drop", "wait"))
     action = "wait" if strategy.value == "wait" else "drop_and_refill"
-    draft.put("admission.age_action", action, strategy)
-    draft.put("admission.max_age", float(limit.value - 1), limit, why="verl counts a group of the same step as age 1")
+    words = {"wait": "wait", "drop_and_refill": "drop"}
+    draft.put("admission.age_action", action, strategy, back=one_of({a: {strategy.key: w} for a, w in words.items()}))
+    draft.put(
+        "admission.max_age",
+        float(limit.value - 1),
+        limit,
+        why="verl counts a group of the same step as age 1",
+        back=lambda want: None if want is None else limit.written(want + 1),
+    )
     draft.semantics("admission.age_reference", "creation", "age counts from the step that sent the prompt")
 
 
 def _lending(draft: Draft, section: str) -> None:
     switch = draft.flag(f"{section}.hybrid_rollout.enable_switch", default=False)
+    back = one_of({"colocated_lending": {switch.key: True}, "disaggregated": {switch.key: False}})
     if not switch.value:
+        draft.could("fleet.placement", "disaggregated", back, "disaggregated")
         return
     draft.preset += "-switch"
-    draft.put("fleet.placement", "colocated_lending", switch)
+    draft.put("fleet.placement", "colocated_lending", switch, back=back)
     ratio = draft.number(f"{section}.hybrid_rollout.switch_threshold_ratio", default=0.4, most=1.0)
     draft.put("fleet.lending.return_at", ratio.value, ratio)
     if draft.flag(f"{section}.hybrid_rollout.adaptive_switch_threshold", default=True).value:
         draft.note(f"{section}.hybrid_rollout.adaptive_switch_threshold", "the share stays where it starts")
+
+
+_V1 = "python3 -m verl.trainer.main_ppo"
+FRAMEWORK = Framework(
+    build,
+    "verl-project/verl",
+    "overrides",
+    (
+        Mode("sync", _V1, {"trainer.v1.trainer_mode": "sync"}),
+        Mode("colocate_async", _V1, {"trainer.v1.trainer_mode": "colocate_async"}),
+        Mode("separate_async", _V1, {"trainer.v1.trainer_mode": "separate_async"}),
+        Mode(
+            "one_step_off",
+            "python3 -m verl.experimental.one_step_off_policy.main_ppo --config-name=one_step_off_ppo_trainer",
+        ),
+        Mode(
+            "fully_async",
+            "python3 -m verl.experimental.fully_async_policy.fully_async_main --config-name=fully_async_ppo_trainer",
+            {"data.train_batch_size": 0, "data.gen_batch_size": 1},
+        ),
+    ),
+    "data.train_files, data.val_files, the reward, the learning rate, micro-batches",
+)

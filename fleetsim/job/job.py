@@ -19,13 +19,13 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.unread import unread_notes
 from fleetsim.config.whole_engines import rounded_note
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
 from fleetsim.job.assumptions import is_given, is_touched
 from fleetsim.job.derived import with_derived
-from fleetsim.job.ignored_settings import unread_notes
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
 from fleetsim.job.length_options import LENGTH_FLAGS, law_from_flags

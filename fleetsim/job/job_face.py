@@ -24,6 +24,7 @@ from fleetsim.job.watch import told
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fleetsim.frameworks.export import Exported
     from fleetsim.history.history import History
     from fleetsim.replay.result import ReplayResult
     from fleetsim.simulate.ask import SimulateResult
@@ -115,6 +116,21 @@ class Job(AnyJob):
         from fleetsim.files import replace_file
 
         return replace_file(path, dump_scenario(self.scenario))
+
+    def to(self, framework: str) -> Exported:
+        """The scenario as a framework's own configuration, and what cannot be told to it.
+
+            >>> import fleetsim as fs
+            >>> made = fs.load("presets/verl-fully-async").to("verl")
+            >>> made.settings["async_training.staleness_threshold"], made.left_out
+            (0.1, ())
+
+        `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
+        """
+        from fleetsim.frameworks.export import scenario_to
+        from fleetsim.job.engine_limits import limits_of
+
+        return scenario_to(framework, self.scenario, limits_of, self.scenario.name or "scenario")
 
     @keywords()
     def simulate(

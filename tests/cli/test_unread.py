@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.job.ignored_settings import unread_notes
+from fleetsim.config.unread import unread_notes
 
 
 @pytest.mark.parametrize(

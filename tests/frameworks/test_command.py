@@ -37,8 +37,8 @@ def test_yaml_on_stdout_and_the_report_on_stderr() -> None:
     for heading in ("took ", "from the mode:", "assumed ", "does not model:", "keys without a bearing"):
         assert heading in result.stderr
     assert "--set workload.output_tokens.mean=TOKENS" in result.stderr
-    assert "actor.strategy" not in result.stderr
-    assert "actor.strategy" in run("verl", str(DATA / "verl_sync.yaml"), "--verbose").stderr
+    assert "hybrid_engine" not in result.stderr
+    assert "hybrid_engine" in run("verl", str(DATA / "verl_sync.yaml"), "--verbose").stderr
 
 
 def test_to_a_file_that_is_not_overwritten_unless_told(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_model_without_a_shape_is_said() -> None:
 
 @pytest.mark.parametrize("file", sorted(p.name for p in DATA.iterdir() if p.is_file()))
 def test_every_imported_scenario_runs(file: str, tmp_path: Path) -> None:
-    names = ("verl", "roll", "openrlhf", "open-instruct", "trl", "areal", "nemo-rl", "slime", "prime-rl")
+    names = ("verl", "roll", "openrlhf", "open-instruct", "trl", "areal", "nemo-rl", "slime", "skyrl", "prime-rl")
     framework = max((n for n in names if file.replace("_", "-").startswith(n)), key=len)
     job = tmp_path / "job.yaml"
     sets = [word for text in SMALL for word in ("--set", text)]

@@ -12,4 +12,4 @@ def test_the_page_is_current() -> None:
 
 def test_every_framework_has_its_section() -> None:
     headings = [line[3:] for line in make_frameworks.page().splitlines() if line.startswith("## ")]
-    assert headings == list(FRAMEWORKS) == list(make_frameworks.FORMS)
+    assert headings[1:] == list(FRAMEWORKS) == list(make_frameworks.FORMS)

@@ -267,6 +267,9 @@ _SCENARIO = (
     say("scenario_from-nemo-rl", "scenario from nemo-rl nemo_rl_async.yaml", "nemo_rl_async.yaml", "nemo_rl_base.yaml"),
     say("scenario_from-slime", "scenario from slime slime_sync.sh", "slime_sync.sh"),
     say("scenario_from-prime-rl", "scenario from prime-rl prime_rl.toml", "prime_rl.toml"),
+    say("scenario_to-verl", "scenario to verl areal"),
+    say("scenario_to-prime-rl", "scenario to prime-rl prime-rl --set fleet.instances=4 -o rl.toml"),
+    say("scenario_to-json", "scenario to nemo-rl nemo-rl-async-grpo --json"),
     say("scenario_from-wrong", "scenario from verl prime_rl.toml", "prime_rl.toml"),
     say("scenario_from-unknown", "scenario from verl2 words.txt", "words.txt"),
 )  # fmt: skip
@@ -275,7 +278,7 @@ _COMMANDS = (
     "size", "split", "simulate", "compare", "sweep", "replay", "alerts", "dashboard", "watch", "validate", "calibrate",
     "doctor", "profile", "profile ls", "profile show", "profile check", "profile estimate", "profile trainer",
     "scenario",
-    "scenario from", "scenario init", "scenario check", "scenario schema", "scenario ls",
+    "scenario from", "scenario to", "scenario init", "scenario check", "scenario schema", "scenario ls",
 )  # fmt: skip
 _HELP = (
     say("help_fleetsim", "--help"),

@@ -13,11 +13,11 @@ from typing import Any
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.unread import unread_notes
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag
 from fleetsim.job.engine_source import accuracy_of
-from fleetsim.job.ignored_settings import unread_notes
 from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.job.trials import Trial, flat, trial_of
 from fleetsim.replay.change.extrapolation import (

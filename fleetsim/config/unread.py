@@ -1,4 +1,4 @@
-"""Settings that a command line gives and the scenario's other policies never read: told, not ignored in silence."""
+"""Settings that a scenario's other policies never read: told where somebody gives them, not ignored in silence."""
 
 from __future__ import annotations
 
@@ -38,15 +38,25 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         lambda s: BATCH_RULES[s.buffer.batch_rule].rounds,
         f"buffer.batch_rule {names_of(lambda rule: rule.rounds)}",
     ),
+    "buffer.oversampling": (lambda s: s.buffer.batch_rule == "first_finished", "buffer.batch_rule first_finished"),
+    "buffer.wait_for_oldest": (
+        lambda s: s.buffer.batch_rule == "oldest_version_first",
+        "buffer.batch_rule oldest_version_first",
+    ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
 }
 
 
+def reader_of(scenario: Scenario, path: str) -> str:
+    """What would read a path that nothing in this scenario reads; "" where something does."""
+    for place, (reads, reader) in _READERS.items():
+        if (path == place or path.startswith(f"{place}.")) and not reads(scenario):
+            return reader
+    return ""
+
+
 def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
     """A sentence for each path among the `--set` texts that nothing in this scenario reads."""
-    notes = []
-    for path in dict.fromkeys(text.partition("=")[0].strip() for text in sets):
-        for place, (reads, reader) in _READERS.items():
-            if (path == place or path.startswith(f"{place}.")) and not reads(scenario):
-                notes.append(f"{path} changes nothing here: only {reader} reads it")
-    return tuple(notes)
+    paths = dict.fromkeys(text.partition("=")[0].strip() for text in sets)
+    found = {path: reader_of(scenario, path) for path in paths}
+    return tuple(f"{path} changes nothing here: only {reader} reads it" for path, reader in found.items() if reader)

@@ -1,0 +1,73 @@
+"""`fleetsim scenario to`: a scenario as a framework's own configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetsim.cli.say import say
+
+if TYPE_CHECKING:
+    from fleetsim.frameworks.export import Exported
+
+
+def to(
+    framework: Annotated[
+        str, typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl.")
+    ],
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a shipped one.")],
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document: text, settings, what is left out.")] = False,
+) -> None:
+    """Write a scenario as a framework's own configuration, ready to paste; say what cannot be told to it.
+
+    The mode of the framework is the one that can say most of the scenario. What is written, `fleetsim scenario from`
+    reads as the same scenario, but for what is listed.
+
+    Examples:
+
+    [bold]fleetsim scenario to verl job.yaml -o run.sh[/bold]
+
+    [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
+    """
+    import json
+    import os
+
+    from fleetsim.config.load import load_scenario
+    from fleetsim.files import new_file, write_text
+    from fleetsim.frameworks.export import scenario_to, to_document
+    from fleetsim.job.engine_limits import limits_of
+
+    place = None if output is None else new_file("--output", output, force)
+    result = scenario_to(framework, load_scenario(scenario, set_ or ()), limits_of, os.path.basename(scenario))
+    if place is not None:
+        write_text(place, result.text)
+    if json_:
+        say(json.dumps(to_document(result), indent=2, sort_keys=True))
+        return
+    if place is None:
+        say(result.text, nl=False)
+    _tell(result)
+    if place is not None:
+        say(f"wrote {place}", err=True)
+
+
+def _tell(result: Exported) -> None:
+    """What was written, what could not be said, and what is still to add."""
+    from fleetsim import units
+    from fleetsim.frameworks.export import left_out_words
+
+    say(f"{result.framework}: {result.mode}; {units.plural(len(result.settings), 'setting')}", err=True)
+    if result.left_out:
+        say("cannot be told to it:", err=True)
+    for left in result.left_out:
+        say(f"  {left_out_words(result.framework, left)}", err=True)
+    say(f"the plan holds for {'; '.join(result.facts)}", err=True)
+    say(f"yours to add: {result.yours}", err=True)

@@ -1,0 +1,149 @@
+"""A scenario as a framework's settings: `scenario from`, run backwards.
+
+The framework's reader is run on settings, and says of each scenario value what it comes to and which settings would
+make it another one (`draft.links`). Those are set, and it is run again, until nothing changes. What then still differs
+from the scenario cannot be said to this framework, and is listed: the list is what `scenario from` itself would read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.unread import reader_of
+from fleetsim.errors import InputError, Problem
+from fleetsim.frameworks.common import OUTPUT_CAP
+from fleetsim.frameworks.convert import FRAMEWORKS, nested
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Link, one_line
+from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.wanted import NOTHING, SECTIONS, Limits, Wanted, at, is_fact, policies_of
+
+# Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
+_PASSES = 12
+_ENTRY_POINT = "engine.entry_point"
+# What it means to run a mode that differs here: more than any number of lesser differences. To wait for each batch, or
+# not to, is the largest of them after the GPUs.
+_WEIGHTS = {"fleet.placement": 100_000, "admission.law": 1_000, "sync.in_flight": 100, "sync.trigger": 100}
+_BARRIER, _REFUSED = 10_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A value of the scenario that the framework cannot be told. has: what it does instead; why: its own rule."""
+
+    path: str
+    value: Any
+    has: Any
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Settings of one mode that come as near to a scenario as they can.
+
+    says: setting -> the scenario paths that it stands for. problems: why the framework refuses these settings.
+    """
+
+    framework: str
+    mode: Mode
+    settings: Mapping[str, Any]
+    says: Mapping[str, tuple[str, ...]]
+    left_out: tuple[LeftOut, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def distance(self) -> int:
+        """How far from the scenario: what is left out, what matters most counting most."""
+        waits = any(o.path == "admission.law" and "barrier" in (o.value, o.has) for o in self.left_out)
+        known = _REFUSED * bool(self.problems) + _BARRIER * waits
+        return known + sum(_WEIGHTS.get(o.path, 1) for o in self.left_out)
+
+
+def settled(framework: str, scenario: Scenario, limits: Limits) -> Settled:
+    """The framework's settings that say most of the scenario, in the mode that can say most of it.
+
+    limits: what an engine takes where a scenario gives no limits. Raises InputError where no mode can run it at all.
+    """
+    known, wanted = FRAMEWORKS[framework], Wanted(scenario, limits)
+    best = min((_in_mode(framework, known, mode, wanted) for mode in known.modes), key=lambda found: found.distance)
+    if best.problems:
+        raise InputError(best.problems)
+    return best
+
+
+def _in_mode(framework: str, known: Framework, mode: Mode, wanted: Wanted) -> Settled:
+    values: dict[str, Any] = dict(mode.settings)
+    draft = _read(framework, known, mode, values)
+    for _ in range(_PASSES):
+        changes: dict[str, Any] = {}
+        # What is wrong goes first: where two values share a setting, the one that is right is kept so by its own way.
+        for link in sorted(draft.links, key=lambda each: each.value == wanted(each.path)):
+            for key, value in (_asked(link, wanted) or {}).items():
+                changes.setdefault(key, value)
+        if all(key in values and values[key] == value for key, value in changes.items()):
+            break
+        values |= changes
+        draft = _read(framework, known, mode, values)
+    says: dict[str, tuple[str, ...]] = {}
+    for link in draft.links:
+        want = wanted(link.path)
+        for key, value in ({} if want is NOTHING else link.back(want) or {}).items():
+            if key in values and values[key] == value:
+                says[key] = tuple(dict.fromkeys((*says.get(key, ()), link.path)))
+    left_out, problems = _compared(framework, draft, wanted)
+    return Settled(framework, mode, values, says, left_out, (*draft.problems, *problems))
+
+
+def _read(framework: str, known: Framework, mode: Mode, values: Mapping[str, Any]) -> Draft:
+    settings = Settings(programs=[*mode.start.split()])
+    for key, value in values.items():
+        settings.add(key, value, "settings")
+    draft = Draft(framework, settings)
+    known.build(draft, lambda model, gpu, gpus: (0.0, 0.0))
+    return draft
+
+
+def _asked(link: Link, wanted: Wanted) -> Mapping[str, Any] | None:
+    """The settings that give the wanted value; None where nothing is wanted, or needs to be said."""
+    want = wanted(link.path)
+    if want is NOTHING or (want == link.unless and link.value == want):
+        return None
+    return link.back(want)
+
+
+def _compared(framework: str, draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
+    """What differs between the scenario and what the settings come to; or why these make no scenario."""
+    target = wanted.scenario
+    raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in SECTIONS}
+    facts = {p: v for p, v in _leaves(raw) if is_fact(p) and p != _ENTRY_POINT}
+    values = {p: v for p, v in draft.values.items() if p == _ENTRY_POINT or not (is_fact(p) or p == OUTPUT_CAP)}
+    if "engine.speculation.method" not in values:
+        facts = {p: v for p, v in facts.items() if not p.startswith("engine.speculation.")}
+    try:
+        result = scenario_from_mapping(nested({**values, **facts, **_laws(raw)}))
+    except InputError as error:
+        return (), error.problems
+    paths = dict.fromkeys((*policies_of(target), *policies_of(result)))
+    own = wanted.limits_of(result)
+    found = []
+    for path in paths:
+        want, has = wanted(path), at(result, path)
+        has = own.get(path) if has is None else has
+        if want is not NOTHING and want != has and not reader_of(target, path):
+            found.append(LeftOut(path, want, has, one_line(draft.comments.get(path, ""), 120)))
+    return tuple(sorted(found, key=lambda left: -_WEIGHTS.get(left.path, 1))), ()
+
+
+def _laws(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"workload.{key}": raw["workload"][key] for key in ("prompt_tokens", "output_tokens")}
+
+
+def _leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, dict) and not ("kind" in value and path != "engine"):
+        return [leaf for key, below in value.items() for leaf in _leaves(below, f"{path}.{key}" if path else key)]
+    return [(path, value)]

@@ -1,0 +1,108 @@
+"""A scenario in a framework's own words: `fleetsim scenario to verl job.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.frameworks.backwards import LeftOut, settled
+from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
+from fleetsim.frameworks.forms import written
+from fleetsim.frameworks.reading import one_line
+from fleetsim.frameworks.wanted import Limits, longest
+
+_PLAIN = (str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A configuration made of a scenario.
+
+    text: what to paste, in the framework's own form. settings: the same by key. says: setting -> the scenario paths
+    that it stands for. left_out: what this framework cannot be told. facts: what the plan rests on, and no framework is
+    told. yours: what a run needs besides.
+    """
+
+    framework: str
+    mode: str
+    text: str
+    settings: Mapping[str, Any]
+    says: Mapping[str, tuple[str, ...]]
+    left_out: tuple[LeftOut, ...]
+    facts: tuple[str, ...]
+    yours: str
+
+
+def scenario_to(framework: str, scenario: Scenario, limits: Limits, name: str = "scenario") -> Exported:
+    """The scenario in the framework's own words.
+
+    limits: what an engine takes where a scenario gives no limits. name: what the scenario is called. Raises InputError
+    for a framework that is not known, or one that cannot run this scenario in any of its modes.
+    """
+    framework = framework_name(framework)
+    known, found = FRAMEWORKS[framework], settled(framework, scenario, limits)
+    facts = tuple(_facts(scenario))
+    comments = {key: ", ".join(found.says.get(key, ("the mode",))) for key in found.settings}
+    header = [
+        f"Made by `fleetsim scenario to {framework} {name}`: {framework}, {found.mode.name}.",
+        "Behind each setting stands what it says of the scenario.",
+        f"The plan holds for {'; '.join(facts)}.",
+        f"Yours to add: {known.yours}.",
+    ]
+    if found.left_out:
+        header += [f"{framework} cannot be told:", *(f"  {left_out_words(framework, o)}" for o in found.left_out)]
+    text = written(known, found.mode.start, found.settings, comments, header)
+    return Exported(framework, found.mode.name, text, found.settings, found.says, found.left_out, facts, known.yours)
+
+
+def left_out_words(framework: str, left: LeftOut) -> str:
+    """A value that cannot be said, what holds in its place, and why."""
+    want, has = (_shown(left.path, v) for v in (left.value, left.has))
+    return f"{left.path} = {want}: {framework} has {has}" + (f" ({left.why})" if left.why else "")
+
+
+def _shown(path: str, value: Any) -> str:
+    own = "the engine's own" if path.startswith("engine.") else "no limit"
+    return own if value is None else one_line(value, 60)
+
+
+def _facts(scenario: Scenario) -> list[str]:
+    """What decides the plan and stands in no configuration."""
+    law = scenario.workload.output_tokens
+    cap = longest(law)
+    mean = getattr(law, "mean", None)
+    of = f"{units.number(mean)} tokens in the mean before" if mean else f"a {law.kind} law up to"
+    t = scenario.trainer
+    per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
+    seconds = f"{t.fixed_s + sum(p.fixed_s for p in t.phases):g} s a step"
+    seconds += f" and {per_token:.3g} s per trained token" if per_token else ""
+    return [
+        f"{scenario.engine.gpu} GPUs",
+        f"outputs of {of} the cap of {cap:,}" if cap else f"outputs of {of} any length",
+        f"a trainer that takes {seconds}",
+    ]
+
+
+def to_document(result: Exported) -> dict[str, Any]:
+    """The same as one JSON document, the text in it."""
+    return {
+        "schema_version": 1,
+        "command": "scenario to",
+        "framework": result.framework,
+        "mode": result.mode,
+        "text": result.text,
+        "settings": dict(result.settings),
+        "says": {key: list(paths) for key, paths in result.says.items()},
+        "left_out": [
+            {"path": o.path, "value": _plain(o.value), "has": _plain(o.has), "why": o.why} for o in result.left_out
+        ],
+        "rests_on": list(result.facts),
+        "yours": result.yours,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, _PLAIN) else str(value)

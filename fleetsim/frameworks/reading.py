@@ -1,0 +1,108 @@
+"""One setting as it was read, and how it is written: `scenario from` goes this way, `scenario to` goes back.
+
+A framework's module reads settings and puts scenario values that follow from them (`draft.put`). Each value knows its
+way back: which settings, set to what, give a wanted value. For a value that is one setting, that is the setting
+itself; for a product, a list or a law of its own, the way back stands beside the reader (`back=`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+# A wanted value -> the settings that say it; None if none do.
+Back = Callable[[Any], Mapping[str, Any] | None]
+# GPUs of a server, where a framework asks for nodes.
+_NODE_GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """One setting as it was read. given: the configuration says so; else it is the framework's own default.
+
+    back: how it is written, where that is not the value under its own key.
+    """
+
+    key: str
+    value: T
+    given: bool
+    back: Back | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key} = {one_line(self.value)}"
+
+    def written(self, want: Any) -> Mapping[str, Any] | None:
+        """The settings with which this reads as `want`; None where it cannot."""
+        if self.back is not None:
+            return self.back(want)
+        if want is None or not self.key or " " in self.key:
+            return None
+        if isinstance(self.value, bool):
+            return {self.key: want} if isinstance(want, bool) else None
+        if isinstance(self.value, int):
+            return {self.key: int(want)} if isinstance(want, (int, float)) and want == int(want) else None
+        return {self.key: int(want) if isinstance(want, float) and want == int(want) else want}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A scenario value that settings say, or could: what they say now, and the way back.
+
+    unless: the value with which nothing needs to be written.
+    """
+
+    path: str
+    value: Any
+    back: Back
+    unless: Any
+
+
+def times(*reads: Read[int], key: str = "") -> Read[int]:
+    """The product of settings, as one reading that names them all. Its way back sets the first, the others as they
+    are."""
+    value = math.prod(r.value for r in reads)
+    name = key or " x ".join(r.key if len(reads) == 1 else f"{r.key} {r.value}" for r in reads)
+    rest = math.prod(r.value for r in reads[1:])
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        if not isinstance(want, int) or want % rest or want < rest:
+            return None
+        return reads[0].written(want // rest)
+
+    return Read(name, value, any(r.given for r in reads), back)
+
+
+def on_nodes(nodes: Read[int], per_node: Read[int], nodes_key: str = "", per_node_key: str = "") -> Read[int]:
+    """GPUs as nodes x GPUs of a node. Back: one node for up to 8 of them, else as many full ones as there can be.
+
+    nodes_key, per_node_key: what is written, where that is another key than the one that was read.
+    """
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        if not isinstance(want, int) or want < 1:
+            return None
+        each = next(n for n in range(min(_NODE_GPUS, want), 0, -1) if want % n == 0)
+        return {nodes_key or nodes.key: want // each, per_node_key or per_node.key: each}
+
+    product = times(nodes, per_node)
+    return Read(product.key, product.value, product.given, back)
+
+
+def parts_of(whole: Read[int], each: Read[int]) -> Back:
+    """Back from a number of parts: `whole` is set to so many times `each`."""
+    return lambda want: whole.written(want * each.value) if isinstance(want, int) else None
+
+
+def one_of(words: Mapping[Any, Mapping[str, Any]]) -> Back:
+    """Back from a value that has its own settings: a table of them."""
+    return lambda want: words.get(want)
+
+
+def one_line(value: object, limit: int = 100) -> str:
+    """A value on one short line, with nothing that a terminal or a YAML comment would stumble over."""
+    text = value if isinstance(value, str) else repr(value)
+    text = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,0 +1,84 @@
+"""How the batch is trained (`trainer.recipe`), from a framework's own keys: steps, passes, offload, parallel layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleetsim.config.trainer import RecipeConfig
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.reading import Back, Read
+
+PATH = "trainer.recipe"
+_DEFAULT = RecipeConfig()
+
+
+def counts(draft: Draft, keys: Mapping[str, str | tuple[str, ...]]) -> None:
+    """Whole numbers. keys: field of the recipe -> the framework's key, or several spellings of it."""
+    for name, key in keys.items():
+        spellings = (key,) if isinstance(key, str) else key
+        read = draft.maybe_count(*spellings)
+        _put(draft, name, read, Read(spellings[0], 1, False))
+
+
+def flags(draft: Draft, keys: Mapping[str, tuple[str | tuple[str, ...], bool]]) -> None:
+    """True or false. keys: field of the recipe -> the framework's key or spellings of it, and its default there."""
+    for name, (key, default) in keys.items():
+        read = draft.flag(*((key,) if isinstance(key, str) else key), default=default)
+        ours = getattr(_DEFAULT, name)
+        if read.given:
+            draft.put(f"{PATH}.{name}", read.value, read, unless=ours)
+        else:
+            draft.could(f"{PATH}.{name}", read.value, read.written, ours)
+
+
+def words(draft: Draft, name: str, known: Mapping[str, Any], *keys: str) -> None:
+    """A field whose values have words of their own. known: the framework's word -> the recipe's, usual ones first."""
+    read = draft.maybe_text(*keys)
+    back = _back(keys[0], known)
+    default = getattr(_DEFAULT, name)
+    value = None if read is None else known.get(read.value.lower())
+    if read is None or value is None:
+        draft.could(f"{PATH}.{name}", default, back, default)
+    else:
+        draft.put(f"{PATH}.{name}", value, read, back=back, unless=default)
+
+
+def passes(draft: Draft, **made: tuple[bool, Back]) -> None:
+    """The passes beside the update: whether each is made, and the settings that make it or not.
+
+    They stand in the scenario where the trainer's seconds are estimated (`common.hardware_and_times`).
+    """
+    for name, (value, back) in made.items():
+        draft.could(f"{PATH}.{name}", value, back)
+
+
+def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key: str, why: str = "") -> None:
+    """Optimizer steps of an epoch: the batch over a mini-batch, both counted in the same. key: the mini-batch's."""
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        if not isinstance(want, int) or batch.value % want:
+            return None
+        return Read(key, 1, False).written(batch.value // want)
+
+    path = f"{PATH}.optimizer_steps"
+    if mini is None or mini.value >= batch.value:
+        draft.could(path, 1, back, 1)
+    else:
+        draft.put(path, max(1, batch.value // mini.value), batch, mini, why=why or "mini-batches", back=back, unless=1)
+
+
+def _put(draft: Draft, name: str, read: Read[Any] | None, blank: Read[Any]) -> None:
+    path, default = f"{PATH}.{name}", getattr(_DEFAULT, name)
+    if read is None:
+        draft.could(path, default, blank.written, default)
+    else:
+        draft.put(path, read.value, read, unless=default)
+
+
+def _back(key: str, known: Mapping[str, Any]) -> Back:
+    def back(want: Any) -> Mapping[str, Any] | None:
+        found = next((word for word, meant in known.items() if meant == want), None)
+        return None if found is None else {key: True if found == "true" else found}
+
+    return back

@@ -1,0 +1,190 @@
+"""SkyRL (NovaSky-AI/SkyRL at a9564572e): colocated and separate synchronous training, one step ahead, fully async.
+
+Names and defaults: skyrl/train/config/config.py; what they do: skyrl/train/trainer.py,
+skyrl/train/fully_async_trainer.py (_AsyncStalenessManager), examples/train/async/async_trainer.py and
+skyrl/backends/skyrl_train/inference_servers/vllm_server_actor.py.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks import recipe
+from fleetsim.frameworks.common import (
+    TrainerSpeed,
+    barrier,
+    engine_name,
+    entry_point,
+    filtering,
+    hardware_and_times,
+    lengths,
+    model,
+    transport,
+)
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
+from fleetsim.frameworks.speculation import frozen, vllm_drafts
+
+ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
+
+NOT_MODELLED = {
+    "trainer.policy.model.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
+    f"{ENGINE}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
+    f"{ENGINE}.expert_parallel_size": "expert parallelism inside an instance",
+    f"{ENGINE}.enable_pd": "prefill and decode on different instances",
+    "trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS",
+    "trainer.critic.model.path": "the critic's own GPUs",
+    "trainer.eval_interval": "evaluation between steps",
+    "generator.max_turns": "turns: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
+}
+
+
+def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """Fill the draft from SkyRL's keys."""
+    settings = draft.settings
+    fully = draft.flag("trainer.fully_async.enabled", default=settings.runs("fully_async"))
+    ahead = settings.runs("main_async", "async_trainer") and not fully.value
+    together = draft.flag("trainer.placement.colocate_all", default=True)
+    draft.mode = "fully async" if fully.value else "one step ahead" if ahead else "synchronous"
+    draft.preset = "skyrl-fully-async"
+    if together.value and (fully.value or ahead):
+        rule = "asynchronous training has GPUs of its own for rollout"
+        draft.refuse(together.key, True, rule, f"{together.key}=false")
+    model(draft, f"{POLICY}.model.path", remedy=f"-- {POLICY}.model.path=Qwen/Qwen2.5-7B")
+    n = draft.count("generator.n_samples_per_prompt", default=5)
+    draft.put("workload.group_size", n.value, n)
+    _batch(draft, n, fully=fully.value)
+    lengths(
+        draft,
+        draft.count("generator.sampling_params.max_generate_length", default=1024),
+        draft.count("trainer.max_prompt_length", default=512),
+    )
+    _gpus(draft, together)
+    _engine(draft)
+    if fully.value:
+        _fully_async(draft, n)
+    elif ahead:
+        draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
+        draft.semantics("admission.batches_ahead", 1, "exactly one batch ahead")
+        draft.semantics("sync.in_flight", "drain", "weights change between two batches")
+        draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
+    else:
+        barrier(draft, "the whole batch is generated before it is trained")
+    draft.semantics("fleet.group_placement", "spread", "a request per sample")
+    draft.semantics("fleet.routing", "round_robin", "over the engines")
+    words = {"nccl": "collective_broadcast", "gloo": "collective_broadcast"}
+    transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
+    filtering(draft, draft.flag("trainer.algorithm.zero_variance_filter", default=False))
+    _recipe(draft, speed)
+    draft.leave_out(NOT_MODELLED)
+
+
+def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
+    """A step's prompts. Fully asynchronous training takes mini-batches, and asks that both be equal."""
+    batch = draft.count("trainer.train_batch_size", default=1024)
+    mini = draft.count("trainer.policy_mini_batch_size", default=256)
+    if not fully:
+        back = times(batch, n).written
+        draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses", back=back)
+        recipe.optimizer_steps(draft, batch, mini, mini.key, "their updates count as one step")
+        return
+    if batch.value != mini.value:
+        draft.refuse(batch.key, batch.value, f"must equal {mini} in fully asynchronous training", "make them equal")
+
+    def both(want: int) -> dict[str, int] | None:
+        return None if want % n.value else {batch.key: want // n.value, mini.key: want // n.value}
+
+    draft.put("trainer.batch_samples", mini.value * n.value, mini, n, why="prompts x responses", back=both)
+
+
+def _gpus(draft: Draft, together: Read[bool]) -> None:
+    place = "trainer.placement.policy_num"
+    gpus = on_nodes(draft.count(f"{place}_nodes", default=1), draft.count(f"{place}_gpus_per_node", default=1))
+    draft.put("trainer.gpus", gpus.value, gpus)
+    tp = draft.count(f"{ENGINE}.tensor_parallel_size", default=1)
+    pp = draft.count(f"{ENGINE}.pipeline_parallel_size", default=1)
+    dp = draft.count(f"{ENGINE}.data_parallel_size", default=1)
+    engines = draft.count(f"{ENGINE}.num_engines", default=1)
+    draft.put("engine.tp", tp.value, tp)
+    draft.put("engine.pp", pp.value, pp, unless=1)
+    draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
+    instances = times(engines, dp)
+    reads = (engines,) if dp.value == 1 else (engines, dp)
+    draft.put("fleet.instances", instances.value, *reads, back=instances.written)
+    draft.put(
+        "fleet.placement",
+        "colocated" if together.value else "disaggregated",
+        together,
+        back=one_of({"colocated": {together.key: True}, "disaggregated": {together.key: False}}),
+    )
+    used = times(engines, dp, tp, pp)
+    if together.value and used.value != gpus.value:
+        draft.refuse(engines.key, engines.value, f"{used} must be the policy's {gpus}, which it shares", "change one")
+
+
+def _engine(draft: Draft) -> None:
+    engine_name(draft, draft.text(f"{ENGINE}.backend", default="vllm"), {"vllm": "vllm"})
+    entry_point(draft, "api_server", "UsageContext.OPENAI_API_SERVER")
+    share = draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0)
+    draft.put("engine.gpu_memory_utilization", share.value, share)
+    seqs = draft.count(f"{ENGINE}.max_num_seqs", default=1024)
+    draft.put("engine.max_num_seqs", seqs.value, seqs)
+    tokens = draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192)
+    draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
+    prefix = draft.flag(f"{ENGINE}.enable_prefix_caching", default=True)
+    draft.put("engine.prefix_caching", prefix.value, prefix)
+    trained = draft.flag("trainer.mtp.enabled", default=False)
+    if vllm_drafts(draft, f"{ENGINE}.speculative_config.") and not trained.value:
+        frozen(draft, str(trained))
+
+
+def _fully_async(draft: Draft, n: Read[int]) -> None:
+    section = "trainer.fully_async"
+    staleness = draft.count(f"{section}.max_staleness_steps", default=4, least=0)
+    draft.semantics("admission.law", "version_window", "(staleness + step) mini-batches less what is accepted or runs")
+    draft.put("admission.max_staleness", float(staleness.value), staleness)
+    draft.semantics("admission.age_action", "train_anyway", "late groups are trained, with a warning")
+    workers = draft.count(f"{section}.num_parallel_generation_workers", default=768)
+    most = times(workers, n)
+    draft.put("fleet.max_in_flight_samples", most.value, workers, n, why="a worker has a group", back=most.written)
+    draft.semantics("fleet.in_flight_unit", "groups", "a worker generates a whole group")
+    clears = draft.flag(f"{section}.clear_kv_cache_on_weight_sync", default=False)
+    draft.semantics("sync.in_flight", "keep", "engines pause, load and go on")
+    draft.put("sync.reset_prefix_cache", clears.value, clears)
+    draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
+
+
+def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
+    loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
+    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": loss.value})
+    recipe.passes(draft, reference=(loss.value, loss.written))
+    recipe.words(draft, "backend", {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}, "trainer.strategy")
+    recipe.counts(draft, {"epochs": "trainer.update_epochs_per_batch"})
+    if draft.values.get("trainer.recipe.backend") == "megatron":
+        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+        recipe.counts(draft, {k: f"{POLICY}.megatron_config.{word}_parallel_size" for k, word in ranks.items()})
+    else:
+        recipe.counts(draft, {"cp": f"{POLICY}.sequence_parallel_size"})
+    recipe.flags(
+        draft,
+        {
+            "recompute": ("trainer.gradient_checkpointing", True),
+            "packing": ("trainer.remove_microbatch_padding", True),
+        },
+    )
+
+
+_RUN = "uv run --isolated --extra fsdp -m"
+FRAMEWORK = Framework(
+    build,
+    "NovaSky-AI/SkyRL",
+    "overrides",
+    (
+        Mode("synchronous", f"{_RUN} skyrl.train.entrypoints.main_base"),
+        Mode("one step ahead", f"{_RUN} examples.train.async.main_async"),
+        Mode(
+            "fully async", f"{_RUN} examples.train.fully_async.main_fully_async", {"trainer.fully_async.enabled": True}
+        ),
+    ),
+    "data.train_data, data.val_data, environment.env_class, the learning rate, micro-batches",
+)

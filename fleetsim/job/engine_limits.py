@@ -1,0 +1,26 @@
+"""Limits that a scenario leaves to its engine, as the engine takes them: another program has defaults of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.defaults import MEMORY_SHARE, default_limits
+from fleetsim.engine.gpus import gpu_of
+
+
+def limits_of(scenario: Scenario) -> Mapping[str, Any]:
+    """Dotted path -> value. Nothing for SGLang, which takes them from the memory it finds, or for other GPUs' speeds.
+
+    Raises InputError for a GPU that nobody knows.
+    """
+    engine = scenario.engine
+    if engine.kind != "roofline" or engine.name == "sglang":
+        return {}
+    seqs, tokens = default_limits(gpu_of(engine), engine.name, engine.entry_point)
+    return {
+        "engine.max_num_seqs": seqs,
+        "engine.max_num_batched_tokens": tokens,
+        "engine.gpu_memory_utilization": MEMORY_SHARE[engine.name],
+    }

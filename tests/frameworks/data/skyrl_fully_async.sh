@@ -1,0 +1,22 @@
+: "${MINI_BATCH_SIZE:=64}"
+MAX_STALENESS_STEPS=3
+uv run --isolated --extra fsdp -m examples.train.fully_async.main_fully_async \
+  data.train_data="['$DATA_DIR/train.parquet']" \
+  trainer.fully_async.enabled=true \
+  trainer.fully_async.max_staleness_steps=${MAX_STALENESS_STEPS} \
+  trainer.fully_async.num_parallel_generation_workers=$(( 64 * (3 + 1) )) \
+  trainer.algorithm.advantage_estimator="grpo" \
+  trainer.policy.model.path="Qwen/Qwen2.5-1.5B-Instruct" \
+  trainer.placement.colocate_all=false \
+  trainer.strategy=fsdp \
+  trainer.placement.policy_num_gpus_per_node=4 \
+  generator.inference_engine.num_engines=4 \
+  generator.inference_engine.tensor_parallel_size=1 \
+  trainer.train_batch_size=64 \
+  trainer.policy_mini_batch_size=64 \
+  trainer.max_prompt_length=512 \
+  generator.sampling_params.max_generate_length=2048 \
+  generator.inference_engine.backend=vllm \
+  generator.inference_engine.gpu_memory_utilization=0.7 \
+  generator.n_samples_per_prompt=8 \
+  trainer.eval_interval=4
