@@ -79,8 +79,8 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         old_log_probs=(not own.value, lambda want: own.written(not want)),
         reference=(reference, loss.written),
     )
-    ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-    recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in ranks.items()})
+    words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+    recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})
     recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
     draft.leave_out(NOT_MODELLED)
 

@@ -74,7 +74,7 @@ def longest(law: Any) -> int | None:
     if isinstance(law, ConstantTokens):
         return int(law.value)
     if law.max is not None:
-        return round(law.max)
+        return round(float(law.max))
     return round(law.le[-1]) if isinstance(law, Histogram) else None
 
 
