@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fleetsim.frameworks.convert import Imported
@@ -19,11 +20,16 @@ _MODEL_FILE = "engine.model=PATH/config.json"
 
 def from_(
     framework: Annotated[
-        str, typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl.")
-    ],
+        str | None,
+        typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl."),
+    ] = None,
     config: Annotated[
         list[str] | None,
         typer.Argument(help="Its file or launch script; - is standard input. Its own flags go after --."),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="PATH|URL", help="What a run showed: its log, tracker, dump or Prometheus."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
@@ -45,6 +51,8 @@ def from_(
 
     [bold]fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...[/bold]
 
+    [bold]fleetsim scenario from --run train.log --set engine.gpu=H100 -o job.yaml[/bold]
+
     [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
     """
     from fleetsim.files import new_file, write_text
@@ -52,13 +60,51 @@ def from_(
     from fleetsim.frameworks.given import settings_from
     from fleetsim.trainer.estimate import token_seconds
 
+    if framework is None:
+        _of_run(run, output, set_ or (), force, json_)
+        return
     name = framework_name(framework)
     place = None if output is None else new_file("--output", output, force)
     shown, settings = settings_from(config or ())
     result = scenario_from(name, settings, shown, set_ or (), token_seconds)
+    if run is not None:
+        _of_run(run, output, set_ or (), force, json_, result.raw)
+        return
     if place is not None:
         write_text(place, result.text)
     _show(result, place, json_, verbose)
+
+
+def _of_run(
+    run: str | None,
+    output: str | None,
+    sets: Sequence[str],
+    force: bool,
+    as_json: bool,
+    start: Mapping[str, Any] | None = None,
+) -> None:
+    """The job of a run. start: the configuration of the framework that was named. Raises InputError without a run."""
+    import json
+
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.files import new_file, write_text
+    from fleetsim.replay.shown.file import run_file
+
+    if run is None:
+        remedy = "fleetsim scenario from verl CONFIG, or --run LOG"
+        raise InputError([Problem("FRAMEWORK", None, "nothing to make a scenario of", remedy)])
+    place = None if output is None else new_file("--output", output, force)
+    found = run_file(start, sets, run)
+    if as_json:
+        say(json.dumps({"scenario": found.raw, "notes": list(found.notes)}, indent=2, sort_keys=True))
+        return
+    for note in found.notes:
+        say(f"warning: {note}", err=True)
+    if place is None:
+        say(found.text, nl=False)
+        return
+    write_text(place, found.text)
+    say(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
 
 
 def _show(result: Imported, place: Path | None, as_json: bool, verbose: bool) -> None:

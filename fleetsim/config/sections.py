@@ -12,6 +12,7 @@ from fleetsim.config.base import Section
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.fleet import FleetConfig
 from fleetsim.config.follow import FollowConfig
+from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.run import CostConfig, PublishedConfig, RunConfig, TargetsConfig
 from fleetsim.config.sync import SyncConfig
 from fleetsim.config.trainer import TrainerConfig
@@ -28,7 +29,14 @@ def _names_a_value(path: str) -> str:
     return path
 
 
+def _of_a_value(observed: ObservedConfig) -> ObservedConfig:
+    """The record, if a scenario has the key that it speaks of."""
+    _names_a_value(observed.path)
+    return observed
+
+
 AssumedPath = Annotated[str, Field(max_length=1000), AfterValidator(_names_a_value)]
+Observed = Annotated[ObservedConfig, AfterValidator(_of_a_value)]
 
 
 class Sections(Section):
@@ -45,6 +53,13 @@ class Sections(Section):
         max_length=1000,
         description="dotted paths (workload.output_tokens.mean) of values in this file that nobody measured: reports "
         "name them as assumed; take a path out when its value is yours",
+    )
+    observed: tuple[Observed, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=100,
+        description="what a run showed of values in this file, with intervals: plans take these for how far an input "
+        "may be off; a value that is given anew loses its record",
     )
     follow: FollowConfig = FollowConfig()
     workload: WorkloadConfig = WorkloadConfig()

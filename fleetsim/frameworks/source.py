@@ -1,7 +1,7 @@
 """From a file, standard input or flags to settings: what form it is in, and the files that it builds on.
 
-Forms: YAML (with `defaults:` parents and OmegaConf pointers), TOML, JSON, a shell script or a text of flags, and a
-Python script that builds a configuration object.
+Forms: YAML (with `defaults:` parents and OmegaConf pointers), TOML, JSON, a shell script or a text of flags, a Python
+script that builds a configuration object, and a log into which the framework printed what it runs with.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of
+from fleetsim.frameworks.printed import printed_config
 from fleetsim.frameworks.python_source import settings_of_python
 from fleetsim.frameworks.settings import Settings
 from fleetsim.frameworks.shell import Words, expanded
@@ -38,8 +39,14 @@ _CONFIG_KEYS = ("config", "config_file", "config_path")
 def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] = ()) -> Settings:
     """The settings of a configuration file, with flags or `key=value` words on top.
 
-    classes: configuration classes to look for in a Python script. Raises InputError.
+    Of a log, the configuration that the framework printed into it. classes: configuration classes to look for in a
+    Python script. Raises InputError.
     """
+    if os.path.splitext(path)[1].lower() not in (*_TREES, ".py"):
+        printed = printed_config(path)
+        if printed is not None:
+            settings = _of_tree({**printed, "defaults": None}, path, None, 0)
+            return settings_of_words(words).over(settings) if words else settings
     return parsed_source(read_text(path, "CONFIG", MAX_BYTES), path, words, classes, Path(path).parent)
 
 

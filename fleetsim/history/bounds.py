@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleetsim.history.history import Buckets, Floats, History, Note, StepLog
+from fleetsim.history.history import Buckets, Floats, History, Note
 from fleetsim.history.signals import BY_NAME
 from fleetsim.units import share
 
@@ -39,7 +39,7 @@ def bounded(history: History) -> History:
     steps = history.steps
     if steps is not None:
         columns = {name: _within(name, v, _MOST_LOGGED, notes) for name, v in steps.columns.items()}
-        steps = StepLog(steps.framework, columns)
+        steps = replace(steps, columns=columns)
     if not notes:
         return history
     return replace(

@@ -67,6 +67,7 @@ def run_log(
     values = steps.values
     mode = known.mode({*table.names, *names}, values)
     columns = {"step": steps.numbers}
+    metrics: dict[str, str] = {}
     clock = next((t for c in CLOCKS if c in values and (t := _clock(values[c])) is not None), None)
     if clock is not None:
         columns["time_s"] = clock
@@ -75,6 +76,7 @@ def run_log(
             found = _value(entry, values)
             if found is not None:
                 columns[entry.column] = found
+                metrics[entry.column] = _made_of(entry, values)
     notes += derive(columns, values, known.serial(mode))
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
@@ -91,7 +93,7 @@ def run_log(
         columns = {name: values[first:] for name, values in columns.items()}
         notes.append(warming)
     times, step_s = _window(columns)
-    log = StepLog(known.name, columns)
+    log = StepLog(known.name, columns, metrics)
     return History(times, step_s, (), {}, {}, {}, (), log, tuple(notes), f"{path.name} ({known.name})")
 
 
@@ -192,6 +194,16 @@ def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:
         if metric in values:
             out = np.maximum(out - np.nan_to_num(values[metric]), 0)
     return None if np.isnan(out).all() else out
+
+
+def _made_of(entry: Entry, values: Mapping[str, Floats]) -> str:
+    """The metrics behind a column, as the framework calls them: all that are summed, else the first."""
+    there = [metric for metric in entry.metrics if metric in values]
+    if entry.how != "sum":
+        return there[0]
+    most = max(float(np.nansum(values[metric])) for metric in there)
+    large = [m for m in there if float(np.nansum(values[m])) > 0.01 * most] or there[:1]
+    return " + ".join(large[:3]) + (f" and {len(large) - 3} more" if len(large) > 3 else "")
 
 
 def _again_notes(again: int, columns: Mapping[str, Floats]) -> list[Note]:

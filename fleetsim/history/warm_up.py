@@ -14,6 +14,8 @@ FEWEST, MOST = 12, 0.25
 # A first step stands out where it is off the later ones' median by half of it, and by so many of their robust
 # standard deviations. A trend does neither: its own scatter is as wide as it is long.
 OFF, DEVIATIONS = 0.5, 6.0
+# The very first step begins with an empty pipeline: it stands out where it is off by less.
+FIRST_OFF, FIRST_DEVIATIONS = 0.4, 3.5
 # What shows it: seconds are longer, responses may be either.
 _LONGER, _EITHER = ("step_s", "train_s"), ("length_mean",)
 
@@ -61,6 +63,9 @@ def _leading(values: Floats, most: int, either: bool) -> int:
     middle, scatter = _later(values, most)
     away = values[: most + 1] - middle
     off = (np.abs(away) if either else away) > max(OFF * middle, DEVIATIONS * scatter)
+    known = np.flatnonzero(np.isfinite(away))
+    if not either and known.size:
+        off[known[0]] |= away[known[0]] > max(FIRST_OFF * middle, FIRST_DEVIATIONS * scatter)
     inside = np.flatnonzero(~off & np.isfinite(away))
     last = int(inside[0]) if inside.size else 0
     return last if off[:last].any() else 0

@@ -130,7 +130,7 @@ def _rows(steps: StepLog | None, start_s: float, end_s: float) -> StepLog | None
         return steps
     at = steps.columns["time_s"]
     keep = (at > start_s - 1e-6) & (at <= end_s + 1e-6)
-    return StepLog(steps.framework, {name: column[keep] for name, column in steps.columns.items()})
+    return dataclasses.replace(steps, columns={name: column[keep] for name, column in steps.columns.items()})
 
 
 def _outside(history: History, start_s: float, end_s: float) -> Problem:

@@ -45,6 +45,10 @@ class JobFields(AnyJob):
     ] = None
     preset: Annotated[str | None, Option("Start from a framework: verl-fully-async, areal...", JOB)] = None
     set_: Annotated[list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE")] = None
+    run: Annotated[
+        str | None,
+        Option("What a run showed: its log, tracker, dump or Prometheus.", JOB, metavar="PATH|URL", after="set_"),
+    ] = None
 
     # How the command calls its scenario.
     called = "--scenario"

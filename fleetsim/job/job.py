@@ -147,6 +147,9 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         assumed = [path for path in assumed if not path.startswith("engine.")]
     if len(assumed) < len(scenario.assumed):
         changes["assumed"] = assumed
+    shown = [record for record in scenario.observed if not is_touched(record.path, said)]
+    if len(shown) < len(scenario.observed):  # what is said anew, no run showed
+        changes["observed"] = [record.model_dump() for record in shown]
     scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
     try:
         scenario = with_derived(scenario, given | profiled.facts)

@@ -281,9 +281,17 @@ def _job(start: File, texts: Mapping[str, str], options: Mapping[str, Any]) -> J
 def made(start: File, sets: Sequence[str], options: Mapping[str, Any]) -> Job:
     """The job of what was said: `key.path=value` texts, and options by name, those that are None left out.
 
-    Raises InputError with all that is wrong.
+    Of options, `run` says where a run's history is: what it shows becomes part of the start. Raises InputError with all
+    that is wrong, OutsideError where a server with a history did not do its part.
     """
+    options = dict(options)
+    run = options.pop("run", None)
+    shown: tuple[str, ...] = ()
+    if run is not None:
+        from fleetsim.replay.shown.shown import with_run
+
+        start, shown = with_run(start, sets, options, run)
     found = job_from_flags(start, sets, options)
     texts = {text.partition("=")[0].strip(): text for text in sets}
     said = {name: value for name, value in options.items() if value is not None and _place(name) is not None}
-    return Job(found.scenario, found.given, found.notes, start, texts, said)
+    return Job(found.scenario, found.given, (*found.notes, *shown), start, texts, said)

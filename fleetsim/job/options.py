@@ -23,7 +23,8 @@ class Options(TypedDict, total=False):
     of one instance), slowdown (an iteration in the job / of the engine alone). Trainer and sync: trainer_step_s
     (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
     (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, instance_price,
-    trainer_price (US dollars per GPU-hour). The run: steps, replications, seed.
+    trainer_price (US dollars per GPU-hour). The run: steps, replications, seed. run:
+    a log, tracker, dump or Prometheus of a run: what it showed is taken for the job, and what is said beside it wins.
     """
 
     batch: int
@@ -54,9 +55,10 @@ class Options(TypedDict, total=False):
     steps: int
     replications: int
     seed: int
+    run: str | os.PathLike[str]
 
 
-_TEXTS = ("gpu", "model", "dtype", "kv_dtype", "profile")
+_TEXTS = ("gpu", "model", "dtype", "kv_dtype", "profile", "run")
 _COUNTS = ("batch", "group_size", "prompt_len", "tp", "trainer_gpus", "steps", "replications", "seed")
 NAMES: tuple[str, ...] = tuple(Options.__annotations__)
 # What a value may look like, for the remedy of one that is none.
@@ -89,6 +91,7 @@ EXAMPLES: Mapping[str, Any] = {
     "steps": 20,
     "replications": 4,
     "seed": 1,
+    "run": "train.log",
 }
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 from fleetsim.config.scenario import Scenario
 from fleetsim.faces import in_python
 from fleetsim.job.assumptions import assumptions_of, short, value_at
+from fleetsim.job.observed import observed_section
 from fleetsim.job.rests_on import assumption_list
 from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.words import THEMES
 from fleetsim.tell.document import Document, Listed, Section
 
-_TITLE = ("schema_version", "name", "description", "assumed")
+_TITLE = ("schema_version", "name", "description", "assumed", "observed")
 
 
 def document(scenario: Scenario, given: Collection[str], notes: Sequence[str]) -> Document:
@@ -26,6 +27,7 @@ def document(scenario: Scenario, given: Collection[str], notes: Sequence[str]) -
     said = tuple(_said(s, given))
     sections = (
         Section("given", (Listed(said),) if said else ()),
+        observed_section(s),
         Section("assumed (and the keywords that change it)", (assumption_list(assumed, THEMES),) if assumed else ()),
         Section("notes", tuple(notes)),
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
+from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.slowdown import off_by
@@ -33,6 +34,8 @@ _TRAINER = (0.5, 2.0)
 _SYNC, _SYNC_DERIVED = (0.5, 4.0), (1 / 1.6, 1.6)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
+_CV = "workload.output_tokens.cv"
+_SYNC_PARTS = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
 
 Interval = tuple[float, float]
 
@@ -53,7 +56,14 @@ class Uncertain:
     times: Callable[[Scenario, float], dict[str, Any]]
 
 
+def observed_at(scenario: Scenario, *paths: str) -> ObservedConfig | None:
+    """What a run showed of one of these values, or of a part of it; None where none did."""
+    return next((o for o in scenario.observed if any(is_touched(path, [o.path]) for path in paths)), None)
+
+
 def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    if observed_at(scenario, SLOWDOWN):  # of the engine as it ran, whatever its model says
+        return None
     source = engine_source(scenario, scenario.fleet.instances)
     if source.kind == "constant" or source.error_median is None:
         return None
@@ -62,10 +72,16 @@ def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 
 def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    seen = observed_at(scenario, SLOWDOWN)
+    if seen is not None:
+        return seen.factors
     return off_by(scenario.trainer.recipe.framework) if SLOWDOWN in scenario.assumed else None
 
 
 def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    seen = observed_at(scenario, *SECONDS)
+    if seen is not None:
+        return seen.factors
     if any(is_touched(path, given) for path in SECONDS):
         return None
     if not is_estimated(scenario):
@@ -84,14 +100,19 @@ def _within(p90: float) -> Interval:
 
 
 def _sync(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    seen = observed_at(scenario, *_SYNC_PARTS)
+    if seen is not None:
+        return seen.factors
     times = sync_times(scenario)
     if times.derived:
         return _SYNC_DERIVED
-    parts = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
-    return None if any(is_given(part, given) for part in parts) else _SYNC
+    return None if any(is_given(part, given) for part in _SYNC_PARTS) else _SYNC
 
 
 def _spread(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    seen = observed_at(scenario, _CV)
+    if seen is not None:
+        return seen.factors
     law = scenario.workload.output_tokens
     if not isinstance(law, Lognormal) or is_given("workload.output_tokens.cv", given):
         return None
@@ -112,7 +133,7 @@ def _slower_in_a_job(scenario: Scenario, factor: float) -> dict[str, Any]:
 
 def _why_in_a_job(s: Scenario, interval: Interval) -> str:
     low, high = (units.number(s.engine.slowdown * x) for x in interval)
-    return f"published runs took {low} to {high} times as long as the engine alone"
+    return _why(s, f"published runs took {low} to {high} times as long as the engine alone", SLOWDOWN)
 
 
 def _slower_trainer(scenario: Scenario, factor: float) -> dict[str, Any]:
@@ -144,6 +165,15 @@ def _wider_lengths(scenario: Scenario, factor: float) -> dict[str, Any]:
     return {"workload.output_tokens": {**law.model_dump(exclude_none=True), "cv": law.cv * factor}}
 
 
+def _why(scenario: Scenario, otherwise: str, *paths: str) -> str:
+    """Where an observed value was read, else another reason."""
+    seen = observed_at(scenario, *paths)
+    if seen is None:
+        return otherwise
+    steps = f", {units.plural(seen.steps, 'step')}" if seen.steps else ""
+    return f"observed in {seen.source}{steps}"
+
+
 def _percent(_: Scenario, interval: Interval) -> str:
     return f"its model is right within {units.share(interval[1] - 1, 0)} in eight of ten published runs"
 
@@ -161,7 +191,9 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     Uncertain(
         "trainer seconds",
         "trainer.fixed_s",
-        lambda s, i: _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed",
+        lambda s, i: _why(
+            s, _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed", *SECONDS
+        ),
         flag("trainer_step_s"),
         _trainer,
         _slower_trainer,
@@ -169,7 +201,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     Uncertain(
         "weight sync seconds",
         "sync.pause_s",
-        lambda s, i: "worked out from bytes and links" if sync_times(s).derived else "assumed",
+        lambda s, i: _why(s, "worked out from bytes and links" if sync_times(s).derived else "assumed", *_SYNC_PARTS),
         flag("sync_pause_s"),
         _sync,
         _slower_sync,
@@ -177,7 +209,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     Uncertain(
         "spread of lengths",
         "workload.output_tokens.cv",
-        lambda s, i: f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}",
+        lambda s, i: _why(s, f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}", _CV),
         flag("len_cv"),
         _spread,
         _wider_lengths,

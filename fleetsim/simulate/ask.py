@@ -55,10 +55,10 @@ class SimulatedJob(JobFields):
 
     called = "SCENARIO"
 
-    def start(self) -> str:
-        """As of any job; there must be a scenario here."""
+    def start(self) -> str | None:
+        """As of any job; there must be a scenario here, or a run."""
         start = super().start()
-        if start is None:
+        if start is None and self.run is None:
             rule, remedy = "nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)"
             raise InputError([Problem("SCENARIO", None, rule, remedy)])
         return start

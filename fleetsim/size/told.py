@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fleetsim import units
 from fleetsim.job import words as job_words
+from fleetsim.job.observed import observed_section
 from fleetsim.job.rests_on import assumed_section, rests_on
 from fleetsim.job.trials import Trial
 from fleetsim.sim.records import Records
@@ -90,6 +91,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
             ),
             *((_at_work(result, pictured.run),) if pictured else ()),
             *((Section("How sure", (spread_table(result.spread),), short="how sure"),) if result.spread else ()),
+            observed_section(result.scenario),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
             Section("Next", (Listed(words.next_commands(result), code=True),), short="next"),

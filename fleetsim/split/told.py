@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
+from fleetsim.job.observed import observed_section
 from fleetsim.job.rests_on import assumed_section, rests_on
 from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
@@ -82,6 +83,7 @@ def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> 
                 ),
                 on=("page",),
             ),
+            observed_section(result.scenario),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),

@@ -44,17 +44,19 @@ class SweptJob(JobFields):
 
     called = "SCENARIO"
 
-    def start(self) -> str:
-        """As of any job; there must be a scenario here."""
+    def start(self) -> str | None:
+        """As of any job; there must be a scenario here, or a run."""
         start = super().start()
-        if start is None:
+        if start is None and self.run is None:
             remedy = "give a file or --preset NAME (fleetsim scenario ls)"
             raise InputError([Problem("SCENARIO", None, "nothing to sweep", remedy)])
         return start
 
     def words(self) -> tuple[str, ...]:
         """The words that name the same job in another command."""
-        words = [self.scenario] if self.scenario is not None else ["--preset", str(self.preset)]
+        words = [] if self.preset is None else ["--preset", self.preset]
+        words += [] if self.scenario is None else [self.scenario]
+        words += [] if self.run is None else ["--run", self.run]
         words += [word for text in self.set_ or () for word in ("--set", text)]
         words += [] if self.profile is None else ["--profile", self.profile]
         return (*words, *(() if self.seed is None else ("--seed", str(self.seed))))

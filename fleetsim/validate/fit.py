@@ -54,7 +54,7 @@ def fit(case: Case) -> Fitted | None:
     wanted, tried = task.value, []
     low, high = task.low, task.high
     for _ in range(_ROUNDS):
-        value = _search(lambda value: figure(value, 1), low, high, wanted)
+        value = search(lambda value: figure(value, 1), low, high, wanted)
         tried.append(value)
         if _is_close(figure(value, REPLICATIONS), task.value):
             break
@@ -65,7 +65,7 @@ def fit(case: Case) -> Fitted | None:
     return Fitted(best, found, _is_close(found, task.value), runs)
 
 
-def _search(at: Callable[[float], float], low: float, high: float, wanted: float) -> float:
+def search(at: Callable[[float], float], low: float, high: float, wanted: float) -> float:
     """Where a monotone figure is the wanted one, by false position on the logarithm (Illinois).
 
     The nearer end where no value in between meets the figure.

@@ -31,6 +31,7 @@ from fleetsim.history.named import MAP
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.admission import admission_like
 from fleetsim.replay.implied.length_law import length_law
+from fleetsim.replay.implied.logged_speed import ALIKE, CORRELATION, LoggedSpeed, logged_speed
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.scenario_draft import Draft
 from fleetsim.replay.implied.seconds import take_sync, take_trainer
@@ -64,7 +65,8 @@ class Implied:
     were read off the window, None where the base's measured engine or nothing was used. taken, assumed: one line per
     value, from the window (or the user) and from nowhere. base: name of the base scenario. resizes: (unix seconds,
     instances) from the first level on; one entry where the fleet kept its size. differs: where the window measures
-    something else than the user or the scenario file says, and which of the two counts; a line each.
+    something else than the user or the scenario file says, and which of the two counts; a line each. logged: how much
+    slower the engines of a run log are than their model, None where it does not show them.
     """
 
     scenario: Scenario
@@ -75,6 +77,7 @@ class Implied:
     base: str | None
     resizes: tuple[tuple[float, int], ...]
     differs: tuple[str, ...] = ()
+    logged: LoggedSpeed | None = None
 
 
 def implied(
@@ -119,7 +122,10 @@ def implied(
     _most_seqs(draft, history)
     speed, engine = _engine(draft, observed, history)
     _run(draft)
+    logged = _logged_speed(draft, observed)
     scenario = draft.scenario()
+    if logged is not None and engine is not None:
+        engine = engine_of(scenario)
     if not known:
         chosen = admission_like(scenario, engine, observed, draft.facts("admission", "buffer", "fleet", "sync"))
         for path, value in chosen.changes.items():
@@ -137,7 +143,29 @@ def implied(
         scenario.name if known else None,
         resizes,
         tuple(dict.fromkeys(draft.differs)),
+        logged,
     )
+
+
+def _logged_speed(draft: Draft, observed: Observed) -> LoggedSpeed | None:
+    """Of a log, and of a fleet whose size and engine are known: what its engines take over their model's seconds."""
+    path = "engine.slowdown"
+    known = draft.says("fleet.instances") and (draft.says("engine.gpu") or draft.says("engine.model"))
+    if observed.fleet is not None or observed.logged is None or draft.set_by_user(path) or not known:
+        return None
+    alike = observed.lengths is not None and not draft.says(CORRELATION) and _group_size(draft) > 1
+    if alike:
+        draft.assume(CORRELATION, ALIKE, f"{ALIKE:g}, as in published runs")
+    scenario = draft.scenario()
+    found = None if scenario.engine.kind == "constant" else logged_speed(scenario, observed, alike=alike)
+    if found is not None and found.alike is not None:
+        draft.assumed = [line for line in draft.assumed if not line.startswith(CORRELATION)]
+        draft.take(
+            CORRELATION, float(f"{found.alike:.2g}"), f"{found.alike:.2g}, by what a step takes beyond its samples"
+        )
+    if found is not None:
+        draft.take(path, float(f"{found.factor:.4g}"), found.text)
+    return found
 
 
 def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[float, int], ...]:
@@ -257,6 +285,14 @@ def _output(draft: Draft, observed: Observed, lengths: Lengths) -> None:
     if cap is not None and cap < longer:
         draft.compare(CAP, longer, cap)
         cap = cap if CAP in facts else None
+    if lengths.law is not None and mean is None:
+        draft.changes[OUTPUT] = lengths.law.model_copy(update={"max": lengths.law.max if cap is None else cap})
+        draft.compare(f"{OUTPUT}.mean", lengths.mean, mean_output_tokens(draft.start))
+        cut = "" if cap is None and lengths.law.max is None else ", cut at the longest"
+        draft.taken.append(
+            f"{OUTPUT}: lognormal, mean {lengths.mean:,.0f}, cv {lengths.law.cv:.2f} before the cap{cut}"
+        )
+        return
     law = length_law(lengths, cap, observed.fleet.length_share if observed.fleet is not None else None)
     if CAP in facts and cap is not None:
         law = replace(law, law=law.law.model_copy(update={"max": float(cap)}), cap=float(cap), cap_from="given")
@@ -282,7 +318,7 @@ def _longer_than(lengths: Lengths) -> float:
 def _group(draft: Draft, found: Quantity | None) -> None:
     """Samples per prompt. A hit ratio only shows the siblings that share an engine, and n = 1 is how a client asks that
     sends each sample by itself: neither is held against a scenario."""
-    exported = found is not None and found.source == "exported"
+    exported = found is not None and found.source != "inferred"
     if found is not None and draft.from_base:
         if exported and found.value >= _LEAST_INFERRED_GROUP:
             text = f"{found.value:.2f}, {found.source}"
@@ -309,9 +345,13 @@ def _trend(draft: Draft, observed: Observed) -> None:
         draft.assumed.append(f"workload.output_tokens: the mean of the window, although {trend_words(moved)}")
 
 
+def _group_size(draft: Draft) -> int:
+    return int(draft.changes.get("workload.group_size", draft.start.workload.group_size))
+
+
 def _batch(draft: Draft, observed: Observed) -> None:
     """Samples per step, in whole groups."""
-    group = int(draft.changes.get("workload.group_size", draft.start.workload.group_size))
+    group = _group_size(draft)
     seen = observed.trainer.batch_samples
     if seen is None and observed.fleet is not None and observed.fleet.finished_s and observed.trainer.step_s:
         seen = Quantity(observed.fleet.finished_s * observed.trainer.step_s.value, "inferred")

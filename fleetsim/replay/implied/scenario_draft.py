@@ -68,6 +68,10 @@ class Draft:
             value = getattr(value, part, None)
         return value
 
+    def says(self, path: str) -> bool:
+        """Whether somebody has said this value: the user by itself, or the file, not as assumed."""
+        return self.set_by_user(path) or (self.from_base and self._wrote(path))
+
     def _wrote(self, path: str) -> bool:
         return any(_is_at(path, w) or _is_at(w, path) for w in self._written)
 

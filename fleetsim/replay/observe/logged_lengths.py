@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fleetsim.config.lengths import LEAST_CV, MOST_CV, Lognormal
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.lengths import DRIFT_H, quantile
 from fleetsim.replay.observe.observed import Lengths, Quantity
@@ -57,7 +58,14 @@ def logged_lengths(history: History, steps: Steps) -> Lengths | None:
         prompt_mean=_mean(columns, "prompt_mean"),
         group_size=None if size is None else Quantity(size, "log"),
         drift_per_h=_drift(columns["length_mean"], steps, mean),
+        law=_lognormal(mu, sigma, cap),
     )
+
+
+def _lognormal(mu: float, sigma: float, cap: float | None) -> Lognormal | None:
+    """The law as a scenario writes it; None for one that is too wide to be written."""
+    cv, mean = (float(f"{x:.6g}") for x in (math.sqrt(math.expm1(sigma**2)), math.exp(mu + sigma**2 / 2.0)))
+    return Lognormal(mean=mean, cv=cv, max=cap) if LEAST_CV <= cv <= MOST_CV else None
 
 
 def _mean(columns: Mapping[str, Floats], name: str) -> float | None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from fleetsim.config.lengths import Lognormal
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.observe.logged_rollout import LoggedRollout
 
@@ -92,7 +93,8 @@ class Lengths:
 
     quantiles: interpolated inside a bucket. prompt_mean: mean prompt tokens. group_size: samples per prompt, from
     params_n or, with prefix caching, from the hit ratio; source says which, None = unknown. drift_per_h: relative
-    growth of the mean length per hour (slope over the hours of the window / mean), None below three hours.
+    growth of the mean length per hour (slope over the hours of the window / mean), None below three hours. law: of a
+    run log, from which the buckets were made; None = they were counted.
     """
 
     le: tuple[float, ...]
@@ -104,6 +106,7 @@ class Lengths:
     prompt_mean: float | None
     group_size: Quantity | None
     drift_per_h: float | None
+    law: Lognormal | None = None
 
     def unbounded(self, q: float) -> bool:
         """Whether the quantile q lies beyond the last finite bound: what stands for it is that bound."""
