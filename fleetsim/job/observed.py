@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleetsim import units
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.faces import flag, setting
@@ -23,6 +24,14 @@ def record_words(record: ObservedConfig) -> str:
     unit = f" {record.unit}" if record.unit else ""
     within = f" ({_few(record.low)} to {_few(record.high)})" if record.low < record.high else ""
     return f"{record.what} of {_few(record.value)}{unit}{within}"
+
+
+def observed_line(scenario: Scenario) -> str:
+    """What a run showed, in a line: the names alone; "" where none did."""
+    if not scenario.observed:
+        return ""
+    where = dict.fromkeys(record.source.partition(":")[0] for record in scenario.observed)
+    return f"{units.listed([record.what for record in scenario.observed])}, in {units.listed(list(where))}"
 
 
 def observed_section(scenario: Scenario) -> Section:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, with_range
+from fleetsim.job.observed import observed_line
 from fleetsim.job.words import target, target_value
 from fleetsim.size.knee import usd_per_h
 from fleetsim.size.size import SizeResult
@@ -20,6 +21,7 @@ def brief_of(result: SizeResult) -> Brief:
         ("cost", _cost(result)),
         ("binds", binding_words(result.binding).name),
         ("change", None if result.change is None else result.change.words),
+        ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, in_doubt)),
         ("measure", _measure(result)),
         tone=_tone(result),

@@ -185,9 +185,8 @@ def test_a_scenario_file_keeps_what_was_observed(verl: Path, tmp_path: Path) -> 
 
 
 def test_a_run_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match=r"run: .no/such\.log") as caught:
+    with pytest.raises(InputError, match=r"run: .no/such\.log"):
         fs.load(run="no/such.log")
-    assert caught.value.problems[0].path == "--run"
 
 
 @pytest.mark.parametrize("noise", [False, True])

@@ -286,12 +286,11 @@ def _output(draft: Draft, observed: Observed, lengths: Lengths) -> None:
         draft.compare(CAP, longer, cap)
         cap = cap if CAP in facts else None
     if lengths.law is not None and mean is None:
-        draft.changes[OUTPUT] = lengths.law.model_copy(update={"max": lengths.law.max if cap is None else cap})
+        logged = lengths.law
+        draft.changes[OUTPUT] = Lognormal(mean=logged.mean, cv=logged.cv, max=logged.cap if cap is None else cap)
         draft.compare(f"{OUTPUT}.mean", lengths.mean, mean_output_tokens(draft.start))
-        cut = "" if cap is None and lengths.law.max is None else ", cut at the longest"
-        draft.taken.append(
-            f"{OUTPUT}: lognormal, mean {lengths.mean:,.0f}, cv {lengths.law.cv:.2f} before the cap{cut}"
-        )
+        cut = "" if cap is None and logged.cap is None else ", cut at the longest"
+        draft.taken.append(f"{OUTPUT}: lognormal, mean {lengths.mean:,.0f}, cv {logged.cv:.2f} before the cap{cut}")
         return
     law = length_law(lengths, cap, observed.fleet.length_share if observed.fleet is not None else None)
     if CAP in facts and cap is not None:

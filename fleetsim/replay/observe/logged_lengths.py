@@ -8,10 +8,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fleetsim.config.lengths import LEAST_CV, MOST_CV, Lognormal
+from fleetsim.config.lengths import LEAST_CV, MOST_CV
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.lengths import DRIFT_H, quantile
-from fleetsim.replay.observe.observed import Lengths, Quantity
+from fleetsim.replay.observe.observed import Lengths, LoggedLaw, Quantity
 from fleetsim.replay.observe.steps import Steps
 from fleetsim.replay.observe.trainer_queue import slope_per_h
 
@@ -62,10 +62,10 @@ def logged_lengths(history: History, steps: Steps) -> Lengths | None:
     )
 
 
-def _lognormal(mu: float, sigma: float, cap: float | None) -> Lognormal | None:
+def _lognormal(mu: float, sigma: float, cap: float | None) -> LoggedLaw | None:
     """The law as a scenario writes it; None for one that is too wide to be written."""
     cv, mean = (float(f"{x:.6g}") for x in (math.sqrt(math.expm1(sigma**2)), math.exp(mu + sigma**2 / 2.0)))
-    return Lognormal(mean=mean, cv=cv, max=cap) if LEAST_CV <= cv <= MOST_CV else None
+    return LoggedLaw(mean, cv, cap) if LEAST_CV <= cv <= MOST_CV else None
 
 
 def _mean(columns: Mapping[str, Floats], name: str) -> float | None:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fleetsim.config.lengths import Lognormal
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.observe.logged_rollout import LoggedRollout
 
@@ -88,6 +87,16 @@ class FleetView:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedLaw:
+    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
+    none."""
+
+    mean: float
+    cv: float
+    cap: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Lengths:
     """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
 
@@ -106,7 +115,7 @@ class Lengths:
     prompt_mean: float | None
     group_size: Quantity | None
     drift_per_h: float | None
-    law: Lognormal | None = None
+    law: LoggedLaw | None = None
 
     def unbounded(self, q: float) -> bool:
         """Whether the quantile q lies beyond the last finite bound: what stands for it is that bound."""

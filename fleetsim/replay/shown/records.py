@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.config.lengths import Lognormal
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.history.history import Floats, History
 from fleetsim.job.derived import SLOWDOWN
@@ -19,7 +18,7 @@ from fleetsim.replay.implied.implied import OUTPUT, Implied
 from fleetsim.replay.implied.logged_speed import DOUBT
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.observe.logged_lengths import logged_lengths
-from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.observed import LoggedLaw, Observed
 from fleetsim.replay.observe.steps import steps_of
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
@@ -77,14 +76,12 @@ def _lengths(history: History, observed: Observed, values: Mapping[str, Any]) ->
         return
     steps = int(np.isfinite(columns["length_mean"]).sum())
     yield _record(f"{OUTPUT}.mean", "mean output length", interval_of(columns["length_mean"]), "tokens", where, steps)
-    if law.cv is not None:
-        spread = _spread(history, law)
-        yield _record(f"{OUTPUT}.cv", "spread of the lengths (cv before the cap)", spread, "", where, steps)
+    spread = _spread(history, law)
+    yield _record(f"{OUTPUT}.cv", "spread of the lengths (cv before the cap)", spread, "", where, steps)
 
 
-def _spread(history: History, law: Lognormal) -> tuple[float, float, float]:
-    """The cv and its interval: of the laws of ever other half of the steps (a jackknife by halves)."""
-    assert law.cv is not None
+def _spread(history: History, law: LoggedLaw) -> tuple[float, float, float]:
+    """The cv and its interval: of the laws of twelve halves of the steps (each row drawn by itself)."""
     log = history.steps
     assert log is not None
     draws = np.random.default_rng(0)
@@ -94,7 +91,7 @@ def _spread(history: History, law: Lognormal) -> tuple[float, float, float]:
         part = replace(history, steps=replace(log, columns={name: v[half] for name, v in log.columns.items()}))
         rows = steps_of(part, (), None) if half.any() else None
         seen = None if rows is None else logged_lengths(part, rows)
-        if seen is not None and seen.law is not None and seen.law.cv is not None:
+        if seen is not None and seen.law is not None:
             found.append(math.log(seen.law.cv / law.cv))
     # Halves of a sample scatter about the whole as the whole does about the truth.
     wide = _Z * math.sqrt(sum(x * x for x in found) / len(found)) if found else 0.0
