@@ -102,7 +102,7 @@ def _trainer(records: Records, times: Floats) -> dict[str, Floats]:
         "trainer.sync_s_total": counter("end_s", steps["sync_block_s"]),
         "trainer.trained_tokens": counter("end_s", steps["output_tokens"].astype(float)),
         "trainer.trained_samples": counter("end_s", steps["samples"].astype(float)),
-        "queue.samples": (queue["samples"] + queue["blocked"]).astype(float),
+        "queue.samples": queue["samples"].astype(float),
         "queue.oldest_age_steps": queue["oldest_age_steps"].astype(float),
     }
 

@@ -117,7 +117,7 @@ def _trainer(records: Records) -> Iterator[Family]:
         ("dropped_samples", "", "Finished samples thrown away.", total(gone_s, np.full(len(gone_s), size, np.int64))),
     ):
         yield family(f"rl_trainer_{name}", "counter", unit, text, values)
-    waiting = queue["samples"] + queue["blocked"]
-    yield family("rl_rollout_queue_samples", "gauge", "", "Finished samples not yet taken.", waiting)
+    # The size of the queue itself, as TRL's `queue.qsize()`: a client that finds it full still holds what it puts.
+    yield family("rl_rollout_queue_samples", "gauge", "", "Finished samples not yet taken.", queue["samples"])
     age = queue["oldest_age_steps"]
     yield family("rl_rollout_queue_oldest_age_steps", "gauge", "", "Age of the oldest queued sample.", age)

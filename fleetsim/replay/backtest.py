@@ -169,7 +169,10 @@ def _held_out(hour: Hour, observed: Observed, implied: Implied) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and when groups came and left."""
+    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and when groups came and left.
+
+    most: samples that the queue holds; what is finished beyond that stands before it, where no queue's size shows it.
+    """
 
     time: NDArray[np.float64]
     tokens: NDArray[np.float64]
@@ -178,6 +181,7 @@ class _Span:
     came: NDArray[np.float64]
     left: NDArray[np.float64]
     need: NDArray[np.float64]
+    most: float
 
     @classmethod
     def of(cls, records: Records) -> _Span:
@@ -200,6 +204,7 @@ class _Span:
             groups["ready_s"] - zero,
             left - zero,
             groups["need"].astype(np.float64),
+            float(records.scenario.buffer.capacity_samples or np.inf),
         )
 
     def between(self, a: float, b: float | None) -> dict[Compared, float]:
@@ -212,7 +217,6 @@ class _Span:
             low, high = np.interp([a, end], self.time, total)
             return float(high - low)
 
-        inside = np.clip(self.left, a, end) - np.clip(self.came, a, end)
         steps = growth(np.arange(len(self.time), dtype=np.float64))
         instance_s = growth(self.instance_s)
         return {
@@ -220,8 +224,18 @@ class _Span:
             "instance_tok_s": growth(self.tokens) / instance_s if instance_s > 0 else 0.0,
             "step_s": span / max(steps, 1e-9),
             "trainer_idle": growth(self.wait) / span,
-            "queue": float((inside * self.need).sum()) / span,
+            "queue": self._queued(a, end) / span,
         }
+
+    def _queued(self, a: float, end: float) -> float:
+        """Samples in the queue x seconds, from a to end."""
+        came, left = np.clip(self.came, a, end), np.clip(self.left, a, end)
+        if self.most == np.inf:
+            return float(((left - came) * self.need).sum())
+        times = np.concatenate([came, left])
+        order = np.argsort(times, kind="stable")
+        finished = np.cumsum(np.concatenate([self.need, -self.need])[order])
+        return float((np.minimum(finished, self.most)[:-1] * np.diff(times[order])).sum())
 
 
 def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, limit: float) -> tuple[Row, ...]:

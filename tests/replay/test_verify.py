@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.history.history import InstanceId
 from fleetsim.replay.change.plan_fields import (
     BaselineFields,
     IntervalFields,
@@ -16,8 +17,9 @@ from fleetsim.replay.change.plan_fields import (
     RollbackFields,
     WindowFields,
 )
+from fleetsim.replay.change.plan_file import baseline_of
 from fleetsim.replay.change.verify import Name, State, verify
-from fleetsim.replay.observe.observed import FleetView, Observed, Quantity, QueueView, TrainerView
+from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed, Quantity, QueueView, TrainerView
 
 SCENARIO = load_scenario("async-one-step")  # 4 instances of 1 GPU, 8 trainer GPUs, $3 each
 
@@ -50,9 +52,19 @@ TRAINER = TrainerView(
     mfu=None,
 )
 QUEUE = QueueView(400.0, 700.0, 760.0, 0.0, 1.0, 1.0, 0.0, 1.0)
+
+
+def instance(number: int, pace: float = 1.0, running: float = 50.0) -> InstanceView:
+    rate = 3e3 * pace
+    return InstanceView(
+        InstanceId(f"rollout-{number}"), 16e3, 16e3 * rate, rate, rate, 0.05, running, 0.0, 0.3, 0.5, 0.0,
+        0.82, 0, pace, pace < 0.9,
+    )  # fmt: skip
+
+
 GOOD = Observed(
-    2000.0, 18000.0, 15.0, "test", "vllm", None, None, None, None, "disaggregated", (), FLEET, None, None,
-    TRAINER, QUEUE, (), 0.0, (),
+    2000.0, 18000.0, 15.0, "test", "vllm", None, None, None, None, "disaggregated",
+    tuple(instance(number) for number in range(6)), FLEET, None, None, TRAINER, QUEUE, (), 0.0, (),
 )  # fmt: skip
 
 
@@ -64,8 +76,9 @@ def test_a_window_that_holds_everything() -> None:
     result = verify(PLAN, GOOD)
     assert [c.name for c in result.checks] == [
         "instances", "trainer_idle", "queue", "oldest_age", "cost_per_step", "waiting", "prefix_hit",
+        "stragglers",
     ]  # fmt: skip
-    assert [c.state for c in result.checks] == ["ok"] * 7
+    assert [c.state for c in result.checks] == ["ok"] * 8
     assert result.ok
     assert result.next is None
     assert result.warnings == ()
@@ -80,6 +93,7 @@ BROKEN: dict[Name, Observed] = {
     "cost_per_step": replace(GOOD, trainer=replace(TRAINER, step_s=Quantity(55.0, "exported"))),
     "waiting": replace(GOOD, fleet=replace(FLEET, waiting=40.0)),
     "prefix_hit": replace(GOOD, fleet=replace(FLEET, prefix_hit=0.6)),
+    "stragglers": replace(GOOD, instances=(instance(6, 0.6), *GOOD.instances[1:])),
 }
 
 
@@ -99,6 +113,7 @@ UNREAD: dict[Name, Observed] = {
     "cost_per_step": replace(GOOD, trainer=replace(TRAINER, step_s=None)),
     "waiting": replace(GOOD, fleet=replace(FLEET, waiting=None)),
     "prefix_hit": replace(GOOD, fleet=replace(FLEET, prefix_hit=None)),
+    "stragglers": replace(GOOD, instances=GOOD.instances[:2]),
 }
 
 
@@ -114,6 +129,7 @@ def interval(mean: float, half: float = 0.0) -> IntervalFields:
 
 SHORT = PLAN.model_copy(
     update={
+        "targets": PLAN.targets.model_copy(update={"cost_per_step": 0.72}),
         "recommended": PLAN.recommended.model_copy(
             update={
                 "predicted": {
@@ -124,7 +140,7 @@ SHORT = PLAN.model_copy(
                     "cost_per_step": interval(0.70, 0.01),
                 }
             }
-        )
+        ),
     }
 )
 """A plan that cannot hold its targets: no fleet does, and this one costs least."""
@@ -140,7 +156,7 @@ def test_a_plan_that_came_true_is_no_failure_though_it_misses_its_targets() -> N
     result = verify(SHORT, CAME_TRUE)
     assert result.ok
     assert result.next is None
-    assert len(result.missed) == 3  # what the law is set to is nobody's target
+    assert len(result.missed) == 2  # what the law is set to is nobody's target
     age = next(c for c in result.checks if c.name == "oldest_age")
     assert "budget" not in age.text
     assert "batches_ahead is set to 1, which bounds what is started: 4 was predicted" in age.text
@@ -183,15 +199,43 @@ def test_samples_beyond_the_staleness_budget_fail_whatever_was_predicted(
 @pytest.mark.parametrize(
     ("name", "worse"),
     [
-        ("trainer_idle", replace(CAME_TRUE, trainer=replace(TRAINER, idle_fraction=Quantity(0.25, "exported")))),
+        (
+            "trainer_idle",
+            replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, idle_fraction=Quantity(0.25, "exported"))),
+        ),
         ("queue", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, depth=1200.0))),
         ("queue", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, growth_per_h=500.0))),
         ("oldest_age", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, oldest_age_max_steps=6.0))),
-        ("cost_per_step", replace(CAME_TRUE, trainer=replace(TRAINER, step_s=Quantity(66.0, "exported")))),
+        ("cost_per_step", replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, step_s=Quantity(66.0, "exported")))),
     ],
 )
 def test_worse_than_the_prediction_still_fails(name: Name, worse: Observed) -> None:
     assert [c.name for c in verify(SHORT, worse).failed] == [name]
+
+
+def test_a_cost_above_the_baseline_fails_though_the_plan_said_so() -> None:
+    """The runbook: cost per optimizer step at or below the pre-change baseline."""
+    dearer = SHORT.model_copy(update={"targets": PLAN.targets})
+    (cost,) = verify(dearer, CAME_TRUE).failed
+    assert len(verify(dearer, CAME_TRUE).missed) == 3
+    assert cost.text == "$0.688 per optimizer step, $0.60 before the change; $0.70 was predicted"
+    cheap = replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, step_s=Quantity(51.0, "exported")))
+    assert verify(dearer, cheap).ok
+
+
+def test_a_straggler_fails_unless_it_was_one_before() -> None:
+    slow = BROKEN["stragglers"]
+    (found,) = verify(PLAN, slow).failed
+    assert found.text == "new: rollout-6 makes 60.0 % of the median instance's rate at its load"
+    assert "drain" in (verify(PLAN, slow).next or "")
+    known = PLAN.model_copy(update={"baseline": baseline_of(slow, SCENARIO)})
+    assert known.baseline.stragglers == ("rollout-6",)
+    assert verify(known, slow).ok
+
+
+def test_work_that_piles_up_on_an_instance_is_a_straggler_too() -> None:
+    piled = replace(GOOD, instances=(instance(6, running=90.0), *GOOD.instances[1:]))
+    assert [c.name for c in verify(PLAN, piled).failed] == ["stragglers"]
 
 
 def test_a_growing_queue_is_not_bounded() -> None:

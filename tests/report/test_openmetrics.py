@@ -21,6 +21,7 @@ from fleetsim.engine.kernel import tables as t
 from fleetsim.export.openmetrics import Pages, Written, write_openmetrics
 from fleetsim.export.scraped_requests import one_two_five
 from fleetsim.history.signals import SIGNALS
+from fleetsim.replay.backtest import _Span
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
@@ -110,7 +111,18 @@ def test_values_are_the_scrapes(healthy: Records) -> None:
             of_it = series(samples, name, pod=f"rollout-{i}", instance=f"rollout-{i}:8000", job="rollout")
             assert [value for _, value in of_it] == column.tolist()
     queue = healthy.queue_scrapes
-    assert [v for _, v in series(samples, "rl_rollout_queue_samples")] == (queue["samples"] + queue["blocked"]).tolist()
+    assert [v for _, v in series(samples, "rl_rollout_queue_samples")] == queue["samples"].tolist()
+
+
+def test_the_queue_is_no_larger_than_its_cap_whatever_stands_before_it() -> None:
+    run_ = run(buffer__capacity_samples=64, admission__max_staleness=4.0)
+    assert run_.queue_scrapes["blocked"].max() > 0
+    held = [value for _, value in series(samples_of(text_of(run_)[0]), "rl_rollout_queue_samples")]
+    assert max(held) == 64.0
+    # and the back-test holds a queue of that size against the same
+    exported, simulated = sum(held) / len(held), _Span.of(run_).between(0.0, None)["queue"]
+    assert simulated == pytest.approx(exported, abs=4.0)
+    assert simulated <= 64.0
 
 
 def test_histograms_count_what_ended(healthy: Records) -> None:

@@ -51,6 +51,9 @@ class BaselineFields(Section):
     waiting: Value | None = Field(default=None, description="requests waiting in all engines, mean")
     queue_samples: Value | None = Field(default=None, description="samples queued for the trainer, mean")
     pause_share: Fraction | None = Field(default=None, description="of the window, the fleet stood still")
+    stragglers: tuple[Text, ...] = Field(
+        default=(), strict=False, max_length=MAX_COUNT, description="instances that were slow already"
+    )
 
 
 class IntervalFields(Section):

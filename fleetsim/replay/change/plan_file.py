@@ -25,6 +25,7 @@ from fleetsim.replay.change.plan_fields import (
     finite,
 )
 from fleetsim.replay.change.recommend import Recommendation
+from fleetsim.replay.diagnose.checks.stragglers import slow_instances
 from fleetsim.replay.implied.engine_profile import profile_of_window
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Observed, Quantity
@@ -98,6 +99,7 @@ def baseline_of(observed: Observed, scenario: Scenario) -> BaselineFields:
         waiting=fleet.waiting if fleet is not None else None,
         queue_samples=observed.queue.depth,
         pause_share=_share(observed.pauses.share) if observed.pauses is not None else None,
+        stragglers=tuple(str(i.id) for i in slow_instances(observed)),
     )
 
 

@@ -6,7 +6,7 @@ from statistics import fmean, median, pstdev
 
 from fleetsim import units
 from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, unseen
-from fleetsim.replay.observe.observed import InstanceView
+from fleetsim.replay.observe.observed import InstanceView, Observed
 
 # Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
 SPREAD = 0.15
@@ -33,8 +33,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
             (f"a straggler shows against the median of {FEWEST} or more",),
         )  # fmt: skip
     evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
-    piled = [] if o.rolling is not None else _piled(o.instances)  # work piles up on what stands, in turn
-    slow = sorted((i for i in o.instances if i.straggler or i in piled), key=lambda i: (i.pace, str(i.id)))
+    slow = slow_instances(o)
+    piled = [i for i in slow if not i.straggler]
     if slow:
         names = ", ".join(str(i.id) for i in slow[:_NAMED])
         more = f" and {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
@@ -71,6 +71,13 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
         )  # fmt: skip
     return Draft("stragglers", "ok", "none", tuple(evidence))
+
+
+def slow_instances(observed: Observed) -> list[InstanceView]:
+    """Slower than the others at the same load, or holding more work and making no more of it; slowest first."""
+    # In a rolling sync work piles up on what stands, in turn.
+    piled = [] if observed.rolling is not None else _piled(observed.instances)
+    return sorted((i for i in observed.instances if i.straggler or i in piled), key=lambda i: (i.pace, str(i.id)))
 
 
 def _usual(instances: tuple[InstanceView, ...]) -> float:
