@@ -1,7 +1,9 @@
 """Signals: what fleetsim reads, under one name each, and the metrics of engines and trainers that carry them.
 
 Sources of the metric names: vLLM `vllm/v1/metrics/loggers.py` (0.8.5 to 0.32), SGLang
-`python/sglang/srt/metrics/collector.py`, later `srt/observability/metrics_collector.py` (commit 44cedc2b), prime-rl
+`python/sglang/srt/metrics/collector.py`, later `srt/observability/metrics_collector.py` (commit 44cedc2b), TensorRT-LLM
+`tensorrt_llm/metrics/collector.py` (commit 050f80de; gauges with enable_iter_perf_stats, the rest with
+return_perf_metrics), prime-rl
 `src/prime_rl/utils/metrics_server.py` (commit 6f97d6ba; its `trainer_*` gauges). Names that a release gave up stand
 behind those that it took instead; where both are there, the first one counts and the other fills its gaps. Under Ray,
 vLLM's names begin with `ray_vllm_`. `rl_*` are names that a trainer can export itself (docs/metrics.md) and that
@@ -45,10 +47,12 @@ SIGNALS: tuple[Signal, ...] = (
         "instance",
         "tokens",
         # SGLang's generation_tokens_total grows when a request ends, by all its tokens; the other while it decodes.
+        # TensorRT-LLM counts tokens only when a request ends.
         (
             *_vllm("generation_tokens_total"),
             'sglang:realtime_tokens_total{mode="decode"}',
             "sglang:generation_tokens_total",
+            "trtllm_generation_tokens_total",
         ),
         "output tokens",
     ),
@@ -57,7 +61,7 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "tokens",
-        (*_vllm("prompt_tokens_total"), "sglang:prompt_tokens_total"),
+        (*_vllm("prompt_tokens_total"), "sglang:prompt_tokens_total", "trtllm_prompt_tokens_total"),
         "prompt tokens, counted when a request's first token leaves",
     ),
     Signal(
@@ -65,7 +69,7 @@ SIGNALS: tuple[Signal, ...] = (
         "gauge",
         "instance",
         "requests",
-        (*_vllm("num_requests_running"), "sglang:num_running_reqs"),
+        (*_vllm("num_requests_running"), "sglang:num_running_reqs", "trtllm_num_requests_running"),
         "requests in the engine's batch",
     ),
     Signal(
@@ -73,7 +77,7 @@ SIGNALS: tuple[Signal, ...] = (
         "gauge",
         "instance",
         "requests",
-        (*_vllm("num_requests_waiting"), "sglang:num_queue_reqs"),
+        (*_vllm("num_requests_waiting"), "sglang:num_queue_reqs", "trtllm_num_requests_waiting"),
         "requests that the engine has not admitted, or has preempted",
     ),
     Signal(
@@ -81,7 +85,7 @@ SIGNALS: tuple[Signal, ...] = (
         "gauge",
         "instance",
         "share",
-        (*_vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), "sglang:token_usage"),
+        (*_vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), "sglang:token_usage", "trtllm_kv_cache_utilization"),
         "KV cache in use, 0 to 1",
     ),
     Signal(
@@ -97,7 +101,11 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "tokens",
-        (*_vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"), "sglang:prompt_tokens_total"),
+        (
+            *_vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
+            "sglang:prompt_tokens_total",
+            "trtllm_prompt_tokens_total",
+        ),
         "prompt tokens looked up in the prefix cache",
     ),
     Signal(
@@ -105,7 +113,11 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "tokens",
-        (*_vllm("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"), "sglang:cached_tokens_total"),
+        (
+            *_vllm("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
+            "sglang:cached_tokens_total",
+            "trtllm_prompt_cached_tokens_total",
+        ),
         "prompt tokens found there",
     ),
     Signal(
@@ -113,7 +125,7 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "requests",
-        (*_vllm("request_success_total"), "sglang:num_requests_total"),
+        (*_vllm("request_success_total"), "sglang:num_requests_total", "trtllm_request_success_total"),
         "requests that ended, for whatever reason (summed over finished_reason)",
     ),
     Signal(
@@ -121,7 +133,10 @@ SIGNALS: tuple[Signal, ...] = (
         "counter",
         "instance",
         "requests",
-        _vllm('request_success_total{finished_reason="length"}'),
+        (
+            *_vllm('request_success_total{finished_reason="length"}'),
+            'trtllm_request_success_total{finished_reason="length"}',
+        ),
         "requests cut by the length cap",
     ),
     Signal(
@@ -169,7 +184,11 @@ SIGNALS: tuple[Signal, ...] = (
         "histogram",
         "instance",
         "seconds",
-        (*_vllm("e2e_request_latency_seconds"), "sglang:e2e_request_latency_seconds"),
+        (
+            *_vllm("e2e_request_latency_seconds"),
+            "sglang:e2e_request_latency_seconds",
+            "trtllm_e2e_request_latency_seconds",
+        ),
         "seconds from submission to the last token",
     ),
     Signal(
@@ -177,7 +196,11 @@ SIGNALS: tuple[Signal, ...] = (
         "histogram",
         "instance",
         "seconds",
-        (*_vllm("request_queue_time_seconds"), "sglang:queue_time_seconds"),
+        (
+            *_vllm("request_queue_time_seconds"),
+            "sglang:queue_time_seconds",
+            "trtllm_request_queue_time_seconds",
+        ),
         "seconds that a request waited in the engine",
     ),
     Signal(

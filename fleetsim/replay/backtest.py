@@ -6,11 +6,14 @@ one. A fleet that was resized in the window is resized in the simulation at the 
 (`Observed.hours`) is held against its own part of the run; a fleet that kept its size is one steady run, and a slice
 against it shows how the window drifted. Resizes happen at steps of the simulation: where no step was observed, how many
 of them a time holds is taken from a short simulation of each fleet size. What nobody observed is not compared.
+
+Engines that serve users have no trainer whose loop could be simulated: what was sent to each of them is sent again
+(`replay/arrivals.py`), and tokens, requests in flight and the seconds of a request are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -23,6 +26,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.estimates import estimate
+from fleetsim.replay.arrivals import Played, Sent, play
 from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, Row
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
@@ -111,6 +115,58 @@ def backtest(
     unplayed = not moves and len(implied.resizes) > 1
     where = look_at(overall, implied, limit, unplayed=unplayed) if verdict == "wrong" else ()
     return Backtest(overall, tuple(hours), verdict, limit, where, scenario.run.steps, n)
+
+
+def backtest_of_arrivals(
+    observed: Observed,
+    implied: Implied,
+    sent: Sent,
+    *,
+    limit: float = LIMIT,
+    replications: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Backtest | None:
+    """Engines that serve users: what was sent to each is sent again. None where the window implies no engine.
+
+    Raises InputError for a request that no instance can hold.
+    """
+    n = replications if replications is not None else implied.scenario.run.replications
+    runs: list[Played] = []
+    for replication in range(n):
+        run = play(sent, implied, replication)
+        if run is None:
+            return None
+        runs.append(run)
+        if progress is not None:
+            progress(len(runs), n)
+    fleet, span = observed.fleet, observed.span_s
+    assert fleet is not None  # `serves` has looked
+    seen: dict[Compared, float | None] = {
+        "tok_s": fleet.tok_s or None,
+        "instance_tok_s": fleet.instance_tok_s or None,
+        "in_flight": fleet.in_flight_mean or None,
+        "request_s": sent.request_s or None,
+    }
+    overall = _compared(seen, [_served(run, 0.0, span, fleet.instances) for run in runs], 1, limit)
+    slices = []
+    for hour in observed.hours:
+        a, b = hour.start_s - observed.start_s, hour.end_s - observed.start_s
+        of_hour: dict[Compared, float | None] = {"tok_s": hour.tok_s or None}
+        rows = _compared(of_hour, [_served(run, a, b, hour.instances) for run in runs], 1, limit)
+        slices.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), rows))
+    verdict: Literal["ok", "wrong"] = "ok" if all(row.within for row in overall) else "wrong"
+    where = look_at(overall, implied, limit) if verdict == "wrong" else ()
+    return Backtest(overall, tuple(slices), verdict, limit, where, 0, n)
+
+
+def _served(run: Played, a: float, b: float, instances: float | None) -> dict[Compared, float]:
+    """What the requests that were sent again made of the engines from a to b seconds."""
+    tok_s = run.tokens_between(a, b) / (b - a)
+    values: dict[Compared, float] = {"tok_s": tok_s, "in_flight": run.in_flight(a, b)}
+    if instances:
+        values["instance_tok_s"] = tok_s / instances
+    lasted = run.request_s(b)
+    return values if lasted is None else {**values, "request_s": lasted}
 
 
 def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
@@ -246,10 +302,16 @@ def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, li
         "trainer_idle": seen.idle_fraction,
         "queue": seen.queue,
     }
+    return _compared(values, predicted, batch, limit)
+
+
+def _compared(
+    values: Mapping[Compared, float | None], predicted: Sequence[dict[Compared, float]], batch: int, limit: float
+) -> tuple[Row, ...]:
     rows = []
     for name in QUANTITIES:
-        value = values[name]
-        if value is None or not np.isfinite(value):
+        value = values.get(name)
+        if value is None or not np.isfinite(value) or any(name not in p for p in predicted):
             continue
         interval = estimate([p[name] for p in predicted])
         measure = MEASURES[name]

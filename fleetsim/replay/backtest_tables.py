@@ -29,7 +29,8 @@ def backtest_blocks(back: Backtest) -> Iterator[Block]:
 
 def verdict_words(back: Backtest) -> str:
     """The outcome in one sentence."""
-    runs = f"{back.steps:,} steps, {units.plural(back.replications, 'replication')}"
+    what = f"{back.steps:,} steps" if back.steps else "what was sent to each instance, sent again"
+    runs = f"{what}, {units.plural(back.replications, 'replication')}"
     if back.worst is None:
         return "Nothing of what was observed could be compared."
     beyond = sum(not row.within for row in back.overall)

@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import Quantity, quantity
 
-Compared = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"]
+Compared = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue", "in_flight", "request_s"]
 Measure = Literal["ratio", "points", "batches"]
 MEASURES: dict[Compared, Measure] = {
     "tok_s": "ratio",
@@ -17,6 +17,8 @@ MEASURES: dict[Compared, Measure] = {
     "step_s": "ratio",
     "trainer_idle": "points",
     "queue": "batches",
+    "in_flight": "ratio",
+    "request_s": "ratio",
 }
 QUANTITIES: tuple[Compared, ...] = tuple(MEASURES)
 # What each is in the catalogue. The words above are keys of JSON and of plan files, which stay as they are.
@@ -27,16 +29,22 @@ _CATALOGUED: dict[Compared, str] = {
     "trainer_idle": "trainer_idle_fraction",
     "queue": "queue_depth",
 }
+# What engines do that serve users, without a trainer: no metric of a run.
+_SERVED: dict[Compared, Quantity] = {
+    "in_flight": Quantity("in_flight", "requests in flight", "number", "mean of those that run and those that wait"),
+    "request_s": Quantity("request_s", "a request", "seconds", "mean from submission to the last token", "less"),
+}
 
 
 def catalogued(name: Compared) -> Quantity:
     """What the catalogue says of a quantity of the back-test."""
-    return quantity(_CATALOGUED[name])
+    return _SERVED[name] if name in _SERVED else quantity(_CATALOGUED[name])
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One quantity: tok_s (fleet), instance_tok_s, step_s, trainer_idle (share of the step), queue (samples).
+    """One quantity: tok_s (fleet), instance_tok_s, step_s, trainer_idle (share of the step), queue (samples); of
+    engines that serve users in_flight (requests) and request_s.
 
     predicted: mean over replications, interval: with its 95 % interval. measure: of error; ratio = predicted / observed
     - 1, points = predicted - observed, batches = (predicted - observed) / the larger of the batch and observed; for all

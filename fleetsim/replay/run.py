@@ -9,11 +9,12 @@ from fleetsim.config.load import default_scenario
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
-from fleetsim.replay.backtest import Backtest, backtest
+from fleetsim.replay.arrivals import Sent, sent_of, serves
+from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.diagnose import diagnose
 from fleetsim.replay.diagnose.finding import Check, Verdict
-from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, trusted
+from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.contradictions import possible
 from fleetsim.replay.implied.implied import Implied, implied
 from fleetsim.replay.observe.observe import observe
@@ -65,6 +66,7 @@ def replay(
     start = base if base is not None else default_scenario()
     found: Implied | None = None
     back: Backtest | None = None
+    sent = sent_of(history, observed) if back_test and serves(observed) else None
     missing: str | None = None
     from_file = base is not None and from_file
     if observed.fleet is None and not from_file and "fleet.instances" not in facts:
@@ -75,16 +77,36 @@ def replay(
             written = frozenset(given) - frozenset(facts) or None
             found = implied(observed, history, start, given=frozenset(facts), from_file=from_file, written=written)
         if found is not None and back_test:
-            back = backtest(
-                observed, found, progress=lambda done, of: progress(f"back-test: {done} of {of} replications")
-            )
+            told = lambda done, of: progress(f"back-test: {done} of {of} replications")  # noqa: E731
+            back = backtest_of_arrivals(observed, found, sent, progress=told) if sent is not None else None
+            back = back or backtest(observed, found, progress=told)
     except FleetsimError as error:  # the observation stands without a simulation
         missing = str(error)
     weighed = back_test or missing is not None
     verdict = diagnose(observed, start, back, given=given, unsimulated=missing, weighed=weighed)
-    if found is not None and rough(back):
+    if found is not None and sent is not None:
+        verdict = _served(observed, start, given, found, sent, back, verdict, progress)
+    elif found is not None and rough(back):
         verdict = _weighed(observed, start, given, found, back, verdict, progress)
     return Replayed(observed, verdict, pools_of(observed, start, given).assumed, found, back, missing)
+
+
+def _served(
+    observed: Observed,
+    start: Scenario,
+    given: Collection[str],
+    found: Implied,
+    sent: Sent,
+    back: Backtest | None,
+    verdict: Verdict,
+    progress: Callable[[str], None],
+) -> Verdict:
+    """The verdict on engines that serve users again, with what a request would gain without each fault."""
+    faults: list[Check] = [f.check for f in verdict.findings if f.state == "fault"]
+    if not faults or not trusted(back):
+        return verdict
+    progress("sending the requests again without each fault")
+    return diagnose(observed, start, back, given=given, gains=served_gains(found, sent, faults))
 
 
 def _weighed(

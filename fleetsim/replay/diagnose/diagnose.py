@@ -8,6 +8,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.withheld import withheld
 from fleetsim.replay.diagnose.checks import (
@@ -132,10 +133,11 @@ def _weighed(case: Case, draft: Draft) -> Draft:
         return draft
     if draft.check == "stragglers" and draft.claims and (gain < WORTH or not _paced(case)):
         return draft  # its GPUs lose their pace whether or not a step is longer for it
-    said = (*draft.evidence, f"simulated without it, a step is {units.share(max(0.0, gain))} shorter")
+    what = "a request" if serves(case.observed) else "a step"
+    said = (*draft.evidence, f"simulated without it, {what} is {units.share(max(0.0, gain))} shorter")
     if (draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)) and gain < WORTH:
         return Draft(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
-    if not draft.claims:
+    if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
     rest: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}

@@ -7,12 +7,15 @@ better: the window's own scenario, once as it is and once with the fault removed
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fleetsim.config.base import MAX_COUNT
+from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.what_if import changed
 from fleetsim.replay.diagnose.checks.case import KV_ROOM
@@ -102,6 +105,31 @@ def gains_of(implied: Implied, checks: Collection[Check]) -> dict[Check, float]:
             continue
         found[check] = sum(1.0 - b / a for a, b in zip(before, after, strict=True)) / PAIRS
     return found
+
+
+def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dict[Check, float]:
+    """Check -> the share of a request's seconds that removing it saves, where the same requests are sent again."""
+    without: dict[Check, tuple[Callable[[Engine], Engine] | None, bool]] = {
+        "stragglers": (None, True),
+        "max_num_seqs": (lambda e: (e[0], _wider(e[1])), False),
+        "preemptions": (lambda e: (e[0], replace(e[1], kv_blocks=min(2 * e[1].kv_blocks, MAX_COUNT))), False),
+    }
+    now = play(sent, implied, 0)
+    found: dict[Check, float] = {}
+    for check in checks:
+        if now is None or check not in without:
+            continue
+        change, alike = without[check]
+        then = play(sent, implied, 0, change, alike=alike)
+        if then is not None:
+            found[check] = 1.0 - float((then.ended - then.came).mean()) / float((now.ended - now.came).mean())
+    return found
+
+
+def _wider(limits: EngineLimits) -> EngineLimits:
+    """Twice as many requests may run."""
+    seqs = 2 * limits.max_num_seqs
+    return replace(limits, max_num_seqs=seqs, max_num_batched_tokens=max(seqs, limits.max_num_batched_tokens))
 
 
 def enough_of(implied: Implied) -> int | None:

@@ -115,6 +115,7 @@ def implied(
     _engine_facts(draft, observed)
     _placement(draft, observed)
     _workload(draft, observed)
+    _capacity_policy(draft)
     _trend(draft, observed)
     _batch(draft, observed)
     take_trainer(draft, observed)
@@ -220,13 +221,23 @@ def _engine_facts(draft: Draft, observed: Observed) -> None:
     if observed.prefix_caching is not None:
         draft.take("engine.prefix_caching", observed.prefix_caching, "from cache_config")
     measured = draft.start.engine.kind == "measured"
-    if observed.engine in ("vllm", "sglang") and not measured:
+    if observed.engine is not None and not measured:
         draft.take("engine.name", observed.engine, "by its metrics")
     if observed.kv_blocks is not None and not measured:
         # An engine without a KV cache exports more blocks than a scenario can say; so many never bind either.
         draft.take("engine.kv_blocks", min(observed.kv_blocks, MAX_COUNT), "from cache_config")
     if observed.block_size is not None and not measured:
         draft.take("engine.block_size", observed.block_size, "from cache_config")
+
+
+def _capacity_policy(draft: Draft) -> None:
+    """TensorRT-LLM's default policy asks for the longest response, which none of its metrics says."""
+    path = "engine.capacity_scheduler_policy"
+    law = draft.changes.get(OUTPUT, draft.start.workload.output_tokens)
+    name = draft.changes.get("engine.name", draft.start.engine.name)
+    if name != "tensorrt-llm" or draft.from_base or draft.set_by_user(path) or longest_length(law) is not None:
+        return
+    draft.assume(path, "max_utilization", "max_utilization; no metric says how long a response may be")
 
 
 def _placement(draft: Draft, observed: Observed) -> None:
@@ -467,6 +478,7 @@ def _limits(draft: Draft, history: History, scenario: Scenario) -> EngineLimits:
         e.block_size or (1 if e.name == "sglang" else 16),
         max_output_tokens=None if cap is None else max(1, round(cap)),
         scheduler=e.name,
+        no_evict=e.capacity_scheduler_policy == "guaranteed_no_evict",
     )
 
 

@@ -16,7 +16,7 @@ from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of
 from fleetsim.replay.observe.logged_lengths import logged_lengths
 from fleetsim.replay.observe.logged_rollout import logged_rollout
-from fleetsim.replay.observe.observed import FleetView, Hole, Observed
+from fleetsim.replay.observe.observed import FleetView, Hole, Observed, Pauses
 from fleetsim.replay.observe.pace import expected_growth
 from fleetsim.replay.observe.pauses import find_pauses, outside
 from fleetsim.replay.observe.rates import fleet_view, instance_views
@@ -30,6 +30,11 @@ from fleetsim.replay.observe.trainer_queue import queue_view
 from fleetsim.replay.observe.trends import trend_notes, trends_of
 
 HALF = 0.5  # of the trainer's waiting, beside a batch
+_NO_PAUSES = Pauses((), 0.0, 0.0, None)
+_SILENT = Note(
+    "missing",
+    "TensorRT-LLM counts tokens when a request ends: engines that stand still look like engines with long responses",
+)
 FEWEST_TIMES = 4  # fewer show neither a pause nor what lies at its sides
 
 
@@ -45,9 +50,10 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
     intervals = intervals_of(history)
     if not np.nansum(intervals.growth) > 0:
         raise _nothing(history, intervals)
-    rolling = rolling_of(history, intervals)
+    silent = _engine(history) == "tensorrt-llm"
+    rolling = None if silent else rolling_of(history, intervals)
     others, working = without_stops(history, intervals, rolling)
-    pauses, notes = find_pauses(others, working, in_turn=rolling is not None)
+    pauses, notes = (_NO_PAUSES, (_SILENT,)) if silent else find_pauses(others, working, in_turn=rolling is not None)
     clean = outside(working, pauses.each)
     paces = paces_of(working, expected_growth(working, clean), clean)
     views = instance_views(history, intervals, pauses.each, paces)
@@ -182,7 +188,10 @@ def _nothing(history: History, intervals: Intervals) -> InputError:
 
 
 def _engine(history: History) -> str | None:
-    """SGLang labels its series with ranks that vLLM has not; vLLM counts look-ups and names its block pool."""
+    """TensorRT-LLM says its name, SGLang labels its series with ranks that vLLM has not; vLLM counts look-ups and names
+    its block pool."""
+    if any(i.labels.get("engine_type") == "trtllm" for i in history.instances):
+        return "tensorrt-llm"
     if any("tp_rank" in i.labels or "engine_type" in i.labels for i in history.instances):
         return "sglang"
     vllm_only = {"prefix_queries", "finished_length", "asleep"} & set(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.policies.law import Looser, written
+from fleetsim.replay.arrivals import serves
 from fleetsim.replay.diagnose.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words, unseen
 from fleetsim.replay.diagnose.checks.in_flight_cap import OUT_OF_WORK
 from fleetsim.replay.diagnose.finding import Check
@@ -46,6 +47,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
         gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.gpus))
         return Draft("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
     evidence = [idle_words(case), *_changed(case)]
+    if serves(case.observed):
+        return _of_users(case, earlier)
     if case.idle is None:
         return Draft(
             "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
@@ -99,6 +102,30 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return Draft(
         "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
         {"wait": wait}, f"the fleet is too small{_since(case, count=True)}",
+    )  # fmt: skip
+
+
+def _of_users(case: Case, earlier: Earlier) -> Draft:
+    """No trainer waits there: the fleet is too small for its users where their requests wait for an engine."""
+    f, waiting = case.observed.fleet, case.waiting_share
+    if f is None or waiting is None:
+        return Draft("rollout", "unknown", "whether requests wait is not exported", tuple(_changed(case)))
+    said = (*_changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
+    if waiting <= WAITING:
+        return Draft("rollout", "ok", "the fleet keeps up with what is sent to it", said)
+    first = faults(earlier, *_WORDS)
+    if first:
+        later = " and ".join(_WORDS[d.check] for d in first)
+        return Draft("rollout", "ok", f"not to be resized before {later}", said)
+    running = f.running or 0.0
+    said = (
+        *said,
+        f"{running / max(f.instances, 1e-9):,.0f} requests run on an instance, and they have room for no more",
+    )
+    return Draft(
+        "rollout", "fault", "too few instances for what is sent to them", said,
+        f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
+        {}, "the fleet is too small for what is sent to it",
     )  # fmt: skip
 
 

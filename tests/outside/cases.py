@@ -1,0 +1,208 @@
+"""The histories: jobs of the outside world, and what each was given to suffer from (`put_in`).
+
+A cause has the name of the question of the runbook that it answers: rollout (too few instances, or the recipe waits for
+the slowest responses), stragglers, sync, trainer, in_flight_cap, max_num_seqs, preemptions, prefix_cache, backlog.
+"""
+
+from dataclasses import dataclass
+
+from tests.outside.setting import Absence, Setting, Spell
+
+HALF = 1800.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history: the job asked about, who else is on that Prometheus, and what was put in."""
+
+    job: Setting
+    put_in: frozenset[str] = frozenset()
+    beside: tuple[Setting, ...] = ()
+    selector: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.job.name
+
+
+def base(name: str, **changes: object) -> Setting:
+    """A job that fits: three instances, 256 samples a step, 20 s of training, a second of sync."""
+    return Setting(name, **({"instances": 3, "staleness": 3.0} | changes))  # type: ignore[arg-type]
+
+
+def case(name: str, *put_in: str, **changes: object) -> Case:
+    """One job alone."""
+    return Case(base(name, **changes), frozenset(put_in))
+
+
+def serving(name: str, *put_in: str, **changes: object) -> Case:
+    """Requests of users: no trainer, no weights that change."""
+    usual: dict[str, object] = {"batch": 0, "group": 1, "arrivals": 12.0, "pause_s": 0.0, "route": "round"}
+    return Case(base(name, **(usual | changes)), frozenset(put_in))
+
+
+LONG: dict[str, object] = {"prompt": 6000, "prefill_tokens_per_s": 16_000.0, "kv_tokens": 1_600_000}
+SHORT_OF: dict[str, object] = {"batch": 64, "staleness": 2.0, "max_num_seqs": 1024, "kv_tokens": 1_200_000}
+
+HEALTHY = [
+    case("healthy"),
+    case("healthy, SGLang", engine="sglang"),
+    case("healthy, TensorRT-LLM", engine="trtllm"),
+    case("healthy, vLLM 0.8 names", engine="vllm-0.8"),
+    case("healthy, scraped every second", scrape_s=1.0, hours=0.4),
+    case("healthy, scraped every minute", scrape_s=60.0, hours=3.0),
+    case("healthy, rolling sync", rolling=True, pause_s=2.0, scrape_s=5.0),
+    case("healthy, pod renamed", absences=(Absence(1, 1200.0, 1290.0, renamed=True),)),
+    case("healthy, two holes", holes=((900.0, 1500.0), (2400.0, 2760.0))),
+    case("healthy, four ranks on a server", ranks=4, instances=4, train_s=16.0),
+    case("healthy, sync every four steps", sync_every=4, pause_s=2.0),
+    case("healthy, prompts of 6,000 cached", instances=6, train_s=24.0, route="group", **LONG),
+]
+
+SINGLE = [
+    case("undersized", "rollout", **SHORT_OF),
+    case("undersized, by far", "rollout", **(SHORT_OF | {"batch": 96})),
+    case("undersized, Ray, every 5 s", "rollout", engine="ray-vllm", scrape_s=5.0, **SHORT_OF),
+    case("undersized, SGLang, every 30 s", "rollout", engine="sglang", scrape_s=30.0, hours=2.0, **SHORT_OF),
+    case("undersized, TensorRT-LLM", "rollout", engine="trtllm", **SHORT_OF),
+    case("undersized, holes", "rollout", holes=((900.0, 1500.0),), hours=1.5, **SHORT_OF),
+    case("undersized, eight instances", "rollout", instances=8, **(SHORT_OF | {"batch": 160})),
+    case("an instance lost for the second half", "rollout", absences=(Absence(2, HALF),), train_s=14.0),
+    case("longer responses from the middle on", "rollout", longer=Spell(2.0, HALF), train_s=16.0),
+    case("the longest response, staleness 1", "rollout", instances=6, staleness=1.0),
+    case("barrier", "rollout", instances=6, staleness=0.0),
+    case("straggler", "stragglers", instances=4, train_s=12.0, slow={2: Spell(2.0)}, route="round"),
+    case(
+        "straggler, round robin, SGLang",
+        "stragglers",
+        instances=4,
+        train_s=12.0,
+        slow={1: Spell(2.0)},
+        route="round",
+        engine="sglang",
+    ),
+    case(
+        "straggler comes and goes",
+        "stragglers",
+        instances=4,
+        train_s=12.0,
+        slow={0: Spell(2.5, 1000.0, 2600.0)},
+        route="round",
+    ),
+    case(
+        "a slow rank of four on a server",
+        "stragglers",
+        instances=4,
+        ranks=4,
+        train_s=12.0,
+        slow={3: Spell(2.0)},
+        route="round",
+    ),
+    case("sync of 12 s", "sync", pause_s=12.0),
+    case("sync of 45 s every four steps", "sync", pause_s=45.0, sync_every=4),
+    case(
+        "sync of 12 s, counted by the engines",
+        "sync",
+        pause_s=12.0,
+        weight_update_metric=True,
+        scrape_s=30.0,
+        hours=2.0,
+    ),
+    case("sync grows from the middle on", "sync", pause_s=2.0, sync_slow=Spell(8.0, HALF)),
+    case("rolling sync of 15 s", "sync", instances=4, rolling=True, pause_s=15.0, train_s=16.0, scrape_s=5.0),
+    case("trainer slower from the middle on", "trainer", trainer_slow=Spell(1.6, HALF)),
+    case("trainer slow for a while", "trainer", trainer_slow=Spell(2.0, 1200.0, 2600.0)),
+    case("in-flight cap", "in_flight_cap", instances=4, in_flight=64),
+    case("in-flight cap, every 5 s", "in_flight_cap", in_flight=48, scrape_s=5.0),
+    case("max_num_seqs of 24", "max_num_seqs", instances=4, max_num_seqs=24, train_s=14.0),
+    case("KV cache too small", "preemptions", instances=4, kv_tokens=36_000, train_s=14.0),
+    case("prefix cache off, prompts of 6,000", "prefix_cache", instances=6, train_s=24.0, prefix_caching=False, **LONG),
+    case("siblings spread, prompts of 6,000", "prefix_cache", instances=8, train_s=12.0, **LONG),
+    case("four times too many", "backlog", instances=12),
+    case("the queue grows without bound", "backlog", bounded=False, in_flight=500, instances=6),
+    case("half of the samples too old", "backlog", bounded=False, in_flight=500, max_age=2, instances=4),
+]
+
+PAIRS = [
+    case("undersized and a straggler", "rollout", "stragglers", train_s=6.0, slow={1: Spell(2.0)}, route="round"),
+    case("undersized and a long sync", "rollout", "sync", train_s=6.0, pause_s=10.0, staleness=2.0),
+    case("trainer slower and a long sync", "trainer", "sync", trainer_slow=Spell(1.6, HALF), pause_s=8.0),
+    case("in-flight cap and a long sync", "in_flight_cap", "sync", instances=4, in_flight=64, pause_s=8.0),
+    case(
+        "straggler and a long sync",
+        "stragglers",
+        "sync",
+        instances=4,
+        train_s=8.0,
+        slow={2: Spell(2.0)},
+        route="round",
+        pause_s=6.0,
+    ),
+    case("too many, and the trainer slows down", "backlog", "trainer", instances=12, trainer_slow=Spell(1.6, HALF)),
+    case(
+        "prefix cache off and a straggler",
+        "prefix_cache",
+        "stragglers",
+        instances=5,
+        train_s=14.0,
+        prefix_caching=False,
+        slow={0: Spell(1.8)},
+        route="round",
+        **LONG,
+    ),
+    case(
+        "small KV cache and a long sync",
+        "preemptions",
+        "sync",
+        instances=4,
+        kv_tokens=36_000,
+        train_s=12.0,
+        pause_s=6.0,
+    ),
+]
+
+MIXED = [
+    Case(
+        base("undersized, another job beside it", job="math", **SHORT_OF),
+        frozenset({"rollout"}),
+        (base("beside", job="code", instances=4, train_s=24.0),),
+        'job=~"math(-trainer)?"',
+    ),
+    Case(
+        base("healthy, a straggling job beside it", job="math"),
+        frozenset(),
+        (base("beside", job="code", instances=4, slow={1: Spell(2.5)}, route="round"),),
+        'job=~"math(-trainer)?"',
+    ),
+    Case(
+        base("healthy, a judge beside the policy"),
+        frozenset(),
+        (
+            base(
+                "judge",
+                batch=0,
+                group=1,
+                arrivals=6.0,
+                job="judge",
+                model="judge-32b",
+                instances=2,
+                median=120.0,
+                route="round",
+            ),
+        ),
+        'job=~"rollout(-trainer)?"',
+    ),
+]
+
+SERVING = [
+    serving("serving, healthy"),
+    serving("serving, a wave of users", swing=0.5, arrivals=9.0),
+    serving("serving, every 30 s, SGLang", engine="sglang", scrape_s=30.0, hours=2.0),
+    serving("serving, overloaded", "rollout", arrivals=44.0, max_num_seqs=1024, kv_tokens=1_200_000),
+    serving("serving, a straggler", "stragglers", slow={1: Spell(1.7)}),
+    serving("serving, KV cache too small", "preemptions", kv_tokens=60_000, arrivals=12.5),
+    serving("serving, max_num_seqs of 40", "max_num_seqs", max_num_seqs=40, arrivals=8.6),
+]
+
+CASES = [*HEALTHY, *SINGLE, *PAIRS, *MIXED, *SERVING]

@@ -1,0 +1,197 @@
+"""What a scrape of an engine or of a trainer holds: names, labels and meaning as the exporters have them.
+
+vLLM: vllm/v1/metrics/loggers.py (0.26 and 0.32; the old names from 0.8.5). SGLang: srt/metrics/collector.py and
+scheduler_metrics_mixin.py (00ae9c15, realtime_tokens_total from 2026). TensorRT-LLM: tensorrt_llm/metrics/collector.py
+(050f80de). SGLang's generation_tokens_total and both token counters of TensorRT-LLM grow when a request ends.
+vLLM and TensorRT-LLM observe the seconds in the queue when a request ends, SGLang when it is scheduled.
+A trainer exports what docs/metrics.md asks trainers to export.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.outside.setting import Setting
+from tests.outside.world import Engine, World
+
+BEGIN = 1_795_000_000.0
+"""Unix seconds of a history's beginning."""
+Sample = tuple[str, str, dict[str, str], float]
+"""Family, suffix, labels, value."""
+
+
+def vllm(engine: Engine, prefix: str = "vllm:", old: bool = False) -> Iterator[Sample]:
+    """A scrape of a vLLM server."""
+    book, it = engine.counters, engine.setting
+    cache = "gpu_cache_usage_perc" if old else "kv_cache_usage_perc"
+    hits = "gpu_prefix_cache" if old else "prefix_cache"
+    yield f"{prefix}num_requests_running", "", {}, len(engine.running)
+    yield f"{prefix}num_requests_waiting", "", {}, len(engine.waiting)
+    yield f"{prefix}{cache}", "", {}, round(engine.used() / it.kv_tokens, 6)
+    yield f"{prefix}prompt_tokens", "_total", {}, book.prompted
+    yield f"{prefix}generation_tokens", "_total", {}, int(book.generated)
+    yield f"{prefix}{hits}_queries", "_total", {}, book.queries if it.prefix_caching else 0
+    yield f"{prefix}{hits}_hits", "_total", {}, book.hits
+    yield f"{prefix}num_preemptions", "_total", {}, book.preempted
+    for reason, count in (("stop", book.stop), ("length", book.length), ("abort", book.abort)):
+        yield f"{prefix}request_success", "_total", {"finished_reason": reason}, count
+    named = {
+        "request_generation_tokens": book.output,
+        "request_prompt_tokens": book.prompts,
+        "request_params_n": book.asked,
+        "e2e_request_latency_seconds": book.e2e,
+        "request_queue_time_seconds": book.queued,
+        "request_inference_time_seconds": book.inference,
+    }
+    for name, histogram in named.items():
+        for suffix, bound, value in histogram.lines():
+            yield f"{prefix}{name}", suffix, {"le": bound} if bound else {}, value
+    if it.weight_update_metric:
+        for suffix, bound, value in book.updates.lines():
+            labels = {"operation": "update"} | ({"le": bound} if bound else {})
+            yield f"{prefix}rl_weight_update_operation_duration_seconds", suffix, labels, value
+    info = {"block_size": "16", "num_gpu_blocks": str(it.kv_tokens // 16), "gpu_memory_utilization": "0.92"}
+    yield f"{prefix}cache_config_info", "", info | {"enable_prefix_caching": str(it.prefix_caching)}, 1
+
+
+def sglang(engine: Engine) -> Iterator[Sample]:
+    """A scrape of an SGLang server."""
+    book, it = engine.counters, engine.setting
+    ended = book.stop + book.length
+    yield "sglang:num_running_reqs", "", {}, len(engine.running)
+    yield "sglang:num_queue_reqs", "", {}, len(engine.waiting)
+    yield "sglang:token_usage", "", {}, round(engine.used() / it.kv_tokens, 4)
+    yield "sglang:num_used_tokens", "", {}, int(engine.used())
+    yield "sglang:max_total_num_tokens", "", {}, it.kv_tokens
+    yield "sglang:realtime_tokens", "_total", {"mode": "decode"}, int(book.generated)
+    yield "sglang:realtime_tokens", "_total", {"mode": "prefill_compute"}, book.prompted - book.hits
+    yield "sglang:prompt_tokens", "_total", {}, book.prompts.total
+    yield "sglang:generation_tokens", "_total", {}, book.output.total
+    yield "sglang:cached_tokens", "_total", {}, book.hits
+    yield "sglang:num_requests", "_total", {}, ended
+    yield "sglang:num_aborted_requests", "_total", {}, book.abort
+    yield "sglang:num_retracted_requests", "_total", {}, book.preempted
+    named = {
+        "generation_tokens_histogram": book.output,
+        "prompt_tokens_histogram": book.prompts,
+        "e2e_request_latency_seconds": book.e2e,
+        "queue_time_seconds": book.scheduled,
+    }
+    for name, histogram in named.items():
+        for suffix, bound, value in histogram.lines():
+            yield f"sglang:{name}", suffix, {"le": bound} if bound else {}, value
+    yield "sglang:cache_config_info", "", {"page_size": "1", "num_pages": str(it.kv_tokens)}, 1
+
+
+def trtllm(engine: Engine) -> Iterator[Sample]:
+    """A scrape of trtllm-serve with performance metrics on."""
+    book, it = engine.counters, engine.setting
+    blocks = it.kv_tokens // 32
+    used = engine.used() / it.kv_tokens
+    yield "trtllm_num_requests_running", "", {}, len(engine.running)
+    yield "trtllm_num_requests_waiting", "", {}, len(engine.waiting)
+    yield "trtllm_kv_cache_utilization", "", {}, round(used, 6)
+    yield "trtllm_kv_cache_max_blocks", "", {}, blocks
+    yield "trtllm_kv_cache_used_blocks", "", {}, int(used * blocks)
+    yield "trtllm_kv_cache_tokens_per_block", "", {}, 32
+    yield "trtllm_num_paused_requests", "", {}, 0
+    yield "trtllm_max_batch_size_static", "", {}, it.max_num_seqs
+    yield "trtllm_prompt_tokens", "_total", {}, book.prompts.total
+    yield "trtllm_generation_tokens", "_total", {}, book.output.total
+    yield "trtllm_prompt_cached_tokens", "_total", {}, book.hits
+    yield "trtllm_num_requests_completed", "_total", {}, book.stop + book.length
+    for reason, count in (("stop", book.stop), ("length", book.length)):
+        yield "trtllm_request_success", "_total", {"finished_reason": reason}, count
+    named = {
+        "e2e_request_latency_seconds": book.e2e,
+        "request_queue_time_seconds": book.queued,
+        "request_inference_time_seconds": book.inference,
+    }
+    for name, histogram in named.items():
+        for suffix, bound, value in histogram.lines():
+            yield f"trtllm_{name}", suffix, {"le": bound} if bound else {}, value
+
+
+EXPORTERS: dict[str, Callable[[Engine], Iterator[Sample]]] = {
+    "vllm": vllm,
+    "vllm-0.8": lambda engine: vllm(engine, old=True),
+    "ray-vllm": lambda engine: vllm(engine, prefix="ray_vllm_"),
+    "sglang": sglang,
+    "trtllm": trtllm,
+}
+
+
+def trainer(world: World, now: float) -> Iterator[Sample]:
+    """A scrape of the trainer's process: what it has booked, whole phases at a time."""
+    it = world.trainer
+    yield "rl_trainer_steps", "_total", {}, it.steps
+    yield "rl_trainer_sample_wait_seconds", "_total", {}, it.wait_s
+    yield "rl_trainer_train_seconds", "_total", {}, it.train_s
+    yield "rl_trainer_weight_sync_seconds", "_total", {}, it.sync_s
+    yield "rl_trainer_trained_samples", "_total", {}, it.samples
+    yield "rl_trainer_trained_tokens", "_total", {}, it.tokens
+    yield "rl_trainer_dropped_samples", "_total", {}, it.dropped
+    yield "rl_rollout_queue_samples", "", {}, len(world.queue) * world.setting.group
+    oldest = it.steps - world.queue[0].version if world.queue else 0
+    yield "rl_rollout_queue_oldest_age_steps", "", {}, oldest
+
+
+class Scrapes:
+    """Every sample that Prometheus got, by family and series."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, dict[str, list[str]]] = {}
+
+    def keep(self, samples: Iterator[Sample], target: dict[str, str], now: float) -> None:
+        """Keeps one scrape of one target."""
+        stamp = f"{BEGIN + now:.3f}"
+        for family, suffix, labels, value in samples:
+            text = ",".join(f'{key}="{value}"' for key, value in sorted((target | labels).items()))
+            rows = self.families.setdefault(family, {}).setdefault(f"{family}{suffix}{{{text}}}", [])
+            rows.append(f"{value:.10g} {stamp}")
+
+    def watch(self, world: World, engine: Engine | None, now: float) -> None:
+        """What `World` calls at each scrape."""
+        it = world.setting
+        if engine is None:
+            if it.batch and it.trainer_metrics:
+                self.keep(trainer(world, now), {"job": f"{it.job}-trainer", "instance": "10.0.9.9:9200"}, now)
+        elif engine.present:
+            self.keep(EXPORTERS[it.engine](engine), target(engine, it), now)
+
+    def write(self, path: Path) -> None:
+        """Writes OpenMetrics text."""
+        out = io.StringIO()
+        for family, series in sorted(self.families.items()):
+            first = next(iter(series))[len(family) :]
+            kind = {"_t": "counter", "_b": "histogram"}.get(first[:2], "gauge")
+            out.write(f"# TYPE {family} {kind}\n")
+            for name, rows in series.items():
+                out.writelines(f"{name} {row}\n" for row in rows)
+        out.write("# EOF\n")
+        path.write_text(out.getvalue(), encoding="utf-8")
+
+
+def target(engine: Engine, it: Setting) -> dict[str, str]:
+    """Labels that a scrape adds, and the engine's own."""
+    server, rank = divmod(engine.number, it.ranks)
+    pod = f"{it.job}-{server}" + (f"-{engine.incarnation}" if engine.incarnation else "")
+    labels = {
+        "job": it.job,
+        "instance": f"10.0.{engine.incarnation}.{server + 1}:8000",
+        "pod": pod,
+        "model_name": it.model,
+    }
+    if it.engine in ("vllm", "vllm-0.8", "ray-vllm"):
+        return labels | {"engine": str(rank)}
+    if it.engine == "sglang":
+        return labels | {"engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "dp_rank": str(rank)}
+    return labels | {"engine_type": "trtllm"}
+
+
+def write(path: Path, *jobs: Setting) -> list[World]:
+    """Lives the jobs, all at one Prometheus, and writes what it saw; returns their worlds."""
+    scrapes = Scrapes()
+    worlds = [World(job, scrapes.watch).run() for job in jobs]
+    scrapes.write(path)
+    return worlds
