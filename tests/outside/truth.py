@@ -106,7 +106,8 @@ def truth(case: Case) -> Truth:
     may = set(case.put_in) | {cause for cause, saved in saves.items() if saved >= MAY}
     if it.batch and worth(it.but(instances=max(3 * it.instances // 4, 1))) <= 1.01 * now and it.instances > 1:
         may.add("backlog")
-    must |= case.put_in & {"backlog"}
+    if case.put_in == {"backlog"}:  # beside another cause the runbook sizes last
+        must.add("backlog")
     sized = it.batch and case.put_in <= {"rollout"} and it.bounded and it.staleness >= 2
     return Truth(tuple(sorted(must)), tuple(sorted(may)), saves, enough(it) if sized else None)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tests.outside.setting import Setting
 
 BLOCK = 16
+CHUNK = 8192  # tokens of prompts in one iteration
 TOKEN_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
 SECOND_BOUNDS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
 
@@ -95,6 +96,8 @@ class Engine:
         self.base = 0.0  # KV tokens of the running at clock 0: used = base + running x clock
         self.cached: dict[int, None] = {}  # groups whose prompt is in the prefix cache, oldest first
         self.counters = Counters()
+        self.prefilled_s = 0.0  # spent on prompts so far
+        self.prefilling: deque[tuple[float, int]] = deque()  # when a prompt is done, on that clock, and its tokens
         self.version = 0  # of the event that is foreseen
 
     @property
@@ -118,7 +121,11 @@ class Engine:
         if passed > 0 and self.present and not self.held and self.running:
             spent = min(self.stall, passed)
             self.stall -= spent
-            moved = (passed - spent) / self.iteration_s()
+            self.prefilled_s += spent
+            while self.prefilling and self.prefilling[0][0] <= self.prefilled_s + 1e-6:
+                self.counters.prompted += self.prefilling.popleft()[1]
+            # prompts are computed in chunks, and each takes all running requests a token further
+            moved = (passed - spent) / self.iteration_s() + spent * self.setting.prefill_tokens_per_s / CHUNK
             self.clock += moved
             self.counters.generated += moved * len(self.running)
         self.time = time
@@ -129,7 +136,10 @@ class Engine:
             return math.inf
         ahead = self.heap[0][0] - self.clock
         room = (self.setting.kv_tokens - self.used()) / len(self.running)
-        return self.time + self.stall + max(min(ahead, room), 0.0) * self.iteration_s() + 1e-9
+        left, chunks_s = max(min(ahead, room), 0.0), self.setting.prefill_tokens_per_s / CHUNK
+        if left <= self.stall * chunks_s:
+            return self.time + left / chunks_s + 1e-9
+        return self.time + self.stall + (left - self.stall * chunks_s) * self.iteration_s() + 1e-9
 
     def admit(self) -> None:
         """Takes requests from the front of the queue while they fit."""
@@ -150,7 +160,8 @@ class Engine:
                 request.admitted = self.time
                 self.counters.queries += request.prompt
                 self.counters.hits += hit
-                self.counters.prompted += request.prompt
+                done_s = self.prefilled_s + self.stall + (need - hit) / it.prefill_tokens_per_s
+                self.prefilling.append((done_s, request.prompt))
                 self.counters.scheduled.add(self.time - request.born)
             self.stall += (need - hit) / it.prefill_tokens_per_s
             request.started_at = self.clock
@@ -169,6 +180,8 @@ class Engine:
             self.base = 0.0
             self.heap.clear()
             self.stall = 0.0
+            self.counters.prompted += sum(tokens for _, tokens in self.prefilling)
+            self.prefilling.clear()
         return request
 
     def settle(self) -> list[Request]:

@@ -36,9 +36,11 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     Two instances have no median one: there the faster is the measure.
 
     A straggler's pace is (1) below 0.9, (2) below 1 by over 4 standard errors, from the scatter between 8 blocks of
-    time (of the instance, and of the fleet if that is larger), since load moves and scrapes come early or late, and (3)
+    time (of the instance, and of the fleet if that is larger), since load moves and scrapes come early or late, (3)
     with five instances or more, below 1 by over 3 robust standard deviations (1.4826 x the median deviation) of all
-    paces: in a fleet that differs widely as a whole, the slower half is not a fault of single instances.
+    paces: in a fleet that differs widely as a whole, the slower half is not a fault of single instances, and (4) below
+    1 by half as much as a straggler's over all that was read, pauses included: where they come as often as scrapes,
+    some are not seen, and fall into the intervals of one instance more than into another's.
     """
     size = len(intervals.growth)
     loaded = clean & intervals.sharp & np.isfinite(expected) & (np.nan_to_num(expected) > 0)
@@ -65,7 +67,18 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
     spread = 1.4826 * float(np.median(np.abs(paces[judged] - 1))) if judged.sum() >= 5 else 0.0
     short = 1 - paces
     slow = judged & (paces < SLOW) & (short > SURE * error) & (short > APART * spread)
+    slow &= _overall(intervals, expected) < 1 - (1 - SLOW) / 2
     return Paces(paces, slow, judged)
+
+
+def _overall(intervals: Intervals, expected: Floats) -> Floats:
+    """(I,): all tokens / those expected at the same loads, against the median instance's; 1 where nobody can say."""
+    read = intervals.sharp & np.isfinite(expected) & np.isfinite(intervals.growth)
+    made = np.where(read, intervals.growth, 0.0).sum(axis=1)
+    due = np.where(read, expected, 0.0).sum(axis=1)
+    ratio = np.where(due > 0, made / np.where(due > 0, due, 1.0), np.nan)
+    typical = float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else 0.0
+    return np.asarray(np.nan_to_num(ratio / typical, nan=1.0)) if typical > 0 else np.ones(len(ratio))
 
 
 def _compared(loaded: Mask) -> Mask:

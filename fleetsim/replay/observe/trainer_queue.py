@@ -12,6 +12,8 @@ from fleetsim.replay.observe.intervals import mean, number, percentile
 from fleetsim.replay.observe.observed import Observed, QueueView
 from fleetsim.replay.observe.steps import Steps
 
+# Of what it grew in all: a queue that grows by less from the third quarter of the window to the last has settled.
+SETTLED = 0.1
 # A queue that grows by less than this share of what is produced wanders, it does not grow.
 GROWS = 0.01
 
@@ -38,7 +40,8 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
 
 def grows(observed: Observed, batch: float) -> tuple[float, float] | None:
     """(samples per hour, share of what is produced) by which a queue grows by a batch or more over the window and by
-    more than GROWS of the production; None where it does not. batch: where the window does not show it."""
+    more than GROWS of the production; None where it does not, or where it has found a new level since something changed
+    (a slower trainer). batch: where the window does not show it."""
     seen, step = observed.trainer.batch_samples, observed.trainer.step_s
     per_h, fleet = observed.queue.growth_per_h, observed.fleet
     if per_h is None or per_h <= 0:
@@ -48,9 +51,22 @@ def grows(observed: Observed, batch: float) -> tuple[float, float] | None:
         produced = 3600.0 * seen.value / step.value + per_h
     if produced is None or produced <= 0:
         return None
+    if _settled(observed):
+        return None
     least = batch if seen is None else seen.value
     share = min(1.0, per_h / produced)
     return (per_h, share) if per_h * observed.span_s / 3600.0 >= least and share > GROWS else None
+
+
+def _settled(observed: Observed) -> bool:
+    depths = [hour.queue for hour in observed.hours if hour.queue is not None]
+    if len(depths) < 4:
+        return False
+    quarter = len(depths) // 4
+    first, third, last = (
+        sum(part) / quarter for part in (depths[:quarter], depths[-2 * quarter : -quarter], depths[-quarter:])
+    )
+    return last - third < SETTLED * (last - first)
 
 
 def slope_per_h(times: Floats | None, values: Floats | None) -> float | None:

@@ -16,6 +16,8 @@ _NAMED = 4
 # A router that looks at no load piles work up on a slow instance until its larger batch yields what the others'
 # yield: then rates are equal and loads are not. Healthy loads under round robin differ by a fifth, and yield more.
 PILED = 1.4
+# Equal shares of the requests make equal rates, but for the lengths that each happened to get.
+EQUAL = 1.03
 # Of the longest presence: instances that were there for less are not compared for their load.
 STAYED = 0.9
 
@@ -91,7 +93,7 @@ def _piled(instances: tuple[InstanceView, ...]) -> list[InstanceView]:
     if len(known) < FEWEST:
         return []
     load, rate = _usual(instances), median(i.active_tok_s for i in known)
-    piled = [i for i in known if load > 0 and (i.running or 0.0) > PILED * load and i.active_tok_s <= rate]
+    piled = [i for i in known if load > 0 and (i.running or 0.0) > PILED * load and i.active_tok_s <= EQUAL * rate]
     return piled if len(piled) * FEWEST <= len(known) else []  # more than a third is how work is spread
 
 

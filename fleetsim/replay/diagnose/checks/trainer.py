@@ -13,6 +13,8 @@ from fleetsim.replay.observe.observed import Hour
 
 # Slower than its scenario, or at the end of the window than at its start, by more than noise and length mix explain.
 SLOWER = 1.10
+# Of the usual seconds: a part of the window with more was slow. A part holds dozens of steps, with a percent of noise.
+SPELL = 1.2
 # Slices that a drift needs: two at each end.
 FEWEST_SLICES = 4
 # Of a whole step: what is left of a step that mostly waits is known too roughly to drift by less.
@@ -56,6 +58,17 @@ def check(case: Case, earlier: Earlier) -> Draft:
             )  # fmt: skip
     elif drift is not None:
         evidence.append(f"its seconds moved by {units.change(drift.share)} between the ends of the window")
+    spell = _spell(case)
+    if spell is not None:
+        slow, usual, excess = spell
+        evidence.append(
+            f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more of "
+            f"the trainer's own seconds than the {units.seconds(usual)} of the others"
+        )
+        return Draft(
+            "trainer", "fault", "slow for a while", tuple(evidence), _NEXT, _claims(case, _of_window(case, usual)),
+            "the trainer was slow for a while",
+        )  # fmt: skip
     if t.train_s is None and drift is None:
         return Draft(
             "trainer", "unknown", "its compute time is not known",
@@ -148,6 +161,32 @@ def _drift(case: Case) -> _Drift | None:
     first, last = fmean(s for s, _ in parts[:quarter]), fmean(s for s, _ in parts[-quarter:])
     whole = fmean(step for _, step in parts[-quarter:])
     return None if first <= 0 or whole <= 0 else _Drift(last / first - 1.0, (last - first) / whole)
+
+
+def _spell(case: Case) -> tuple[int, float, float] | None:
+    """Parts of the window in which the trainer was slow, the others' usual seconds, and the most beyond them (a share);
+    None where it was not, or where the pools share GPUs. What lasts to the window's end is a drift (`_drift`)."""
+    own = [s for h in case.observed.hours if (s := _own_seconds(case, h)) is not None]
+    if case.colocated or len(own) < FEWEST_SLICES or case.observed.trend("response_tokens") is not None:
+        return None
+    usual = fmean(sorted(own)[: len(own) // 2])
+    slow = [s for s in own if s > SPELL * usual]
+    if not slow or usual <= 0 or max(own[0], own[-1]) > SLOWER * usual:
+        return None
+    step = case.observed.trainer.step_s
+    if step is None or max(slow) - usual < DRIFTS * step.value:
+        return None
+    return len(slow), usual, max(slow) / usual - 1.0
+
+
+def _of_window(case: Case, usual: float) -> float:
+    """Of the window's time, what the slow parts took beyond the usual seconds of their steps."""
+    parts = [
+        max(0.0, own - usual) / hour.step_s * (hour.end_s - hour.start_s)
+        for hour in case.observed.hours
+        if (own := _own_seconds(case, hour)) is not None and hour.step_s and own > SPELL * usual
+    ]
+    return sum(parts) / case.observed.span_s
 
 
 def _own_seconds(case: Case, hour: Hour) -> float | None:
