@@ -62,8 +62,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if spell is not None:
         slow, usual, excess = spell
         evidence.append(
-            f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more of "
-            f"the trainer's own seconds than the {units.seconds(usual)} of the others"
+            f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more "
+            f"of the trainer's own seconds than the {units.seconds(usual)} of the others"
         )
         return Draft(
             "trainer", "fault", "slow for a while", tuple(evidence), _NEXT, _claims(case, _of_window(case, usual)),
