@@ -157,7 +157,9 @@ def play(
         done = run_requests(own, limits, prompt, output, arrival_s=at_s)
         parts.append((at_s, done.first_token_s, done.finish_s, output, np.arange(n) >= early))
     came, first, ended, tokens, new = zip(*parts, strict=True)
-    return Played(*(np.concatenate(column) for column in (came, first, ended, tokens)), np.concatenate(new))
+    return Played(
+        np.concatenate(came), np.concatenate(first), np.concatenate(ended), np.concatenate(tokens), np.concatenate(new)
+    )
 
 
 def _left(law: object, rng: np.random.Generator, n: int) -> Floats:
