@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 
 class Section(BaseModel):
@@ -35,5 +37,17 @@ Interval = Annotated[float, Field(ge=1e-3, le=MAX_SECONDS)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+def _beside_the_scenario(given: str, info: ValidationInfo) -> str:
+    """The path of a config.json from the folder of the scenario's file, if it lies there; anything else as it is."""
+    base = (info.context or {}).get("base")
+    if base is None or Path(base) == Path() or not given.endswith(".json"):
+        return given
+    path = Path(base) / given
+    return os.path.abspath(path) if path.is_file() else given
+
+
+ModelName = Annotated[Name, AfterValidator(_beside_the_scenario)]
 
 Check = Callable[[Any], Any]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fleetsim.config.base import Count, Name, Section
+from fleetsim.config.base import Count, ModelName, Name, Section
 from fleetsim.config.lora import LoraConfig
 from fleetsim.config.speculation import SpeculationConfig
 
@@ -47,8 +47,9 @@ class EngineConfig(Section):
         default="H100-SXM", description="GPU type, for kind roofline; or a mapping, which is put into gpu_sheet"
     )
     gpu_sheet: GpuSheet | None = Field(default=None, description="a GPU of one's own, used where gpu has its name")
-    model: Name = Field(
-        default="Qwen/Qwen2.5-7B", description="Hugging Face id, or path of a config.json, for kind roofline"
+    model: ModelName = Field(
+        default="Qwen/Qwen2.5-7B",
+        description="Hugging Face id, or path of a config.json, from the scenario's folder too, for kind roofline",
     )
     tp: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,

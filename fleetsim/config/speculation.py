@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from fleetsim.config.base import Count, CountOrZero, Name, Section
+from fleetsim.config.base import Count, CountOrZero, ModelName, Name, Section
 
 # A batch size that none reaches: drafts are made at any.
 MOST_SEQUENCES = 10**9
@@ -69,8 +69,9 @@ class SpeculationConfig(Section):
     redrafted_every: Count | None = Field(
         default=None, description="versions after which the drafter is as good as new; null = it is never trained again"
     )
-    draft_model: Name | None = Field(
-        default=None, description="method draft_model: Hugging Face id, or path of a config.json"
+    draft_model: ModelName | None = Field(
+        default=None,
+        description="method draft_model: Hugging Face id, or path of a config.json, from the scenario's folder too",
     )
     draft_s: Annotated[float, Field(ge=0, le=10)] | None = Field(
         default=None, description="seconds that drafting one token for all sequences takes; null = from the operators"

@@ -127,15 +127,19 @@ def with_speculation(
         tuple(costs.added_kv_token_s(k, n) for k, n in enumerate(passes)),
         given.redrafted_every is not None,
         costs.drafting.prompt_token_s,
-        f"{_drafter(given, profile)}, {found.source}",
+        f"{_drafter(engine, given, profile)}, {found.source}",
     )
     return replace(step_time, speculation=speculation), costs.limits
 
 
-def _drafter(given: SpeculationConfig, profile: Profile | None) -> str:
-    """What drafts, in words."""
+def _drafter(engine: EngineConfig, given: SpeculationConfig, profile: Profile | None) -> str:
+    """What drafts, in words; and that it may not be there."""
     measured = None if profile is None else profile.speculation
-    return "drafts" if measured is not None and measured.method is None else METHODS[given.method]
+    if measured is not None and measured.method is None:
+        return "drafts"
+    if engine.kind == "roofline" and given.method == "mtp" and not (shape := model_shape(engine.model)).mtp:
+        return f"MTP ({shape.name} is not known to have such a layer: one like its last layer drafts here)"
+    return METHODS[given.method]
 
 
 def _refuse_unmeasured(given: SpeculationConfig, profile: Profile) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
@@ -26,6 +26,7 @@ from fleetsim.engine.acceptance import (
     share_of_length,
 )
 from fleetsim.engine.kernel.tables import CMD_VERSION
+from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.native import advance, command
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.state import World
@@ -299,3 +300,45 @@ def test_verls_mtp_on_a_gpu_with_little_compute() -> None:
     assert gains[1.5] < 0.7
     assert gains[2.0] < 0.95
     assert gains[2.5] < 1.15
+
+
+@pytest.mark.parametrize(
+    ("model", "has"),
+    [
+        ("zai-org/GLM-4.5", True),
+        ("deepseek-ai/DeepSeek-R1", True),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", True),
+        ("Qwen/Qwen3-30B-A3B", False),
+        ("moonshotai/Kimi-K2-Base", False),
+    ],
+)
+def test_an_mtp_layer_that_is_not_known_is_told(model: str, has: bool) -> None:
+    asked = with_drafts(
+        with_changes(default_scenario(), {"engine.model": model, "engine.tp": 8, "engine.gpu": "B300"}), method="mtp"
+    )
+    found = engine_of(asked)[0].speculation
+    assert found is not None
+    assert ("is not known to have such a layer" in found.source) != has
+
+
+def test_a_config_says_whether_it_has_mtp_layers() -> None:
+    plain = {"model_type": "glm4_moe", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8}
+    plain |= {"num_key_value_heads": 2, "intermediate_size": 4096, "vocab_size": 32000}
+    plain |= {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512, "first_k_dense_replace": 1}
+    assert shape_from_config(QWEN35_9B, name="x").mtp
+    for key, has in (("num_nextn_predict_layers", 1), ("mtp_num_hidden_layers", 1), ("num_nextn_predict_layers", 0)):
+        assert shape_from_config({**plain, key: has}, name="x").mtp == bool(has)
+    assert not shape_from_config(plain, name="x").mtp
+
+
+def test_a_drafter_lies_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "drafter.json").write_text(json.dumps(QWEN35_9B))
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "engine: {gpu: H200, model: drafter.json, speculation: {method: draft_model, draft_model: drafter.json}}\n"
+    )
+    scenario = load_scenario(file)
+    drafts = scenario.engine.speculation
+    assert drafts is not None
+    assert drafts.draft_model == scenario.engine.model == str(tmp_path / "drafter.json")
+    assert engine_of(scenario)[0].speculation is not None

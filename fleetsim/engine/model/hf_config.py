@@ -58,11 +58,23 @@ def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: 
         kv_dtype=kv_dtype,
         max_position=max_position(fields),
         notes=(*notes, *_unknown_family(fields.family)),
+        mtp=_predicts_further(fields),
     )
     refuse_unknown(fields)
     if fields.problems:
         raise InputError(fields.problems)
     return shape
+
+
+# Layers that predict further tokens: the keys that count them, and the kinds of models that have some without a key.
+_MTP_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_transformer_layers")
+_MTP_FAMILIES = ("qwen3_next", "qwen3_5", "mimo_v2", "step3p", "longcat_flash", "gemma4")
+
+
+def _predicts_further(fields: Fields) -> bool:
+    """Whether the checkpoint has MTP layers. Source: vLLM 0.32.0, config/speculative.py."""
+    counts = [fields.get(key) for key in _MTP_LAYERS]
+    return any(isinstance(n, int) and n > 0 for n in counts) or fields.family.startswith(_MTP_FAMILIES)
 
 
 def _unknown_family(family: str) -> tuple[str, ...]:

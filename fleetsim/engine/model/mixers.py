@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from fleetsim.engine.model.gemm import Gemm, weights
@@ -57,15 +58,15 @@ class Indexer:
         return 0 if self.shared else 5
 
 
-class Windowed:
+class Windowed(ABC):
     """Attention that may look back so few tokens, `window`, that its cache does not grow with the context."""
 
     __slots__ = ()
     window: int
 
+    @abstractmethod
     def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:
         """Bytes in the cache of one of tp GPUs per token."""
-        raise NotImplementedError
 
     @property
     def near(self) -> bool:

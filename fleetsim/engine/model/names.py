@@ -12,7 +12,13 @@ from fleetsim.engine.model.catalogue_mixtures import MIXTURES
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 
-_SHAPES = (*DENSE, *MIXTURES)
+# Checkpoints with MTP layers, by how their names begin (vLLM 0.32.0, config/speculative.py, and their config.json).
+_MTP = (
+    "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4", "moonshotai/Kimi-K3", "zai-org/GLM-4.5", "zai-org/GLM-5",
+    "Qwen/Qwen3-Next", "Qwen/Qwen3.5", "XiaomiMiMo/MiMo", "MiniMaxAI/MiniMax-M3", "stepfun-ai/Step-3",
+    "baidu/ERNIE-4.5", "nvidia/NVIDIA-Nemotron-3-Super", "nvidia/NVIDIA-Nemotron-3-Ultra", "google/gemma-4",
+)  # fmt: skip
+_SHAPES = tuple(replace(s, mtp=s.name.startswith(_MTP)) for s in (*DENSE, *MIXTURES))
 MODELS: dict[str, ModelShape] = {shape.name: shape for shape in _SHAPES}
 
 # Same layers under other names, as fine-tunes have their base's; and the tokens that they read, 0 = as many.

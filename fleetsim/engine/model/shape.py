@@ -55,7 +55,7 @@ class ModelShape:
     blocks: runs of like layers; the order of unlike ones does not matter. tied_embeddings: the LM head is the
     embedding. parts: in which precision the checkpoint stores its weights. kv_dtype: of the KV cache, as the checkpoint
     asks for it. max_position: tokens that it was made to read, None where it does not say. notes: what of the
-    checkpoint is counted otherwise, in words.
+    checkpoint is counted otherwise, in words. mtp: the checkpoint is known to have layers that predict further tokens.
     """
 
     name: str
@@ -67,6 +67,7 @@ class ModelShape:
     kv_dtype: str = "bfloat16"
     max_position: int | None = None
     notes: tuple[str, ...] = ()
+    mtp: bool = False
 
     # ------------------------------------------------------------------------------------------------ precisions
 

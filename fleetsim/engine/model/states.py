@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from fleetsim.engine.model.gemm import Gemm, weights
 
 
 @dataclass(frozen=True, slots=True)
-class StateMixer:
+class StateMixer(ABC):
     """What all of them have in common. Subclasses say what they are made of."""
 
+    @abstractmethod
     def gemms(self, hidden: int) -> tuple[Gemm, ...]:
         """The projections into the layer and out of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inner_params(self, hidden: int) -> int:
         """Weights beside the projections: convolution, decays, norm."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def matrix(self) -> int:
         """Numbers in the state of one sequence, its convolution's inputs apart."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def state_bytes(self) -> int:
         """Bytes per sequence."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
-        raise NotImplementedError
 
     def params(self, hidden: int) -> int:
         """All weights."""
