@@ -13,6 +13,7 @@ from fleetsim.job.gate import EXIT_CODE
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
+    from fleetsim.validate.ranges import RangedArm
     from fleetsim.validate.verdict import CaseResult
 
 
@@ -23,6 +24,7 @@ class Validation:
     case: Annotated[list[str] | None, Option("Only this case, as C01. Repeatable.", None, metavar="ID")] = None
     write: Annotated[str | None, Option("Write validation.md and validation.svg there.", None, metavar="DIR")] = None
     check: Annotated[str | None, Option("Exit 10 if the page there would change.", None, metavar="DIR")] = None
+    ranges: Annotated[bool, Option("Do 80 % ranges hold what was published?", None)] = False
     html: Annotated[str | None, Option("Write a page with charts there.", None, metavar="FILE")] = None
     json_: Annotated[bool, Option("One JSON document.", None)] = False
     strict: Annotated[bool, Option("Exit 10 if a gate does not hold.", None)] = False
@@ -37,7 +39,7 @@ def validate(asked: Validation) -> None:
 
     [bold]fleetsim validate --case C02 --json[/bold]
 
-    [bold]fleetsim validate --html validation.html[/bold]
+    [bold]fleetsim validate --ranges --html validation.html[/bold]
 
     [bold]fleetsim validate --write docs[/bold]
     """
@@ -60,15 +62,21 @@ def validate(asked: Validation) -> None:
         tell("simulating published runs")
         tell.at(0, len(order))
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
-    _show(results, asked.json_)
+        arms: Sequence[RangedArm] = ()
+        if asked.ranges or folder is not None:
+            from fleetsim.validate.ranges import ranged_arms
+
+            tell("moving what is not certain to both ends of its interval")
+            arms = ranged_arms(results)
+    _show(results, asked.json_, arms)
     if page is not None:
         from fleetsim.tell.page import document_page
         from fleetsim.validate.told import document
 
-        write_page(page, document_page(document(results, of=len(case_files()))))
+        write_page(page, document_page(document(results, len(case_files()), arms)))
     if folder is not None and asked.write is not None:
-        write_docs(folder, results)
-    elif folder is not None and drifted(folder, results):
+        write_docs(folder, results, arms)
+    elif folder is not None and drifted(folder, results, arms):
         _failed(f"the page in {asked.check} has drifted: run fleetsim validate --write {asked.check}")
     if asked.strict and not summary(results).holds:
         _failed("error: --strict: a gate does not hold")
@@ -80,19 +88,19 @@ def _failed(why: str) -> NoReturn:
     raise typer.Exit(EXIT_CODE)
 
 
-def _show(results: Sequence[CaseResult], as_json: bool, **more: Any) -> None:
+def _show(results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm], **more: Any) -> None:
     """more: of the document alone."""
     from fleetsim.cli.output import show, show_json
 
     if as_json:
         from fleetsim.validate.data import data
 
-        show_json({**data(results), **more})
+        show_json({**data(results, arms), **more})
     else:
         from fleetsim.tell.terminal import draw
         from fleetsim.validate.told import document
 
-        show(draw(document(results, of=len(results))))
+        show(draw(document(results, len(results), arms)))
 
 
 def _so_far(as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
@@ -101,6 +109,6 @@ def _so_far(as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
     def show(results: Sequence[CaseResult], missing: str) -> None:
         if not as_json:
             say(f"Interrupted: {missing}; what follows is of those alone.")
-        _show(results, as_json, warnings=[f"interrupted: {missing}"])
+        _show(results, as_json, (), warnings=[f"interrupted: {missing}"])
 
     return show

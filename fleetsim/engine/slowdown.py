@@ -61,11 +61,14 @@ _BESIDE = 2
 _KNOWN, _ANY = 0.147, 0.248
 
 
-def slowdown_of(framework: str | None) -> float:
-    """The published centre: of the framework where runs of it are known, else of all. Two digits after the point."""
-    everywhere = math.log(median(_ratios()))
-    own = list(_ratios(framework))
-    if not own:
+def slowdown_of(framework: str | None, without: str | None = None) -> float:
+    """The published centre: of the framework where runs of it are known, else of all. Two digits after the point.
+
+    without: a case whose run does not count, so that it can be predicted.
+    """
+    everywhere = math.log(median(_ratios(None, without)))
+    own = list(_ratios(framework, without))
+    if framework is None or not own:
         return round(math.exp(everywhere), 2)
     share = len(own) / (len(own) + _BESIDE)
     return round(math.exp(share * math.log(median(own)) + (1 - share) * everywhere), 2)
@@ -82,8 +85,8 @@ def is_known(framework: str | None) -> bool:
     return any(True for _ in _ratios(framework)) if framework is not None else False
 
 
-def _ratios(framework: str | None = None) -> Iterator[float]:
+def _ratios(framework: str | None = None, without: str | None = None) -> Iterator[float]:
     """Of one framework, or of all."""
     for row in RUNS:
         if framework in (None, row.framework):
-            yield from row.ratios.values()
+            yield from (ratio for case, ratio in row.ratios.items() if case != without)

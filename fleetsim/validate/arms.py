@@ -16,6 +16,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
+from fleetsim.job.derived import seconds_of
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import metrics_of
@@ -23,6 +24,7 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
+from fleetsim.trainer.estimate import estimate_of
 from fleetsim.validate.assumptions import (
     EAGER_S_PER_LAYER,
     GROUP_CORRELATION,
@@ -31,6 +33,7 @@ from fleetsim.validate.assumptions import (
 )
 from fleetsim.validate.case import Arm, Case
 
+_SECONDS = ("fixed_s", "per_token_s", "phases")
 # What is no number: the replications vote.
 _VOTED = ("capped", "binding")
 
@@ -66,8 +69,9 @@ class Figures:
         return "in_flight_cap" if self.capped else "generation"
 
 
-def scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
-    """The scenario of an arm at a value of the case's scalar (None: the case fits nothing).
+def scenario_of(case: Case, arm: Arm, scalar: float | None, modelled: bool = False) -> Scenario:
+    """The scenario of an arm at a value of the case's scalar (None: nothing is fitted). modelled: the trainer's seconds
+    are those of its model, whatever the case states.
 
     Raises InputError for an arm that makes no valid scenario.
     """
@@ -84,8 +88,12 @@ def scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
     slowdown = scalar if kind == "decode_slowdown" else slowdown_of(case.framework)
     _put(raw, "engine.slowdown", slowdown)
+    trainer = raw.setdefault("trainer", {})
+    if modelled:
+        raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _SECONDS}
+    if not {"fixed_s", "per_token_s"} & trainer.keys():
+        trainer.update(_trainer_of(scenario_from_mapping(raw, where=f"{case.id} {arm.name}")))
     if kind == "trainer_seconds" and scalar is not None:
-        trainer = raw.setdefault("trainer", {})
         for part in (trainer, *trainer.get("phases", ())):
             for key in ("fixed_s", "per_token_s"):
                 if key in part:
@@ -93,23 +101,31 @@ def scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
     return scenario_from_mapping(raw, where=f"{case.id} {arm.name}")
 
 
+def _trainer_of(scenario: Scenario) -> dict[str, Any]:
+    """The trainer's seconds as its model has them, for an arm that publishes none and whose case states none."""
+    found = seconds_of(estimate_of(scenario, scenario.trainer.gpus))
+    phases = [phase.model_dump() for phase in found["trainer.phases"]]
+    return {"fixed_s": found["trainer.fixed_s"], "per_token_s": found["trainer.per_token_s"], "phases": phases}
+
+
 def figures_of(case: Case, arm: Arm, scalar: float | None, replications: int = REPLICATIONS) -> Figures:
     """An arm's figures, averaged over so many replications: one alone moves some arms by ten points.
 
     What binds is what binds in most of them. Raises StuckError and InputError as `simulate` does.
     """
-    runs = [_figures(case, arm, scalar, i) for i in range(replications)]
+    scenario = scenario_of(case, arm, scalar)
+    runs = [figures_at(case, arm, scenario, i) for i in range(replications)]
     said: dict[str, Any] = {
         f.name: (mode if f.name in _VOTED else fmean)([getattr(run, f.name) for run in runs]) for f in fields(Figures)
     }
     return Figures(**said)
 
 
-def _figures(case: Case, arm: Arm, scalar: float | None, replication: int) -> Figures:
-    """Where the source counts the hand-over of the GPUs as generation, that share of it is added to every step."""
+def figures_at(case: Case, arm: Arm, scenario: Scenario, replication: int) -> Figures:
+    """Of one run. Where the source counts the hand-over of the GPUs as generation, that share of it is added to each
+    step."""
     if stopping():
         raise KeyboardInterrupt  # Ctrl-C cuts runs short: of what is left of this case none is begun
-    scenario = scenario_of(case, arm, scalar)
     records = simulate(scenario, replication=replication, engine=_eager(scenario) if case.eager else None)
     metrics, window = metrics_of(records), window_of(records)
     wait_s = metrics["trainer_idle_fraction"] * metrics["step_s"]

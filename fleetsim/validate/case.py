@@ -92,6 +92,9 @@ class Case(Section):
     framework: Name | None = Field(
         default=None, description="whose engines' slowdown is taken where it is not fitted; null = that of all"
     )
+    stands_in: bool = Field(
+        default=False, description="another engine or model stands in for one that nobody describes: no absolute figure"
+    )
     relative: bool = Field(
         default=False, description="the published figures are relative to each other, none is absolute"
     )

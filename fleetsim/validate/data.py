@@ -9,12 +9,13 @@ from typing import Any
 import fleetsim
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.validate.assumptions import STATED
+from fleetsim.validate.ranges import RangedArm, held_share
 from fleetsim.validate.verdict import CaseResult, role, summary
 
 
-def data(results: Sequence[CaseResult]) -> dict[str, Any]:
+def data(results: Sequence[CaseResult], arms: Sequence[RangedArm] = ()) -> dict[str, Any]:
     """Gates, assumptions and every arm. `error` is predicted / published - 1, `ratio_error` the same relative to the
-    baseline arm; null where nothing is published."""
+    baseline arm; null where nothing is published. `ranges`: of the arms whose ranges were asked for."""
     total = summary(results)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -23,6 +24,9 @@ def data(results: Sequence[CaseResult]) -> dict[str, Any]:
         "assumed": list(STATED),
         "summary": {**asdict(total), "holds": total.holds},
         "cases": [_case(result) for result in results],
+        **(
+            {"ranges": {"held": held_share(arms), "arms": [asdict(a) | {"held": a.held} for a in arms]}} if arms else {}
+        ),
     }
 
 

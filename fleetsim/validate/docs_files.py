@@ -11,6 +11,7 @@ from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import reason
 
 if TYPE_CHECKING:
+    from fleetsim.validate.ranges import RangedArm
     from fleetsim.validate.verdict import CaseResult
 
 STEM = "validation"
@@ -32,16 +33,16 @@ def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -
     return None if given is None else Path(given)
 
 
-def write_docs(folder: Path, results: Sequence[CaseResult]) -> None:
+def write_docs(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> None:
     """Writes the page and its picture. Raises OutsideError."""
     try:
-        for name, text in docs_files(results).items():
+        for name, text in docs_files(results, arms).items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutsideError(f"{folder}: cannot be written to: {reason(error)}") from None
 
 
-def drifted(folder: Path, results: Sequence[CaseResult]) -> bool:
+def drifted(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> bool:
     """Whether the page there says something else. A missing page has drifted."""
     from fleetsim.tell.same_page import same
 
@@ -51,12 +52,12 @@ def drifted(folder: Path, results: Sequence[CaseResult]) -> bool:
     except OSError:
         return True
     # a fit stops at a step of its own on another processor: its arms move by a fraction of a percent
-    return not same(written, docs_files(results)[page], relative=0.02, absolute=0.6)
+    return not same(written, docs_files(results, arms)[page], relative=0.02, absolute=0.6)
 
 
-def docs_files(results: Sequence[CaseResult]) -> dict[str, str]:
+def docs_files(results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> dict[str, str]:
     """Name and text of each file."""
     from fleetsim.tell.markdown import markdown_files
     from fleetsim.validate.told import document
 
-    return markdown_files(document(results, of=len(results)), STEM)
+    return markdown_files(document(results, len(results), arms), STEM)

@@ -22,6 +22,7 @@ from fleetsim.tell.document import (
 from fleetsim.units import number, plural
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.pictures import error_chart, figures_chart, percent
+from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share
 from fleetsim.validate.verdict import (
     ABSOLUTE,
     RATIO_MEDIAN,
@@ -86,8 +87,16 @@ few runs drawn to those of all, else of all. Each run predicted by the others is
 slowdown at all, by 33 %."""
 
 
-def document(results: Sequence[CaseResult], of: int) -> Document:
-    """What `validate` says. of: cases that there are, some of which may not have been asked for."""
+_RANGES = """\
+Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it, before
+anything of it is known but its configuration, its mean length and the seconds of its trainer where they are published:
+nothing is fitted but a mean length that no source gives, the engine is as slow as runs of *other* cases were, and a
+trainer of unknown seconds is the trainer model's. Inputs in doubt are moved to the ends of their intervals, as `size`
+does it. Left out are figures that are relative, and engines or models that another one stands in for."""
+
+
+def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] = ()) -> Document:
+    """What `validate` says. of: cases that there are, some of which may not have been asked for. arms: with ranges."""
     total = summary(results)
     misses = tuple(_misses(results))
     pictures = error_chart(results), figures_chart(results)
@@ -120,6 +129,7 @@ def document(results: Sequence[CaseResult], of: int) -> Document:
                 on=("page",),
             ),
             Section("Every arm", present(*pictures), on=("page",)),
+            Section("Do ranges hold?", (_RANGES, ranges(arms)) if arms else (), short="ranges"),
             *map(_case, results),
             Section("missed", (", ".join(total.missed),) if total.missed else (), on=("terminal",)),
             Section("Assumed in every case", (Bullets(STATED),), on=("page",)),
@@ -141,6 +151,28 @@ def _lede(total: Summary, of: int) -> Iterator[str]:
         yield "Every gate holds."
     if total.cases < of:
         yield f"Only {total.cases} of {of} cases were asked for: the gates are those of these cases."
+
+
+def ranges(arms: Sequence[RangedArm]) -> Table:
+    """By case, how many arms' ranges hold what was published."""
+    cases = {name: [a for a in arms if a.case == name] for name in dict.fromkeys(a.case for a in arms)}
+    rows = [
+        (
+            name,
+            f"{sum(a.held for a in own)} of {len(own)}",
+            ", ".join(f"{a.arm} ({_off(a)})" for a in own if not a.held) or "-",
+        )
+        for name, own in cases.items()
+    ]
+    share, plain = held_share(arms), sum(a.held for a in arms) / len(arms)
+    all_of = f"{sum(a.held for a in arms)} of {len(arms)}"
+    wanted = f"wanted {units.share(HELD_LEAST, 0)} to {units.share(HELD_MOST, 0)}"
+    said = f"{units.share(plain, 0)} of all arms, {units.share(share, 0)} where every case counts alike; {wanted}"
+    return Table("", ("case", "held", "not held (published, range)"), (*rows, ("all", all_of, said)), left=3)
+
+
+def _off(arm: RangedArm) -> str:
+    return f"{number(arm.published)}, {number(arm.predicted.low)} to {number(arm.predicted.high)}"
 
 
 def in_a_job() -> Table:

@@ -119,7 +119,7 @@ def test_it_is_the_best_of_every_count_within_the_noise(job: Scenario, guess: in
     assert runs <= 24
 
 
-STEP: dict[str, Any] = {"trainer_step_s": 20.0, "sync_pause_s": 1.0}
+STEP: dict[str, Any] = {"trainer_step_s": 20.0, "sync_pause_s": 1.0, "slowdown": 1.0}
 
 
 @pytest.mark.parametrize(
