@@ -30,7 +30,7 @@ CONFIDENCE = 0.8
 _Z80 = 1.2816
 # What a run is off by that repeats a configuration, in eight of ten cases: published pairs of runs differ by 1.7 %
 # (C11), 3.6, 5.7, 16 and 21 % (D09, D09b) in the seconds of a step, 5.7 % in the median. Two normal draws differ by so
-# much in half of all cases if each has a deviation of 0.055 / (sqrt(2) x 0.6745); eight of ten lie within 1.28 of these.
+# much in half of all cases if each has a deviation of 0.055 / (sqrt(2) x 0.6745); 80 % lie within 1.28 of these.
 RERUN = 0.074
 # Seconds of a trainer that nobody gave and no model is known of say nothing of it.
 _TRAINER = (0.5, 2.0)

@@ -18,7 +18,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.job.derived import SLOWDOWN
 from fleetsim.job.job import given_paths
-from fleetsim.job.uncertain import RERUN, UNCERTAIN
+from fleetsim.job.moved import in_doubt
+from fleetsim.job.uncertain import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import figures_at, scenario_of
 from fleetsim.validate.case import Arm, Case
@@ -62,10 +63,7 @@ def ranged(scenario: Scenario, given: Collection[str], figure: Callable[[Scenari
     that is repeated is off by, added as squares."""
     value = figure(scenario)
     down = up = RERUN * value
-    for uncertain in UNCERTAIN:
-        ends = uncertain.interval(scenario, given)
-        if ends is None:
-            continue
+    for uncertain, ends in in_doubt(scenario, given):
         moved = [figure(with_changes(scenario, uncertain.times(scenario, f))) - value for f in ends if f != 1.0]
         down = math.hypot(down, max(0.0, *(-x for x in moved)))
         up = math.hypot(up, max(0.0, *moved))
