@@ -22,8 +22,22 @@ _FOLDERS = {
     "": "Examples to start from: fleetsim simulate NAME",
     "published": "Published runs: fleetsim simulate NAME",
 }
+_STARTED_WITH = (
+    "workload.prompt_tokens",
+    "workload.output_tokens",
+    "workload.group_size",
+    "engine.gpu",
+    "engine.model",
+    "fleet.placement",
+    "fleet.instances",
+    "trainer.gpus",
+    "trainer.batch_samples",
+    "sync.in_flight",
+    "admission.law",
+    "admission.max_staleness",
+)
 _HEADER = """\
-# A fleetsim scenario. Every section and key may be left out; these are the defaults.
+# A fleetsim scenario: what most jobs set, as the defaults have it. Every other section and key has a default, too.
 # What may stand here: fleetsim scenario schema. Is it right: fleetsim scenario check FILE.
 """
 
@@ -139,11 +153,11 @@ def _told(scenario: Scenario) -> dict[str, str]:
 
 
 def _text_of(name: str | None) -> str:
-    from fleetsim.config.load import default_scenario, dump_scenario, load_scenario
+    from fleetsim.config.load import default_scenario, dump_short, load_scenario
     from fleetsim.config.shipped import find_scenario
 
     if name is None:
-        return _HEADER + dump_scenario(default_scenario())
+        return _HEADER + dump_short(default_scenario(), _STARTED_WITH)
     load_scenario(name)  # never hand out a file that is wrong
     return find_scenario(name).read_text(encoding="utf-8")
 

@@ -58,11 +58,12 @@ def size(asked: Size, output: SavedOutput) -> None:
 
 def _save(place: Path, result: SizeResult) -> None:
     """Writes the job with the recommended fleet. Raises OutsideError."""
-    from fleetsim.config.load import dump_scenario
+    from fleetsim.config.load import dump_short
     from fleetsim.files import write_text
     from fleetsim.job.trials import with_instances
 
-    write_text(place, dump_scenario(with_instances(result.asked.scenario, result.instances)))
+    said = {*result.asked.given, "fleet.instances", "engine.tp"}
+    write_text(place, dump_short(with_instances(result.asked.scenario, result.instances), said))
 
 
 def _so_far(known: SizeSoFar, as_json: bool) -> None:

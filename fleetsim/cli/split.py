@@ -65,8 +65,10 @@ def split(asked: Split, output: AdvisedOutput) -> None:
 
 def _save(place: Path, result: SplitResult) -> None:
     """Writes the advised way as the job had asked for it. Raises OutsideError."""
-    from fleetsim.config.load import dump_scenario
+    from fleetsim.config.load import dump_short
     from fleetsim.files import write_text
     from fleetsim.job.length_growth import as_asked
 
-    write_text(place, dump_scenario(as_asked(result.advice.chosen.arrangement.scenario, result.asked.scenario)))
+    said = {*result.asked.given, "fleet.instances", "fleet.placement", "trainer.gpus", "engine.tp"}
+    chosen = as_asked(result.advice.chosen.arrangement.scenario, result.asked.scenario)
+    write_text(place, dump_short(chosen, said))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,37 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
 def dump_scenario(scenario: Scenario) -> str:
     """YAML of the resolved scenario, defaults written out, that loads back to an equal one. Nulls are left out."""
     return to_yaml(_short(scenario.model_dump(exclude_none=True)))
+
+
+def dump_short(scenario: Scenario, keep: Collection[str] = ()) -> str:
+    """YAML of what differs from the defaults, that loads back to an equal scenario. A law stands there whole.
+
+    keep: dotted paths that are written whether they differ or not, or sections: what somebody said.
+    """
+    raw = scenario.model_dump(exclude_none=True)
+    text = to_yaml(_short(_differing(raw, Scenario().model_dump(exclude_none=True), keep, "")))
+    # A default that depends on what else is given does not survive being left out.
+    again = scenario_from_mapping(from_yaml(text, "scenario"))
+    return text if again == scenario else dump_scenario(scenario)
+
+
+def _differing(raw: Mapping[str, Any], defaults: Mapping[str, Any], keep: Collection[str], path: str) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in raw.items():
+        here, default = f"{path}{key}", defaults.get(key)
+        law = isinstance(value, Mapping) and "kind" in value and here != "engine"
+        if isinstance(value, Mapping) and isinstance(default, Mapping) and not law:
+            below = _differing(value, default, keep, f"{here}.")
+            if below:
+                kept[key] = below
+        elif value != default or here == "schema_version" or any(_said(here, said) for said in keep):
+            kept[key] = value
+    return kept
+
+
+def _said(path: str, said: str) -> bool:
+    """Whether a path, one above it or, of a law, one below it was said."""
+    return path == said or path.startswith(f"{said}.") or said.startswith(f"{path}.")
 
 
 def json_schema() -> dict[str, Any]:

@@ -172,7 +172,8 @@ def _engine(draft: Draft) -> None:
 def _drafts(draft: Draft, *, sglang: bool) -> None:
     """Speculative decoding: the model's MTP layer (verl/workers/config/model.py, `MtpConfig`), a draft model that only
     the rollout has, or what is handed to vLLM."""
-    mtp = "actor_rollout_ref.model.mtp" if draft.settings.has("actor_rollout_ref.model.mtp") else f"{ROLLOUT}.mtp"
+    model_mtp, own_mtp = "actor_rollout_ref.model.mtp", f"{ROLLOUT}.mtp"
+    mtp = own_mtp if draft.settings.has(own_mtp) and not draft.settings.has(model_mtp) else model_mtp
     loaded, used = (draft.flag(f"{mtp}.{key}", default=False) for key in ("enable", "enable_rollout"))
     if loaded.value and used.value:
         if sglang:

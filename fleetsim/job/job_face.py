@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fleetsim.config.load import dump_scenario
+from fleetsim.config.load import dump_scenario, dump_short
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
@@ -109,13 +109,15 @@ class Job(AnyJob):
         return _job(self._start, earlier | texts, kept | said)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the scenario as YAML, which loads back to an equal one. An existing file is replaced.
+        """Writes as YAML what was given or differs from the defaults, which loads back to an equal scenario.
+
+        An existing file is replaced.
 
         Raises OutsideError where it cannot be written.
         """
         from fleetsim.files import replace_file
 
-        return replace_file(path, dump_scenario(self.scenario))
+        return replace_file(path, dump_short(self.scenario, self.given))
 
     def to(self, framework: str) -> Exported:
         """The scenario as a framework's own configuration, and what cannot be told to it.

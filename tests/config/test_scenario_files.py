@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, dump_scenario, load_scenario, scenario_from_mapping
+from fleetsim.config.load import dump_short
+from fleetsim.config.shipped import shipped_scenarios
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 
@@ -205,3 +207,22 @@ def test_the_default_dump_is_readable() -> None:
     dumped = dump_scenario(default_scenario())
     assert "prompt_tokens: 512\n" in dumped
     assert "output_tokens: {kind: lognormal, mean: 1536.0, cv: 1.0, max: 8192.0}\n" in dumped
+
+
+def test_a_short_file_has_what_differs_and_what_was_said() -> None:
+    scenario = scenario_from_mapping({"fleet": {"instances": 12}, "engine": {"tp": 2}, "trainer": {"fixed_s": 20.0}})
+    short = dump_short(scenario, ("trainer.fixed_s", "workload.turns"))
+    kept = from_yaml(short, "short")
+    assert kept["fleet"] == {"instances": 12}
+    assert kept["trainer"] == {"fixed_s": 20.0}
+    assert kept["workload"].keys() == {"turns"}
+    assert "sync" not in kept
+    assert scenario_from_mapping(kept) == scenario
+
+
+@pytest.mark.parametrize("name", sorted(shipped_scenarios()))
+def test_every_short_file_loads_to_an_equal_scenario(name: str) -> None:
+    scenario = load_scenario(name)
+    short = dump_short(scenario)
+    assert scenario_from_mapping(from_yaml(short, name)) == scenario
+    assert len(short) < len(dump_scenario(scenario))
