@@ -27,6 +27,10 @@ _NAMES = re.compile(r"[A-Za-z_]\w*")
 _OPEN = frozenset({"dict", "Dict", "Mapping", "Any"})
 
 
+# Name -> file -> the class of this name there.
+Classes = dict[str, dict[str, ast.ClassDef]]
+
+
 @dataclass(frozen=True)
 class Spec:
     """Where a framework declares its settings.
@@ -149,21 +153,22 @@ def found(spec: Spec, checkout: Path, tree: list[str]) -> Iterator[str]:
     for file in _named(tree, spec.flags):
         for name in re.findall(r'"--([a-z][\w.-]*)"', git(checkout, "show", f"HEAD:{file}")):
             yield name.replace("-", "_")
-    classes: dict[str, ast.ClassDef] = {}
+    classes: Classes = {}
     aliases: dict[str, list[str]] = {}
     for file in _named(tree, spec.classes):
         module = ast.parse(git(checkout, "show", f"HEAD:{file}"))
-        classes |= {node.name: node for node in ast.walk(module) if isinstance(node, ast.ClassDef)}
+        for found_class in (n for n in ast.walk(module) if isinstance(n, ast.ClassDef)):
+            classes.setdefault(found_class.name, {}).setdefault(file, found_class)
         for node in module.body:  # names of types: `OptimizerConfig: TypeAlias = AdamW | SGD`
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name) and node.value:
                 aliases[target.id] = _NAMES.findall(ast.unparse(node.value))
     for root in spec.roots:
-        yield from _fields(classes, aliases, root, "", 0)
+        yield from _fields(classes, aliases, root, "", 0, "")
 
 
 def _named(tree: list[str], patterns: tuple[str, ...]) -> list[str]:
-    return [file for file in tree if any(fnmatch(file, pattern) for pattern in patterns)]
+    return [file for pattern in patterns for file in tree if fnmatch(file, pattern)]
 
 
 def _below(value: Any, path: str) -> Iterator[str]:
@@ -175,14 +180,19 @@ def _below(value: Any, path: str) -> Iterator[str]:
 
 
 def _fields(
-    classes: Mapping[str, ast.ClassDef], aliases: Mapping[str, list[str]], name: str, path: str, level: int
+    classes: Classes, aliases: Mapping[str, list[str]], name: str, path: str, level: int, file: str
 ) -> Iterator[str]:
-    """Fields of a class and of those that it builds on; a field whose type is such a class, with a dot."""
-    node = classes.get(name)
-    if node is None or level > 8:
+    """Fields of a class and of those that it builds on; a field whose type is such a class, with a dot.
+
+    Of two classes of one name, that of the same file counts, else that of the file that is named first.
+    """
+    places = classes.get(name, {})
+    if not places or level > 8:
         return
+    file = file if file in places else next(iter(places))
+    node = places[file]
     for base in node.bases:
-        yield from _fields(classes, aliases, _NAMES.findall(ast.unparse(base))[-1], path, level + 1)
+        yield from _fields(classes, aliases, _NAMES.findall(ast.unparse(base))[-1], path, level + 1, file)
     for line in node.body:
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
             continue
@@ -193,7 +203,7 @@ def _fields(
         if _OPEN & set(words):
             yield f"{key}.*"
         for word in words:
-            yield from _fields(classes, aliases, word, f"{key}.", level + 1)
+            yield from _fields(classes, aliases, word, f"{key}.", level + 1, file)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from fleetsim.job.engine_limits import limits_of
 
 KEYS = Path(__file__).parent / "config_keys"
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]
-CHANGES = (
+CHANGES: tuple[dict[str, Any], ...] = (
     {},
     {"engine.pp": 2, "engine.dtype": "fp8", "workload.filter.zero_variance_share": 0.2},
     {"trainer.recipe.backend": "megatron", "trainer.recipe.tp": 2, "trainer.recipe.pp": 2, "trainer.recipe.cp": 2,
