@@ -21,7 +21,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
-from fleetsim.job.engine_limits import limits_of
+from fleetsim.job.engine_limits import generated_mean, limits_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
@@ -122,7 +122,8 @@ def _way_back() -> Iterator[str]:
     """What `scenario to` writes of two shipped presets, and the modes that it chooses from."""
     yield WAY_BACK
     for framework, name in SHOWN.items():
-        made = scenario_to(framework, load_scenario(f"presets/{name}"), limits_of, name)
+        scenario = load_scenario(f"presets/{name}")
+        made = scenario_to(framework, scenario, limits_of, name, generated_mean(scenario))
         yield f"`fleetsim scenario to {framework} {name}` writes\n"
         yield f"```{'toml' if FRAMEWORKS[framework].form == 'toml' else 'sh'}\n{made.text}```\n"
     yield "| framework | written as | modes |\n|---|---|---|"

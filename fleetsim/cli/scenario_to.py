@@ -43,10 +43,11 @@ def to(
     from fleetsim.config.load import load_scenario
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.export import scenario_to, to_document
-    from fleetsim.job.engine_limits import limits_of
+    from fleetsim.job.engine_limits import generated_mean, limits_of
 
     place = None if output is None else new_file("--output", output, force)
-    result = scenario_to(framework, load_scenario(scenario, set_ or ()), limits_of, os.path.basename(scenario))
+    job = load_scenario(scenario, set_ or ())
+    result = scenario_to(framework, job, limits_of, os.path.basename(scenario), generated_mean(job))
     if place is not None:
         write_text(place, result.text)
     if json_:

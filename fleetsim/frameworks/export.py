@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.frameworks.backwards import LeftOut, settled
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
@@ -36,15 +35,18 @@ class Exported:
     yours: str
 
 
-def scenario_to(framework: str, scenario: Scenario, limits: Limits, name: str = "scenario") -> Exported:
+def scenario_to(
+    framework: str, scenario: Scenario, limits: Limits, name: str = "scenario", generated: float | None = None
+) -> Exported:
     """The scenario in the framework's own words.
 
-    limits: what an engine takes where a scenario gives no limits. name: what the scenario is called. Raises InputError
-    for a framework that is not known, or one that cannot run this scenario in any of its modes.
+    limits: what an engine takes where a scenario gives no limits. name: what the scenario is called. generated: mean
+    tokens of a sample, after the cap. Raises InputError for a framework that is not known, or one that cannot run this
+    scenario in any of its modes.
     """
     framework = framework_name(framework)
     known, found = FRAMEWORKS[framework], settled(framework, scenario, limits)
-    facts = tuple(_facts(scenario))
+    facts = tuple(_facts(scenario, generated))
     comments = {key: ", ".join(found.says.get(key, ("the mode",))) for key in found.settings}
     header = [
         f"Made by `fleetsim scenario to {framework} {name}`: {framework}, {found.mode.name}.",
@@ -69,19 +71,17 @@ def _shown(path: str, value: Any) -> str:
     return own if value is None else one_line(value, 60)
 
 
-def _facts(scenario: Scenario) -> list[str]:
+def _facts(scenario: Scenario, generated: float | None) -> list[str]:
     """What decides the plan and stands in no configuration."""
-    law = scenario.workload.output_tokens
-    cap = longest(law)
-    mean = getattr(law, "mean", None)
-    of = f"{units.number(mean)} tokens in the mean before" if mean else f"a {law.kind} law up to"
+    cap = longest(scenario.workload.output_tokens)
+    outputs = "outputs" if generated is None else f"outputs of {generated:,.0f} tokens in the mean"
     t = scenario.trainer
     per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
     seconds = f"{t.fixed_s + sum(p.fixed_s for p in t.phases):g} s a step"
     seconds += f" and {per_token:.3g} s per trained token" if per_token else ""
     return [
         f"{scenario.engine.gpu} GPUs",
-        f"outputs of {of} the cap of {cap:,}" if cap else f"outputs of {of} any length",
+        f"{outputs}, at most {cap:,}" if cap else outputs,
         f"a trainer that takes {seconds}",
     ]
 

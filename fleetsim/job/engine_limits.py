@@ -1,4 +1,4 @@
-"""Limits that a scenario leaves to its engine, as the engine takes them: another program has defaults of its own."""
+"""What a scenario leaves to its engine and its laws, as it comes out: another program has defaults of its own."""
 
 from __future__ import annotations
 
@@ -24,3 +24,10 @@ def limits_of(scenario: Scenario) -> Mapping[str, Any]:
         "engine.max_num_batched_tokens": tokens,
         "engine.gpu_memory_utilization": MEMORY_SHARE[engine.name],
     }
+
+
+def generated_mean(scenario: Scenario) -> float:
+    """Mean tokens of a sample, after the cap: what `--len` says. Raises InputError for a file that cannot be read."""
+    from fleetsim.workload.lengths import mean_length
+
+    return mean_length(scenario.workload.output_tokens, at_least=1.0)

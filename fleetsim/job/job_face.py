@@ -130,9 +130,10 @@ class Job(AnyJob):
         `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
         """
         from fleetsim.frameworks.export import scenario_to
-        from fleetsim.job.engine_limits import limits_of
+        from fleetsim.job.engine_limits import generated_mean, limits_of
 
-        return scenario_to(framework, self.scenario, limits_of, self.scenario.name or "scenario")
+        name = self.scenario.name or "scenario"
+        return scenario_to(framework, self.scenario, limits_of, name, generated_mean(self.scenario))
 
     @keywords()
     def simulate(
