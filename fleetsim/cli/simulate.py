@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.say import say
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, Output
+from fleetsim.job.fields import RUN, BriefOutput
 from fleetsim.job.question import Option
 from fleetsim.simulate.ask import Simulate
 from fleetsim.simulate.ask import simulate as ask
@@ -27,7 +27,7 @@ HISTORY = "Histories and traces of the first run"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown(Output):
+class Shown(BriefOutput):
     """What `simulate` does with its answer."""
 
     fail_if: Annotated[
@@ -106,7 +106,7 @@ def simulate(asked: Simulate, output: Shown, files: FirstRun) -> None:
     with if_interrupted(lambda known, missing: _so_far(known, missing, output.json_)), progress(_LOADING) as watch:
         result = ask(asked, watch)
         told = places.write(result.runs, watch)
-    show_result(result, output.json_)
+    show_result(result, output.json_, output.explain)
     if places.page is not None:
         write_page(places.page, result.page())
     for line in told:

@@ -55,7 +55,7 @@ def split(asked: Split, output: AdvisedOutput) -> None:
         result = ask(asked, watch)
     if places.save is not None:
         _save(places.save, result)
-    show_result(result, output.json_)
+    show_result(result, output.json_, output.explain)
     if places.page is not None:
         with progress("for the page: the best ways step by step") as watch:
             page = result.page(watch)

@@ -17,11 +17,13 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import FEWEST_STEPS, Measure
-from fleetsim.job.uncertain import RERUN, UNCERTAIN, Interval, Uncertain
+from fleetsim.job.uncertain import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Those that the seconds of a step are a part of.
 _PER_STEP = ("step_s", "cost_per_step")
+# A step whose ends are this far apart has a wide range.
+_WIDE = 1.5
 Figures = Mapping[str, float]
 InDoubt = tuple[Uncertain, Interval]
 
@@ -91,3 +93,55 @@ def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measur
         (figures(moved(measure, u, low), base), figures(moved(measure, u, high), base)) for u, (low, high) in inputs
     )
     return Moved(base, tuple(ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """What one input does alone at the ends of its interval. path: its value in a scenario, if any. factors, and the
+    metrics with them: low, high."""
+
+    what: str
+    path: str
+    why: str
+    measure: str
+    factors: tuple[float, float]
+    low: Figures
+    high: Figures
+
+    @property
+    def step_s(self) -> tuple[float, float]:
+        """A step, from, to."""
+        low, high = sorted(end["step_s"] for end in (self.low, self.high))
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """metrics: name -> from, to in `confidence` of all cases, with the simulation's own noise. parts: the inputs, what
+    moves a step most first."""
+
+    confidence: float
+    metrics: Mapping[str, tuple[float, float]]
+    parts: tuple[Swing, ...]
+
+    @property
+    def wide(self) -> bool:
+        """Whether a step may take so much longer that measuring comes first."""
+        low, high = self.metrics["step_s"]
+        return high > _WIDE * low
+
+
+def ranges_of(
+    scenario: Scenario, given: Collection[str], estimates: Mapping[str, Estimate], measure: Measure
+) -> Ranges | None:
+    """How far a simulated job may be off; None where no input is in doubt. estimates: of the job, by metric."""
+    inputs = in_doubt(scenario, given)
+    if not inputs:
+        return None
+    found = moved_metrics(scenario, inputs, measure)
+    parts = [
+        Swing(u.what, u.path, u.why(scenario, ends), u.measure, ends, *figures)
+        for (u, ends), figures in zip(inputs, found.ends, strict=True)
+    ]
+    parts.sort(key=lambda part: part.step_s[0] - part.step_s[1])
+    return Ranges(CONFIDENCE, found.around(estimates), tuple(parts))

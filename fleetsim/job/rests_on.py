@@ -8,6 +8,7 @@ from fleetsim import units
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.moved import Ranges
 from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
 
 
@@ -27,6 +28,23 @@ def assumed_section(assumed: Sequence[Assumption]) -> Section:
     """What was assumed, for a terminal, which has no room for the table of the page."""
     title = "assumed (and the flags that change it)"
     return Section(title, (assumption_list(assumed, words.THEMES),) if assumed else (), on=("terminal",))
+
+
+def how_sure(ranges: Ranges) -> Section:
+    """What each input that may be off does to a run, alone."""
+    rows = tuple(
+        (
+            part.what,
+            " to ".join(map(units.number, part.factors)),
+            " to ".join(f"{x:,.1f}" for x in part.step_s),
+            str(part.measure),
+            part.why,
+        )
+        for part in ranges.parts
+    )
+    note = f"Each alone, within {units.limit(ranges.confidence)} of cases; together they add as squares."
+    table = Table("", ("in doubt", "times", "step, s", "settled by", "why"), rows, left=1, words_last=2, note=note)
+    return Section("How sure", (table.narrowing("why", "times"),), short="how sure")
 
 
 def assumption_list(assumed: Iterable[Assumption], themes: Mapping[str, str]) -> Listed:

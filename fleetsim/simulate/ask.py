@@ -18,7 +18,7 @@ from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Argument, Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Result
+from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
+    from fleetsim.job.moved import Ranges
     from fleetsim.sim.records import Records
     from fleetsim.sim.replicate import Replicated
     from fleetsim.simulate.told import RunView
-    from fleetsim.tell.terminal import View
+    from fleetsim.tell.document import Document
 
 HOUR_S = 3600.0
 LEAST_SCRAPE_S = 1.0
@@ -112,7 +113,7 @@ class Simulate:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SimulateResult(Result):
+class SimulateResult(Briefed):
     """A job over its replications.
 
     job: as it was run. metrics: name -> Estimate over the replications. binding: what held the job up most often.
@@ -217,6 +218,15 @@ class SimulateResult(Result):
 
         return tuple(write_parquet(check_folder(os.fspath(folder), "to_parquet"), self.runs))
 
+    def _ranges(self) -> Ranges | None:
+        """How far the metrics may be off, looked at in a few short runs without the events of the scenario."""
+        from fleetsim.config.load import with_changes
+        from fleetsim.job.moved import ranges_of
+        from fleetsim.job.trials import remembered, simulated
+
+        plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
+        return ranges_of(plain, self.job.given, self.metrics, remembered(simulated))
+
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""
         from fleetsim.job.run_assumptions import run_assumptions
@@ -226,15 +236,15 @@ class SimulateResult(Result):
         return RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
+            self._ranges() if self.steady else None,
         )  # fmt: skip
 
-    def view(self) -> View:
-        """What the command prints; of a run that was cut off in its warm-up no metric."""
+    def told(self) -> Document:
+        """What there is to say of it; of a run that was cut off in its warm-up no metric."""
         from fleetsim.simulate.told import document, warm_up
-        from fleetsim.tell.terminal import draw
 
         shown = self._shown(self.runs[0])
-        return draw(document(shown) if self.steady else warm_up(shown))
+        return document(shown) if self.steady else warm_up(shown)
 
     def page(self, watch: Watch = SILENT) -> str:
         """The page of --html; the first run is simulated again unless its activity was kept."""
@@ -254,7 +264,8 @@ class SimulateResult(Result):
 
         nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
         values = [flat(run) for run in self._replicated.values] if self.steady else []
-        return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings, values)
+        shown = self._shown(self.runs[0]) if self.steady else None
+        return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings, values, shown)
 
     def noting(self, note: str) -> SimulateResult:
         """The same result with one warning more, after what is odd about the job itself."""

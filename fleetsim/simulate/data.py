@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.engine.transport import sync_times
-from fleetsim.tell.data import head
+from fleetsim.simulate.told import document
+from fleetsim.tell.data import brief, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
+    from fleetsim.simulate.told import RunView
 
 
 def simulate_document(
@@ -21,10 +23,16 @@ def simulate_document(
     profile: EngineSource,
     warnings: Sequence[str],
     values: Sequence[Mapping[str, Any]],
+    shown: RunView | None = None,
 ) -> dict[str, Any]:
-    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves, `values` flat, per run."""
+    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves, `values` flat, per run.
+
+    shown: what is told of a run that is past its warm-up.
+    """
+    told = {} if shown is None else {"brief": brief(document(shown)), "ranges": shown.ranges and asdict(shown.ranges)}
     return {
         **head("simulate", scenario),
+        **told,
         "replications": replications,
         "metrics": metrics,
         "values": [dict(run) for run in values],

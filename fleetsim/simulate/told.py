@@ -19,9 +19,12 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumed_values, short
+from fleetsim.job.binding import binding_words
+from fleetsim.job.brief import assumed_line, with_range
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.rests_on import rests_on
+from fleetsim.job.moved import Ranges
+from fleetsim.job.rests_on import how_sure, rests_on
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
 from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
@@ -29,10 +32,12 @@ from fleetsim.simulate.counted_steps import counted_words
 from fleetsim.simulate.in_characters import queue, time_legend, time_split, waste
 from fleetsim.simulate.pictures import over_time
 from fleetsim.tell.document import (
+    Brief,
     Document,
     Section,
     Table,
     Words,
+    brief,
     estimated,
     figure,
     page_only,
@@ -78,7 +83,7 @@ class RunView:
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
     rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
-    assumed.
+    assumed. ranges: how far it may be off, None where no input is in doubt.
     """
 
     scenario: Scenario
@@ -90,6 +95,7 @@ class RunView:
     profile: EngineSource
     warmups: tuple[int, ...]
     assumed: tuple[Assumption, ...]
+    ranges: Ranges | None = None
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:
@@ -109,7 +115,8 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
     return Document(
         kind="fleetsim simulate",
         title=view.scenario.name,
-        headline=f"{view.scenario.name}: {_fleet_words(view.scenario)}",
+        headline=headline(view),
+        brief=brief_of(view),
         lede=(terminal_only(*_opening(view)), page_only(*_lede(view))),
         tiles=tuple(figure(name, view.metrics[name]) for name in _TILES if name in view.metrics),
         warnings=warnings,
@@ -128,9 +135,57 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
                 on=("terminal",),
             ),
             Section(wasted, waste(view.metrics), on=("terminal",)),
+            *(() if view.ranges is None else (how_sure(view.ranges),)),
             rests_on(view.profile, view.assumed, "Every value that bears on the run was given."),
         ),
     )
+
+
+def headline(view: RunView) -> str:
+    """The answer in one sentence: how long a step takes, with its range."""
+    ends = None if view.ranges is None else view.ranges.metrics["step_s"]
+    step = with_range(view.metrics["step_s"].mean, ends, units.seconds)
+    wide = ", a wide range" if view.ranges is not None and view.ranges.wide else ""
+    return f"{view.scenario.name}: a step takes {step}{wide}."
+
+
+def brief_of(view: RunView) -> Brief:
+    """What one must know of a run; its headline is the answer."""
+    s, ranges = view.scenario, view.ranges
+    binding = binding_words(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit)
+    return brief(
+        ("fleet", _fleet_words(s)),
+        ("idle", _idle(view)),
+        ("cost", _cost(view)),
+        ("age", _age(view)),
+        ("binds", binding.name),
+        ("change", words.as_settings(binding.lift)),
+        ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
+        ("measure", None if ranges is None else _measure(ranges)),
+        tone="unsure" if ranges is not None and ranges.wide else "good",
+    )
+
+
+def _idle(view: RunView) -> str:
+    ends = None if view.ranges is None else view.ranges.metrics["trainer_idle_fraction"]
+    idle, rollout = (view.metrics[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
+    return f"the trainer {with_range(idle, ends, units.share)}, instances {units.share(rollout)}"
+
+
+def _cost(view: RunView) -> str:
+    ends = None if view.ranges is None else view.ranges.metrics["cost_per_step"]
+    return f"{with_range(view.metrics['cost_per_step'].mean, ends, units.money)} a step, {_prices(view.scenario)}"
+
+
+def _age(view: RunView) -> str:
+    p99 = view.metrics["staleness_steps.p99"].mean
+    return f"99 % of the trained samples are at most {units.plural(float(f'{p99:.3g}'), 'step')} old" if p99 else ""
+
+
+def _measure(ranges: Ranges) -> str:
+    first = ranges.parts[0]
+    low, high = map(units.seconds, first.step_s)
+    return f"{first.what} ({first.measure}): a step may take {low} to {high}"
 
 
 def warm_up(view: RunView) -> Document:

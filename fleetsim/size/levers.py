@@ -219,7 +219,7 @@ def risk_words(
     if stale[1] > stale[0]:
         risks.append(f"staleness p99 {stale[1]:.3g} instead of {stale[0]:.3g} steps")
     elif stale_mean[1] > stale_mean[0] + _OLDER:
-        risks.append(f"mean staleness {stale_mean[1]:.2g} instead of {stale_mean[0]:.2g} steps")
+        risks.append(f"mean staleness {stale_mean[1]:.3g} instead of {stale_mean[0]:.3g} steps")
     if more_lost(lost):
         risks.append(f"{units.share(lost[1])} instead of {units.share(lost[0])} of the longest tenth lost")
     elif more_lost(lost_of_all):

@@ -11,7 +11,7 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Result
+from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fleetsim.split.candidates import By
     from fleetsim.split.split import Outcome
     from fleetsim.split.split import SplitResult as Advice
+    from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
 
 RULES = "Ranking and prices"
@@ -125,7 +126,7 @@ class Split:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SplitResult(Result):
+class SplitResult(Briefed):
     """The advised way to use the GPUs.
 
     advice: everything that was found (fleetsim/split/split.py): all ways with their runs, the ratio of the best split
@@ -208,12 +209,11 @@ class SplitResult(Result):
         ]
         return frame(rows)
 
-    def view(self) -> View:
-        """What the command prints."""
+    def told(self) -> Document:
+        """What there is to say of it."""
         from fleetsim.split.told import document
-        from fleetsim.tell.terminal import draw
 
-        return draw(document(self.advice))
+        return document(self.advice)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

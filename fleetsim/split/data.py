@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.size.data import alternatives
-from fleetsim.tell.data import estimate, head
+from fleetsim.split.told import document
+from fleetsim.tell.data import brief, estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -28,8 +29,11 @@ def split_document(result: SplitResult) -> dict[str, Any]:
             "best_split_over_best_colocated": None if ratio is None else estimate(ratio),
             "best_split": None if result.best_split is None else result.best_split.arrangement.label,
             "best_colocated": None if result.best_colocated is None else result.best_colocated.arrangement.label,
+            "change": None if result.change is None else asdict(result.change),
             **_outcome(result.chosen),
         },
+        "brief": brief(document(result)),
+        "spread": None if result.spread is None else asdict(result.spread),
         "arrangements": [_outcome(o) for o in result.outcomes],
         "splits": result.splits,
         "stuck": [{"arrangement": label, "reason": reason} for label, reason in result.stuck],

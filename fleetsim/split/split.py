@@ -33,6 +33,7 @@ from fleetsim.job.trials import (
 )
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.alternatives import Alternatives, alternatives_of
+from fleetsim.size.change import Change, change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.implausible_defaults import implausible
 from fleetsim.split.arrangements import (
@@ -44,6 +45,7 @@ from fleetsim.split.arrangements import (
 )
 from fleetsim.split.assumptions import assumed, warnings_of
 from fleetsim.split.candidates import MEASURES, By, Simulated, Ways, badness, worth_replicating
+from fleetsim.split.spread import Doubt, Spread, spread_of
 
 # Replications of each other length of drafts.
 _DRAFTS = 3
@@ -87,7 +89,8 @@ class SplitResult:
     verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
     the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
     alternatives and their explanation. stuck: arrangements that cannot run, with the reason. drafts: what speculative
-    decoding does in it, None without.
+    decoding does in it, None without. spread: how far the advice may be off, None where no input is in doubt. change:
+    the one that helps most.
     """
 
     scenario: Scenario
@@ -109,6 +112,8 @@ class SplitResult:
     profile: EngineSource
     simulations: int
     drafts: Drafts | None = None
+    spread: Spread | None = None
+    change: Change | None = None
 
     def of(self, kind: str) -> Outcome | None:
         """The best outcome of one kind."""
@@ -163,6 +168,9 @@ def split(
             tell=tell,
         )
         drafts = drafts_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)
+        rival = best_colocated if chosen is best_split else best_split
+        doubt = Doubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
+        spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
@@ -191,6 +199,8 @@ def split(
         profile=profile,
         simulations=sum(o.replications for o in outcomes),
         drafts=drafts,
+        spread=spread,
+        change=change_of(alternatives, None, chosen.arrangement.instances),
     )
 
 

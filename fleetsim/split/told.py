@@ -14,10 +14,12 @@ from fleetsim.simulate.gantt import gantt
 from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
+from fleetsim.split.brief import brief_of
 from fleetsim.split.candidates import By
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
 from fleetsim.split.split import Outcome, SplitResult
+from fleetsim.split.spread import Spread
 from fleetsim.tell.document import (
     Block,
     Document,
@@ -47,6 +49,7 @@ def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> 
     return Document(
         kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         title=words.headline(result),
+        brief=brief_of(result),
         lede=present(
             words.verdict(result),
             words.on_policy(result),
@@ -84,10 +87,29 @@ def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> 
                 on=("page",),
             ),
             observed_section(result.scenario),
+            *((Section("How sure", (spread_table(result.spread),), short="how sure"),) if result.spread else ()),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
     )
+
+
+def spread_table(spread: Spread) -> Table:
+    """What each uncertain input does alone, the dearest first."""
+    rows = tuple(
+        (
+            part.what,
+            f"{units.number(part.low.factor)} to {units.number(part.high.factor)}",
+            f"{part.step_s[0]:,.1f} to {part.step_s[1]:,.1f}",
+            f"{part.low.way}; {part.high.way}",
+            units.money(part.usd_per_h),
+            str(part.measure),
+        )
+        for part in spread.parts
+    )
+    headings = ("in doubt", "times", "step, s", "right there", "$/h, not known", "settled by")
+    note = f"Each alone, within {units.limit(spread.confidence)} of cases; together they add as squares."
+    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing("times", "step, s")
 
 
 def ways_so_far(outcomes: Sequence[Outcome]) -> Document:

@@ -23,10 +23,42 @@ def headline(result: SplitResult) -> str:
     way = result.chosen.arrangement
     each = instance_words(way.scenario)
     if result.verdict == "split":
-        fleet = f"{units.plural(way.instances, 'rollout instance')} ({each})"
-        return f"Split {way.label}: {fleet} beside {units.plural(way.trainer_gpus, 'trainer GPU')}."
+        return f"Split {way.label}{_likely(result)}: rollout + trainer GPUs."
     fleet = units.plural(way.instances, "instance")
-    return f"Do not split: {way.label} on all {units.plural(result.gpus, 'GPU')}, {fleet} ({each})."
+    return f"Do not split{_likely(result)}: {way.label} on all {units.plural(result.gpus, 'GPU')}, {fleet} ({each})."
+
+
+def _likely(result: SplitResult) -> str:
+    """The range of the advice, where it is more than one way."""
+    spread = result.spread
+    if spread is None:
+        return ""
+    if not spread.held:
+        return " (unsure)"
+    if spread.ways[0] == spread.ways[1]:
+        return ""
+    return f" (likely {spread.ways[0]} to {spread.ways[1]}{': wide' if spread.wide else ''})"
+
+
+def beside(result: SplitResult) -> str | None:
+    """The advised way against the better one of the other kind; None without one."""
+    best, other, ratio = result.best_split, result.best_colocated, result.ratio
+    if best is None or other is None or ratio is None:
+        return None
+    if result.verdict == "split":
+        return f"{comparison(ratio, result.by, best.replications)} than {other.arrangement.label}"
+    if result.verdict == "do_not_split":
+        return f"the best split, {best.arrangement.label}: {comparison(ratio, result.by, best.replications)}"
+    return f"the best split, {best.arrangement.label}, is no better than by chance, and sharing is simpler"
+
+
+def age(result: SplitResult) -> str | None:
+    """How old the samples are, and what on-policy training would take."""
+    sync = result.of("colocated_sync")
+    if sync is None or sync is result.chosen:
+        return None
+    stale = units.plural(float(f"{result.chosen.mean('staleness_steps.p99'):.2g}"), "step")
+    return f"up to {stale}; on-policy (colocated sync) a step is {units.seconds(sync.mean('step_s'))}"
 
 
 def verdict(result: SplitResult) -> str:

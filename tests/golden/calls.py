@@ -40,6 +40,7 @@ _SIMULATE = (
     say("simulate_answer", "simulate job.yaml", "job.yaml"),
     say("simulate_answer-60", "simulate job.yaml", "job.yaml", columns=60),
     say("simulate_answer-120", "simulate job.yaml", "job.yaml", columns=120),
+    say("simulate_explained", "simulate job.yaml --explain", "job.yaml"),
     say("simulate_json", "simulate job.yaml --json", "job.yaml"),
     say("simulate_rich", "simulate rich.yaml", "rich.yaml"),
     say("simulate_rich-json", "simulate rich.yaml --json", "rich.yaml"),
@@ -81,6 +82,7 @@ _SPLIT = (
     say("split_answer", f"split --gpus 8 {_SMALL_JOB}"),
     say("split_answer-60", f"split --gpus 8 {_SMALL_JOB}", columns=60),
     say("split_answer-120", f"split --gpus 8 {_SMALL_JOB}", columns=120),
+    say("split_explained", f"split --gpus 8 {_SMALL_JOB} --explain"),
     say("split_json", f"split --gpus 8 {_SMALL_JOB} --json"),
     say("split_points", f"split --gpus 12 --scenario job.yaml {_QUICK} --trainer-point 4:40 --trainer-point 8:22"
         " --trainer-unit 2 --by cost_per_step --save way.yaml --model Qwen/Qwen3-1.7B", "job.yaml"),

@@ -1,0 +1,195 @@
+"""How far a split advice may be off: the errors of its inputs, carried through to the way, the step and the cost.
+
+Each uncertain input is moved alone to the two ends of its interval, with the same draws. There the splits around the
+advised one are looked at again, by one short run each, and the better colocated way beside them. A way that is within
+a hundredth of the best is right as well: many splits are alike, and an advice that stays good does not move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.moved import Figures, in_doubt, moved, moved_metrics, shortened
+from fleetsim.job.trials import Measure, Tell
+from fleetsim.job.uncertain import CONFIDENCE, Uncertain
+from fleetsim.split.arrangements import Arrangement, Kind, split
+from fleetsim.split.candidates import By
+
+# Ways whose measures differ by less are both right.
+_ALIKE = 0.01
+# Splits are looked at down to this share of the rollout instances.
+_FINE = 8
+# A range whose ends are this far apart is wide.
+_WIDE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One input at one end of its interval. metrics: of the advised way. way, kind: the label and the kind of what
+    would be right there, with so many instances; regret: the share by which the advised way is worse."""
+
+    factor: float
+    metrics: Figures
+    way: str
+    kind: Kind
+    instances: int
+    regret: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one input does alone. path: its value in a scenario, if any. usd_per_h: what not knowing it costs, the mean
+    of its ends: the share by which the advised way is worse there, of what the GPUs cost."""
+
+    what: str
+    path: str
+    why: str
+    measure: str
+    low: End
+    high: End
+    usd_per_h: float
+
+    @property
+    def step_s(self) -> tuple[float, float]:
+        """A step of the advised way, from, to."""
+        low, high = sorted(end.metrics["step_s"] for end in (self.low, self.high))
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """ways: labels of the splits that are right in `confidence` of all cases, from, to; instances: of them. held:
+    whether every input alone leaves the verdict. metrics: name -> from, to of the advised way. parts: the dearest
+    first."""
+
+    confidence: float
+    ways: tuple[str, str]
+    instances: tuple[int, int]
+    held: bool
+    metrics: Mapping[str, tuple[float, float]]
+    parts: tuple[Part, ...]
+
+    @property
+    def wide(self) -> bool:
+        """Whether the ends are so far apart, or the verdict so weak, that measuring comes before moving GPUs."""
+        low, high = self.instances
+        return not self.held or high >= _WIDE * low
+
+
+class Doubt:
+    """The ways to use the GPUs of one job, looked at again where its inputs are off.
+
+    counts: rollout instances of every split, ascending. chosen: the advised way; rival: the best of the other kind.
+    """
+
+    def __init__(
+        self,
+        job: Scenario,
+        gpus: int,
+        counts: Sequence[int],
+        chosen: Arrangement,
+        rival: Arrangement | None,
+        by: By,
+    ) -> None:
+        self._job, self._gpus, self._counts, self._by = job, gpus, counts, by
+        self._chosen, self._rival = chosen, rival
+        best = next((way for way in (chosen, rival) if way is not None and way.kind == "split"), None)
+        self._start = None if best is None else min(range(len(counts)), key=lambda i: abs(counts[i] - best.instances))
+
+    def right(self, measure: Measure) -> tuple[Arrangement, float]:
+        """The way that is right by these runs, and the share by which the advised one is worse."""
+        cost = self._cost(measure)
+        own = cost(self._chosen)
+        others = [self._best_split(cost)] if self._start is not None else []
+        others += [self._rival] if self._rival is not None and self._rival.kind != "split" else []
+        best = min(others, key=cost, default=self._chosen)
+        if not cost(best) < own * (1.0 - _ALIKE):
+            return self._chosen, 0.0
+        return best, 1.0 - cost(best) / own if math.isfinite(own) else 1.0
+
+    def end(self, uncertain: Uncertain, factor: float, figures: Figures, measure: Measure) -> End:
+        """One input at one end. figures: of the advised way there."""
+        way, regret = (self._chosen, 0.0) if factor == 1.0 else self.right(moved(measure, uncertain, factor))
+        return End(factor, figures, way.label, way.kind, way.instances, regret)
+
+    def _cost(self, measure: Measure) -> Callable[[Arrangement], float]:
+        """What is to be small of a way, by one short run; infinite for one that gets stuck."""
+        known: dict[Arrangement, float] = {}
+
+        def cost(way: Arrangement) -> float:
+            if way not in known:
+                try:
+                    value = float(measure(shortened(way.scenario), 0)[self._by])
+                except StuckError:
+                    value = 0.0 if self._by == "goodput" else math.inf
+                known[way] = (1.0 / value if value else math.inf) if self._by == "goodput" else value
+            return known[way]
+
+        return cost
+
+    def _best_split(self, cost: Callable[[Arrangement], float]) -> Arrangement:
+        """The best split around the start: in strides that are halved where neither side is better."""
+        assert self._start is not None
+
+        def at(i: int) -> Arrangement:
+            return split(self._job, self._counts[i], self._gpus)
+
+        ways = {self._start: at(self._start)}
+        best, stride = self._start, max(1, (self._start + 1) // 3)
+        while stride >= max(1, (best + 1) // _FINE):
+            near = [i for i in (best - stride, best + stride) if 0 <= i < len(self._counts)]
+            ways |= {i: at(i) for i in near if i not in ways}
+            better = min((best, *near), key=lambda i: cost(ways[i]))
+            if better == best and stride == 1:
+                break
+            best, stride = better, stride if better != best else stride // 2
+        return ways[best]
+
+    def around(self, parts: Sequence[Part]) -> tuple[Arrangement, Arrangement]:
+        """The splits that are right with the inputs together: the logarithms of their instances add as squares."""
+        n = self._chosen.instances
+        moves = [[math.log(e.instances / n) for e in (p.low, p.high) if e.kind == "split"] for p in parts]
+        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs), 0.0) for xs in moves)) for sign in (-1, 1))
+        wanted = (n * math.exp(-down), n * math.exp(up))
+        near = [min(self._counts, key=lambda count: abs(math.log(count / w))) for w in wanted]
+        low, high = (self._chosen if k == n else split(self._job, k, self._gpus) for k in near)
+        return low, high
+
+
+def spread_of(
+    doubt: Doubt,
+    chosen: Arrangement,
+    estimates: Mapping[str, Estimate],
+    given: Collection[str],
+    measure: Measure,
+    tell: Tell | None = None,
+) -> Spread | None:
+    """The range of an advice; None where no input is in doubt. estimates: of the advised way, by metric."""
+    inputs = in_doubt(chosen.scenario, given)
+    if not inputs:
+        return None
+    if tell is not None:
+        tell("moving each input that is not certain to both ends of its interval")
+    found = moved_metrics(chosen.scenario, inputs, measure)
+    usd_per_h = 3600.0 * estimates["cost_per_step"].mean / estimates["step_s"].mean
+    parts = []
+    for (u, factors), figures in zip(inputs, found.ends, strict=True):
+        low, high = (doubt.end(u, factor, at, measure) for factor, at in zip(factors, figures, strict=True))
+        stake = usd_per_h * (low.regret + high.regret) / 2
+        parts.append(Part(u.what, u.path, u.why(chosen.scenario, factors), u.measure, low, high, stake))
+    # where nothing is at stake, what moves the step most comes first
+    parts.sort(key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))
+    ways = doubt.around(parts) if chosen.kind == "split" else (chosen, chosen)
+    return Spread(
+        confidence=CONFIDENCE,
+        ways=(ways[0].label, ways[1].label),
+        instances=(ways[0].instances, ways[1].instances),
+        held=all((end.kind == "split") == (chosen.kind == "split") for part in parts for end in (part.low, part.high)),
+        metrics=found.around(estimates),
+        parts=tuple(parts),
+    )
