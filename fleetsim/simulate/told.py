@@ -24,6 +24,7 @@ from fleetsim.job.brief import assumed_line, with_range
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.moved import Ranges
+from fleetsim.job.observed import observed_line
 from fleetsim.job.rests_on import how_sure, rests_on
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
 from fleetsim.sim.engines import speculation_of
@@ -160,6 +161,7 @@ def brief_of(view: RunView) -> Brief:
         ("age", _age(view)),
         ("binds", binding.name),
         ("change", words.as_settings(binding.lift)),
+        ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         ("measure", None if ranges is None else _measure(ranges)),
         tone="unsure" if ranges is not None and ranges.wide else "good",
@@ -182,10 +184,11 @@ def _age(view: RunView) -> str:
     return f"99 % of the trained samples are at most {units.plural(float(f'{p99:.3g}'), 'step')} old" if p99 else ""
 
 
-def _measure(ranges: Ranges) -> str:
+def _measure(ranges: Ranges) -> str | None:
+    """The input that moves a step most, where one does."""
     first = ranges.parts[0]
     low, high = map(units.seconds, first.step_s)
-    return f"{first.what} ({first.measure}): a step may take {low} to {high}"
+    return None if low == high else f"{first.what} ({first.measure}): a step may take {low} to {high}"
 
 
 def warm_up(view: RunView) -> Document:

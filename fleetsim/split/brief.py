@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, with_range
+from fleetsim.job.observed import observed_line
 from fleetsim.job.words import instance_words
 from fleetsim.size.explain import bound_by
 from fleetsim.split import words
@@ -23,6 +24,7 @@ def brief_of(result: SplitResult) -> Brief:
         ("age", words.age(result)),
         ("binds", binding_words(bound_by(result.chosen.binding, result.alternatives)).name),
         ("change", None if result.change is None else result.change.words),
+        ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, in_doubt)),
         ("measure", _measure(result)),
         tone="unsure" if spread is not None and spread.wide else "good",
