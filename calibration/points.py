@@ -138,7 +138,8 @@ class Run:
             "kind": "roofline", "gpu": p.gpu, "model": p.model, "tp": p.tp, "dp": p.dp, "name": p.engine,
             "dtype": p.dtype, "kv_dtype": p.kv_dtype, "speculation": speculation,
         })  # fmt: skip
-        return self.simulated(*with_speculation(engine, self._step_time(curves), self._limits))
+        assert engine.speculation is not None
+        return self.simulated(*with_speculation(engine, engine.speculation, self._step_time(curves), self._limits))
 
     def _step_time(self, curves: Curves) -> StepTime:
         p = self.point
