@@ -24,12 +24,14 @@ def warnings_of(
     queue_cap: QueueCap,
     profile: EngineSource,
     resize_events: bool,
+    budget_given: bool,
 ) -> tuple[str, ...]:
-    """The warnings of a plan, in the order of their weight."""
+    """The warnings of a plan, in the order of their weight. budget_given: whether the user chose how samples may age;
+    a budget that is assumed promises nobody anything."""
     found = [_missed(t, chosen) for t in missed if t.given]
     found += range_warnings(profile)
     found += error_warnings(profile)
-    if not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
+    if budget_given and not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
         found.append(
             f"99 % of the trained samples are at most {units.plural(queue_cap.staleness_p99_steps, 'step')} old, the "
             f"budget is {queue_cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "

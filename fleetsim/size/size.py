@@ -197,7 +197,9 @@ def size(
         assumptions=assumptions_of(scenario, given),
         warnings=(
             *notes,
-            *warnings_of(job, chosen, missed, queue_cap, profile, resized),
+            *warnings_of(
+                job, chosen, missed, queue_cap, profile, resized, any(p.startswith("admission.") for p in given)
+            ),
             *stuck_warnings(trials.stuck),
             *implausible(here, given),
         ),
