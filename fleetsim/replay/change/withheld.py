@@ -40,6 +40,8 @@ def withheld(case: Case, drafts: Sequence[Draft], binding: Check | None) -> With
         return _mend(first, by_check, trusted)
     if not trusted:
         return Withheld("model", _untrusted(case, model))
+    if (waits := _waits_too_long(case)) is not None:
+        return Withheld("model", waits)
     if case.colocated or (case.says("fleet.placement") and case.scenario.fleet.placement == "colocated"):
         return Withheld("no_plan", "colocated: the fleet has the trainer's GPUs, its size is theirs")
     if case.observed.trainer.step_s is None and not any(case.says(path) for path in _SECONDS):
@@ -76,6 +78,17 @@ def _untrusted(case: Case, model: Draft) -> str:
         return "nothing of what was observed is predicted: the back-test compared nothing"
     where = f": {back.where[0]}" if back.where else ""
     return f"the back-test is off by more than {units.share(back.limit, 0)}{where}"
+
+
+def _waits_too_long(case: Case) -> str | None:
+    """Where the window holds the target of the trainer's wait and the simulation of the same fleet clearly does not, a
+    count that makes up for it would be too large, though the back-test is within its limit."""
+    row = None if case.backtest is None else case.backtest.row("trainer_idle")
+    limit = case.idle_limit
+    if row is None or row.observed > limit or row.predicted <= limit or row.error <= limit:
+        return None
+    seen, said = units.share(row.observed), units.share(row.predicted)
+    return f"the simulation has the trainer wait {said} of a step, and the window shows {seen}, which holds its target"
 
 
 def _touches(path: str, keys: Collection[str]) -> bool:

@@ -135,13 +135,21 @@ def _weighed(case: Case, draft: Draft) -> Draft:
         return draft  # its GPUs lose their pace whether or not a step is longer for it
     what = "a request" if serves(case.observed) else "a step"
     said = (*draft.evidence, f"simulated without it, {what} is {units.share(max(0.0, gain))} shorter")
-    if (draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)) and gain < WORTH:
+    # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
+    unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
+    if gain < WORTH and (draft.check in _COSTS_OR_NOT or unheld or (draft.check == "stragglers" and not draft.claims)):
         return Draft(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
     if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
     rest: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}
     return replace(draft, evidence=said, claims=within(gain, draft.claims if draft.check == "sync" else {}, rest))
+
+
+def _held(case: Case) -> float:
+    """Of a step, the share for which weight sync holds the trainer; 1 where nobody says."""
+    t = case.observed.trainer
+    return 1.0 if t.sync_s is None or t.step_s is None or t.step_s.value <= 0 else t.sync_s.value / t.step_s.value
 
 
 def _refutable(draft: Draft) -> bool:
