@@ -24,7 +24,7 @@ same as this page.
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 _FIRST = "Options"
 # Commands whose flags are keys of the scenario.
-_BY_FLAGS = ("fleetsim size", "fleetsim split")
+_BY_FLAGS = ("fleetsim size", "fleetsim split", "fleetsim plan")
 
 
 def page() -> str:

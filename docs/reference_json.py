@@ -23,6 +23,7 @@ SMALL = ("--set", "trainer.batch_samples=64", "--set", "run.replications=2", "--
 DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("size", ("--batch", "64", "--len", "200", "--replications", "2")),
     ("split", ("--gpus", "4", "--batch", "64", "--len", "200", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")),
+    ("plan", ("--gpus", "4", "--batch", "64", "--len", "200", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")),
     ("simulate", ("async-one-step", *SMALL, "--steps", "12")),
     ("compare", ("async-one-step", "sync-colocated", "--replications", "2", "--steps", "12")),
     ("sweep", ("async-one-step", *SMALL, "--steps", "12", "--grid", "fleet.instances=2,3", "--workers", "1")),

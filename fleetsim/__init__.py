@@ -29,6 +29,7 @@ __all__ = [
     "Job",
     "Metrics",
     "OutsideError",
+    "PlanResult",
     "ReplayResult",
     "SimulateResult",
     "SizeResult",
@@ -38,6 +39,7 @@ __all__ = [
     "__version__",
     "compare",
     "load",
+    "plan",
     "profile",
     "profiles",
     "replay",
@@ -45,7 +47,7 @@ __all__ = [
     "sweep",
 ]
 # Functions that bear the name of a package of ours.
-_ALSO_PACKAGES = frozenset({"compare", "replay", "sweep"})
+_ALSO_PACKAGES = frozenset({"compare", "plan", "replay", "sweep"})
 
 
 class _Callable(ModuleType):

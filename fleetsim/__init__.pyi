@@ -9,6 +9,7 @@ from fleetsim.api import Interrupted as Interrupted
 from fleetsim.api import Job as Job
 from fleetsim.api import Metrics as Metrics
 from fleetsim.api import OutsideError as OutsideError
+from fleetsim.api import PlanResult as PlanResult
 from fleetsim.api import ReplayResult as ReplayResult
 from fleetsim.api import SimulateResult as SimulateResult
 from fleetsim.api import SizeResult as SizeResult
@@ -17,6 +18,7 @@ from fleetsim.api import StuckError as StuckError
 from fleetsim.api import SweepResult as SweepResult
 from fleetsim.api import compare as compare
 from fleetsim.api import load as load
+from fleetsim.api import plan as plan
 from fleetsim.api import profile as profile
 from fleetsim.api import profiles as profiles
 from fleetsim.api import replay as replay

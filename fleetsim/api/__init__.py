@@ -16,6 +16,7 @@ from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrup
 from fleetsim.estimates import Estimate
 from fleetsim.job.job_face import Job, load
 from fleetsim.job.metrics import Metrics
+from fleetsim.plan.ask import PlanResult, plan
 from fleetsim.replay.ask import replay
 from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.ask import SimulateResult
@@ -34,6 +35,7 @@ __all__ = [
     "Job",
     "Metrics",
     "OutsideError",
+    "PlanResult",
     "ReplayResult",
     "SimulateResult",
     "SizeResult",
@@ -42,6 +44,7 @@ __all__ = [
     "SweepResult",
     "compare",
     "load",
+    "plan",
     "profile",
     "profiles",
     "replay",

@@ -19,6 +19,7 @@ COMPLETING = "_FLEETSIM_COMPLETE"
 LINES = {
     "size": "The smallest rollout fleet that keeps the trainer busy.",
     "split": "Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.",
+    "plan": "Which GPUs, engines and split for a budget: every choice together, the few plans that are worth a look.",
     "simulate": "Simulate a scenario: where each second of an optimizer step goes.",
     "compare": "What changed between A and B, by how much, and is it more than luck? Scenarios, results or windows of "
     "history.",

@@ -135,7 +135,9 @@ def _gate_metrics(command: str) -> Iterable[str]:
         from fleetsim.replay import figures
 
         return figures.METRICS
-    more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus")}
+    from fleetsim.plan.ask import COUNTS
+
+    more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus"), "plan": COUNTS}
     return (*METRICS, *more.get(command, ()))
 
 

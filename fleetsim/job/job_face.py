@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fleetsim.frameworks.export import Exported
     from fleetsim.history.history import History
+    from fleetsim.plan.ask import PlanResult
     from fleetsim.replay.result import ReplayResult
     from fleetsim.simulate.ask import SimulateResult
     from fleetsim.size.ask import SizeResult
@@ -194,6 +195,12 @@ class Job(AnyJob):
         job, least, unit = self.with_(None, **options), trainer_min_gpus, trainer_unit
         asked = Split(job=job, gpus=gpus, by=by, trainer_min_gpus=least, trainer_unit=unit)
         return split(asked, told(tell))
+
+    def plan(self, **options: Any) -> PlanResult:
+        """`fleetsim.plan(self, **options)`: the best plans of this job within a budget."""
+        from fleetsim.plan.ask import plan
+
+        return plan(self, **options)
 
     @keywords()
     def trainer_step(self, **options: Unpack[Options]) -> TrainerEstimate:

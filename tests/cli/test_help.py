@@ -60,7 +60,8 @@ def test_checking_a_scenario_needs_neither_numpy_nor_numba() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("size",), ("split",), ("simulate",), ("compare",), ("replay",), ("alerts",), ("dashboard",), ("watch",),
+        ("size",), ("split",), ("plan",), ("simulate",), ("compare",), ("replay",), ("alerts",), ("dashboard",),
+        ("watch",),
         ("scenario", "init"), ("scenario", "check"), ("scenario", "ls"),
         ("profile", "ls"), ("profile", "show"), ("profile", "check"), ("profile", "estimate"),
     ],

@@ -18,6 +18,7 @@ from fleetsim.tell.page import check_installed
 SEVERAL = {
     "size": (("size",), ("--save", "--html")),
     "split": (("split", "--gpus", "8"), ("--save", "--html")),
+    "plan": (("plan", "--gpus", "8"), ("--save", "--html")),
     "simulate": (("simulate", "async-one-step"), ("--html", "--openmetrics", "--perfetto", "--parquet")),
     "replay": (("replay", "--from", "w.om"), ("--save", "--html", "--plan-out", "--patch")),
     "alerts": (("alerts", "async-one-step"), ("--output", "--tests")),

@@ -62,7 +62,7 @@ def test_a_field_without_a_default_is_required() -> None:
 
 
 @pytest.mark.parametrize(
-    "feature", ["alerts", "calibrate", "compare", "replay", "simulate", "size", "split", "sweep", "watch"]
+    "feature", ["alerts", "calibrate", "compare", "plan", "replay", "simulate", "size", "split", "sweep", "watch"]
 )
 def test_a_question_imports_nothing_heavy(feature: str) -> None:
     heavy = {"numpy", "pandas", "rich", "typer", "pydantic", "scipy", "numba"}

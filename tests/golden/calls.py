@@ -94,6 +94,14 @@ _SPLIT = (
     say("split_nothing", "split"),
 )  # fmt: skip
 
+_PLAN = (
+    say("plan_answer", f"plan --gpus 8 {_SMALL_JOB}"),
+    say("plan_json", f"plan --gpus 4 --max-staleness 1 {_SMALL_JOB} --json"),
+    say("plan_missed", f"plan --gpus 4 --step-s 0.01 {_SMALL_JOB}"),
+    say("plan_page", f"plan --gpus 4 {_SMALL_JOB} --html plan.html"),
+    say("plan_bad", "plan --objective speed --allow fp9 --gpu-types H1000"),
+)
+
 _SWEEP = (
     say("sweep_answer", "sweep tiny.yaml --grid fleet.instances=1:4 --grid trainer.fixed_s=10,20 --workers 1",
         "tiny.yaml"),
@@ -277,8 +285,9 @@ _SCENARIO = (
 )  # fmt: skip
 
 _COMMANDS = (
-    "size", "split", "simulate", "compare", "sweep", "replay", "alerts", "dashboard", "watch", "validate", "calibrate",
-    "doctor", "profile", "profile ls", "profile show", "profile check", "profile estimate", "profile trainer",
+    "size", "split", "plan", "simulate", "compare", "sweep", "replay", "alerts", "dashboard", "watch", "validate",
+    "calibrate", "doctor", "profile", "profile ls", "profile show", "profile check", "profile estimate",
+    "profile trainer",
     "scenario",
     "scenario from", "scenario to", "scenario init", "scenario check", "scenario schema", "scenario ls",
 )  # fmt: skip
@@ -293,8 +302,8 @@ _HELP = (
 )
 
 CALLS: tuple[Call, ...] = (
-    *_HELP, *_SIZE, *_SIMULATE, *_SPLIT, *_SWEEP, *_COMPARE, *_REPLAY, *_ALERTS, *_DASHBOARD, *_WATCH, *_VALIDATE,
-    *_CALIBRATE, *_PROFILE, *_SCENARIO, *SCRIPTS,
+    *_HELP, *_SIZE, *_SIMULATE, *_SPLIT, *_PLAN, *_SWEEP, *_COMPARE, *_REPLAY, *_ALERTS, *_DASHBOARD, *_WATCH,
+    *_VALIDATE, *_CALIBRATE, *_PROFILE, *_SCENARIO, *SCRIPTS,
 )  # fmt: skip
 # The commands that calls belong to, each once.
 COMMANDS = tuple(dict.fromkeys(call.command for call in CALLS))

@@ -33,6 +33,7 @@ _MEMBERS = {
     "Job": "__getitem__ _repr_html_ given notes replay save scenario simulate size split sweep with_",
     "Metrics": "__getitem__ get items keys mean to_pandas values",
     "OutsideError": "exit_code",
+    "PlanResult": f"{_WRITES} asked feasible found headline job mean metrics profile scenario warnings",
     "ReplayResult": f"{_WRITES} answers backtest history metrics observed recommendation replayed scenario verdict"
     " warnings",
     "SimulateResult": f"{_WRITES} binding job mean metrics profile runs scenario table to_openmetrics to_parquet"

@@ -1,0 +1,332 @@
+"""`plan`: what can be asked of a budget, and what was found: a front of plans, and what permissions would buy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
+
+from fleetsim.errors import InputError, Interrupted, Problem, Problems
+from fleetsim.faces import Text, flag, text
+from fleetsim.job.fields import TRAINER, AnyJob
+from fleetsim.job.keywords import keywords
+from fleetsim.job.question import Lends, Option
+from fleetsim.job.ready import ready
+from fleetsim.job.result import Result
+from fleetsim.job.unchanging import unchanging
+from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.split.ask import SplitJob
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.assumptions import Assumption
+    from fleetsim.job.engine_source import EngineSource
+    from fleetsim.job.job_face import Job, Start, Tell
+    from fleetsim.job.metrics import Metrics
+    from fleetsim.job.options import Options
+    from fleetsim.plan.budget import Objective
+    from fleetsim.plan.plan import PlanResult as Found
+    from fleetsim.plan.search import Found as Simulated
+    from fleetsim.tell.document import Document
+    from fleetsim.tell.terminal import View
+
+BUDGET, CHOICES = "The budget", "What may be chosen"
+# What a condition can name beside the metrics.
+COUNTS = ("gpus", "instances", "rollout_gpus", "trainer_gpus", "usd_per_hour")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJob(SplitJob):
+    """The job that is planned for."""
+
+    switch_s: Annotated[
+        float | None, Option("Colocated: seconds to switch, each way.", TRAINER, after="parallel_share")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Which fleet, engines and split for this budget?"""
+
+    gpus: Annotated[int | None, Option("GPUs of both pools together, at most.", BUDGET)] = None
+    max_price_per_hour: Annotated[
+        float | None, Option("USD per hour of both pools, at most.", BUDGET, metavar="USD")
+    ] = None
+    step_s: Annotated[float | None, Option("Seconds of a step, at most: the cheapest plan.", BUDGET)] = None
+    objective: Annotated[
+        str | None,
+        Option("step, cost or token (step; with --step-s cost).", BUDGET, metavar="WHAT"),
+    ] = None
+    gpu_types: Annotated[
+        str | None, Option("GPU types at hand: H100,H200 (the job's own).", CHOICES, metavar="TYPES")
+    ] = None
+    allow: Annotated[
+        str | None,
+        Option("What may change training: fp8,staleness<=2,speculation (nothing).", CHOICES, metavar="LIST"),
+    ] = None
+    job: Annotated[AnyJob, Lends(PlanJob)]
+
+    def ready(self) -> Self:
+        """The same question with the job itself. Raises InputError with all that is wrong."""
+        from fleetsim.plan.permissions import allowed
+
+        wrong = Problems(self._wrong())
+        if isinstance(self.job, SplitJob):
+            wrong += self.job.wrong()
+        with wrong.check():
+            allowed(self.allow)
+        job: AnyJob = self.job
+        with wrong.check():
+            job = ready(self.job)
+        wrong.stop()
+        return replace(self, job=job)
+
+    def types(self) -> tuple[str, ...]:
+        """The GPU types at hand, each once; empty = the job's own."""
+        return tuple(dict.fromkeys(name.strip() for name in (self.gpu_types or "").split(",") if name.strip()))
+
+    def _wrong(self) -> Iterator[Problem]:
+        from fleetsim.config.tree import did_you_mean
+        from fleetsim.engine.gpus import gpu_spec
+        from fleetsim.plan.budget import OBJECTIVES
+        from fleetsim.split.arrangements import MOST_GPUS
+
+        if self.gpus is None and self.max_price_per_hour is None and self.step_s is None:
+            remedy = text("give {}, {} or {}", flag("gpus", 64), flag("max_price_per_hour", 200), flag("step_s", 60))
+            yield Problem(flag("gpus"), None, "a plan needs a budget, or a step to make", remedy)
+        whole = isinstance(self.gpus, int) and not isinstance(self.gpus, bool)
+        if self.gpus is not None and not (whole and 1 <= self.gpus <= MOST_GPUS):
+            limits = f"between 1 and {MOST_GPUS:,}"
+            rule = Text(f"must be {limits}", f"must be a whole number {limits}")
+            yield Problem(flag("gpus"), self.gpus, rule, text("for example {}", flag("gpus", 64)))
+        for name, example in (("max_price_per_hour", 200), ("step_s", 60)):
+            value: Any = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and math.isfinite(value) and 0 < value <= 1e9):
+                limits = "must be above 0, and a billion at most"
+                yield Problem(flag(name), value, limits, text("for example {}", flag(name, example)))
+        if self.objective is not None and self.objective not in OBJECTIVES:
+            meant = did_you_mean(str(self.objective), OBJECTIVES)
+            yield Problem(flag("objective"), self.objective, "is no objective", meant)
+        for name in self.types():
+            try:
+                gpu_spec(name)
+            except InputError as error:
+                yield from (replace(p, path=flag("gpu_types")) for p in error.problems)
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlanResult(Result):
+    """The plans of a budget.
+
+    found: everything (fleetsim/plan/plan.py): rows with their scenarios, estimates and ranges, what permissions would
+    buy, what was looked at. assumptions: what nobody said. metrics: of the recommended plan.
+    """
+
+    asked: Job
+    found: Found
+    assumptions: tuple[Assumption, ...]
+    profile: EngineSource
+    warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<PlanResult: {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        from fleetsim.plan.words import headline
+
+        return headline(self.found)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the recommended step is as short as was asked for."""
+        return self.found.feasible
+
+    @property
+    def scenario(self) -> Scenario:
+        """The recommended plan, as --save writes it."""
+        from fleetsim.job.length_growth import as_asked
+
+        return as_asked(self.found.best.scenario, self.asked.scenario)
+
+    @property
+    def job(self) -> Job:
+        """The recommended plan as a job."""
+        from fleetsim.job.job_face import load
+
+        return load(self.scenario)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Of the recommended plan."""
+        from fleetsim.job.metrics import Metrics
+
+        return Metrics(self.found.best.estimates)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Metric name -> mean, of the recommended plan."""
+        return self.metrics.mean
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
+        best = self.found.best
+        share = best.candidate.share
+        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, best.usd_per_h)
+        return {**self.mean, **{name: float(n) for name, n in zip(COUNTS, counts, strict=True)}}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a plan, the recommended one first.
+
+        Columns: plan, kind, gpu, gpus, instances, rollout_gpus, trainer_gpus, usd_per_hour, usd_per_trained_token,
+        range_low and range_high of step_s and cost_per_step, and every metric's mean with `.ci_low` and `.ci_high`.
+        Needs pandas.
+        """
+        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.plan.words import plan_words
+
+        return frame(
+            [
+                {
+                    "plan": plan_words(row, several_types=True),
+                    "kind": row.candidate.share.kind,
+                    "gpu": row.scenario.engine.gpu,
+                    "gpus": row.candidate.share.gpus,
+                    "instances": row.candidate.share.instances,
+                    "rollout_gpus": row.candidate.share.rollout_gpus,
+                    "trainer_gpus": row.candidate.share.trainer_gpus,
+                    "usd_per_hour": row.usd_per_h,
+                    "usd_per_trained_token": row.usd_per_token,
+                    **{
+                        f"{n}.range_{end}": x
+                        for n, ends in row.ranges.items()
+                        for end, x in zip(("low", "high"), ends, strict=True)
+                    },
+                    **with_intervals(row.estimates),
+                }
+                for row in self.found.rows
+            ]
+        )
+
+    def _told(self) -> Document:
+        from fleetsim.plan.told import document
+
+        return document(self.found, self.assumptions, self.warnings, self.profile)
+
+    def view(self) -> View:
+        """What the command prints."""
+        from fleetsim.tell.terminal import draw
+
+        return draw(self._told())
+
+    def page(self, watch: Watch = SILENT) -> str:
+        """What the command writes under --html."""
+        from fleetsim.tell.page import document_page
+
+        return document_page(self._told())
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        from fleetsim.plan.data import plan_document
+
+        return plan_document(self.found, self.assumptions, self.warnings, self.profile)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSoFar:
+    """The front of the plans that were simulated when Ctrl-C came."""
+
+    scenario: Scenario
+    found: Sequence[Simulated]
+    missing: str
+    warnings: tuple[str, ...] = ()
+
+    def view(self) -> View:
+        """The plans, a row each."""
+        from fleetsim.plan.told import so_far
+        from fleetsim.tell.terminal import draw
+
+        return draw(so_far(self.found))
+
+    def document(self) -> dict[str, Any]:
+        """The same, as --json prints it."""
+        from fleetsim.plan.data import so_far_document
+
+        return so_far_document(self.scenario, self.found, self.missing)
+
+
+def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
+    """The best plans within the budget.
+
+    Raises InputError with all that is wrong, or where nothing fits the budget; StuckError where every plan gets stuck;
+    Interrupted on Ctrl-C with the PlanSoFar, None before the first plan.
+    """
+    from fleetsim.job.engine_source import engine_source
+    from fleetsim.plan.assumptions import assumed, warnings_of
+    from fleetsim.plan.budget import Budget
+    from fleetsim.plan.permissions import allowed
+    from fleetsim.plan.plan import plan as search
+
+    asked = asked.ready()
+    job = ready(asked.job)
+    watch.loaded()
+    objective = asked.objective or ("step" if asked.step_s is None else "cost")
+    budget = Budget(asked.gpus, asked.max_price_per_hour, asked.step_s, cast("Objective", objective))
+    permitted = allowed(asked.allow)
+    try:
+        found = search(job.scenario, budget, given=job.given, gpu_types=asked.types(), allowed=permitted, tell=watch)
+    except Interrupted as cut:
+        if cut.known is None:
+            raise
+        scenario, known = cut.known
+        raise Interrupted(PlanSoFar(scenario, known, cut.missing), cut.missing) from None
+    best = found.best.scenario
+    profile = engine_source(best, best.fleet.instances)
+    return PlanResult(job, found, assumed(found), profile, (*job.notes, *warnings_of(found, profile)))
+
+
+@keywords()
+def plan(
+    job: Start = None,
+    *,
+    gpus: int | None = None,
+    max_price_per_hour: float | None = None,
+    step_s: float | None = None,
+    objective: Objective | None = None,
+    gpu_types: Sequence[str] = (),
+    allow: str | Sequence[str] = (),
+    tell: Tell | None = None,
+    **options: Unpack[Options],
+) -> PlanResult:
+    """The best plans of a job within a budget: `fleetsim plan`.
+
+    job: a Job, or what `load` takes. gpus, max_price_per_hour: of both pools, at most. step_s: seconds of a step, at
+    most; then the cheapest plan is recommended. objective: step, cost or token. gpu_types: at hand, else the job's own.
+    allow: what may change training ("fp8", "staleness<=2", "speculation"). options: as for `load`.
+
+        >>> import fleetsim as fs
+        >>> found = fs.plan(gpus=4, batch=64, len=200, model="Qwen/Qwen2.5-1.5B", replications=2)
+        >>> found.feasible, len(found.found.rows) <= 7
+        (True, True)
+
+    Raises InputError with all that is wrong, or where nothing fits the budget; StuckError; Interrupted on Ctrl-C.
+    """
+    from fleetsim.job.job_face import load
+
+    written = allow if isinstance(allow, str) else ",".join(allow)
+    asked = Plan(
+        job=load(job, **options),
+        gpus=gpus,
+        max_price_per_hour=max_price_per_hour,
+        step_s=step_s,
+        objective=objective,
+        gpu_types=gpu_types if isinstance(gpu_types, str) else ",".join(gpu_types),
+        allow=written,
+    )
+    return ask(asked, told(tell))

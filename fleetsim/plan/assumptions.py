@@ -1,0 +1,47 @@
+"""What a plan took for granted, and what one should know before acting on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleetsim import units
+from fleetsim.job.assumptions import Assumption, assumptions_of, is_given
+from fleetsim.job.caveats import error_warnings, range_warnings
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.prices import price_notes
+from fleetsim.plan.choices import AHEAD, ENGINE, LIMITS
+from fleetsim.plan.plan import PlanResult
+
+# What a plan chooses, and targets, which it does not aim at.
+_CHOSEN = (
+    "targets.",
+    "fleet.instances",
+    "fleet.placement",
+    "fleet.switch_s",
+    "trainer.gpus",
+    *(path for choice in (*ENGINE, AHEAD, *LIMITS) for path in choice.paths if path not in ("admission", "engine.gpu")),
+)
+
+
+def assumed(result: PlanResult) -> tuple[Assumption, ...]:
+    """The defaults behind the recommended plan, without what was chosen; and how old samples may be by the recipe."""
+    given, best = result.given, result.best.scenario
+    found = [a for a in assumptions_of(best, given) if not a.path.startswith((*_CHOSEN, "admission"))]
+    found += [a for a in assumptions_of(result.scenario, given) if a.path.startswith("admission")]
+    if not is_given("fleet.switch_s", given):
+        text = f"colocated: {best.fleet.switch_s:g} s to hand the GPUs over, each way"
+        found.append(Assumption("fleet.switch_s", best.fleet.switch_s, "--switch-s", text))
+    return tuple(found)
+
+
+def warnings_of(result: PlanResult, profile: EngineSource) -> tuple[str, ...]:
+    """In the order of their weight."""
+    fleets = [(row.scenario.engine.gpu, row.scenario.cost) for row in result.rows]
+    prices = price_notes(fleets, "give a table of prices, --set cost.prices=FILE.csv")
+    return (*range_warnings(profile), *error_warnings(profile), *_stuck(result), *prices)
+
+
+def _stuck(result: PlanResult) -> Iterator[str]:
+    stuck = result.tally.stuck
+    if stuck:
+        yield f"{units.plural(len(stuck), 'plan')} cannot run and are left out, the first because {stuck[0].what}"

@@ -1,0 +1,67 @@
+"""Plans against each other by seconds and dollars of a step: which are beaten, and which few stand for the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+# A plan that another comes so close to, or beats, in both is not looked for: half of the one percent that is promised.
+CLOSE = 0.005
+MOST_ROWS = 7
+
+
+class Point(Protocol):
+    """A plan with what it comes to."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+
+    @property
+    def usd(self) -> float:
+        """US dollars of a step."""
+
+
+P = TypeVar("P", bound=Point)
+
+
+def beaten(step_s: float, usd: float, by: Sequence[Point], close: float = CLOSE) -> bool:
+    """Whether one of the others needs as little of both, or hardly more."""
+    return any(p.step_s <= step_s * (1 + close) and p.usd <= usd * (1 + close) for p in by)
+
+
+def front_of(points: Sequence[P]) -> list[P]:
+    """The plans that no other beats in both, the shortest step first; of equals the first."""
+    found: list[P] = []
+    for point in sorted(points, key=lambda p: (p.step_s, p.usd)):
+        if not found or point.usd < found[-1].usd:
+            found.append(point)
+    return found
+
+
+def thinned(front: Sequence[P], kept: P, most: int = MOST_ROWS) -> list[P]:
+    """At most so many plans of a front: `kept`, both ends, and those that leave the smallest gaps between them.
+
+    Plans within two percent of one that stays in both measures tell nothing new and go first.
+    """
+    chosen = [kept]
+    others = [p for p in front if p is not kept]
+
+    def gap(point: P) -> float:
+        return min(max(abs(_ratio(point.step_s, c.step_s)), abs(_ratio(point.usd, c.usd))) for c in chosen)
+
+    for end in [others[0], others[-1]] if others else []:
+        if end not in chosen and gap(end) > 0.02:
+            chosen.append(end)
+    while len(chosen) < most:
+        left = [p for p in others if p not in chosen]
+        farthest = max(left, key=gap, default=None)
+        if farthest is None or gap(farthest) <= 0.02:
+            break
+        chosen.append(farthest)
+    return chosen
+
+
+def _ratio(a: float, b: float) -> float:
+    return math.log(a / b) if a > 0 and b > 0 else math.inf

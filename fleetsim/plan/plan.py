@@ -1,0 +1,301 @@
+"""The plan for a budget: branch and bound over all choices, limits tried on what is left, a front of few rows, and what
+each thing would buy that the recipe forbids.
+
+One run of each plan decides which are worth more; the rows that are shown have all replications. The recommended row is
+the best by the objective; among rows within one percent of it the cheaper, then the fresher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.estimates import Estimate
+from fleetsim.faces import flag, text
+from fleetsim.job.assumptions import is_given
+from fleetsim.job.trainer_scaling import anchored
+from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
+from fleetsim.plan.budget import SAME, Budget
+from fleetsim.plan.choices import AHEAD, LIMITS, Asked, combined
+from fleetsim.plan.front import CLOSE, MOST_ROWS, beaten, front_of, thinned
+from fleetsim.plan.permissions import NAMES, Allowed, stale
+from fleetsim.plan.ranges import Range, ranges_of
+from fleetsim.plan.search import Found, Search, Tally
+from fleetsim.plan.shares import Candidate, Engines, neighbours
+from fleetsim.plan.staleness import own_staleness
+from fleetsim.split.arrangements import SWITCH_S
+
+# A limit must shorten the step by so much to be taken.
+_WORTH = 0.01
+# Runs by which several plans that are nearly the best are told apart.
+_CONTENDERS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A plan with all its runs. ranges: of step_s and cost_per_step, what they rest on being off."""
+
+    candidate: Candidate
+    scenario: Scenario
+    estimates: Mapping[str, Estimate]
+    runs: int
+    binding: str
+    ranges: Mapping[str, Range]
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+        return self.estimates["step_s"].mean
+
+    @property
+    def usd(self) -> float:
+        """US dollars of a step."""
+        return self.estimates["cost_per_step"].mean
+
+    @property
+    def usd_per_token(self) -> float:
+        """US dollars of a trained output token."""
+        gpu_s = self.candidate.share.gpus * self.step_s
+        return self.usd / (self.estimates["goodput"].mean * gpu_s)
+
+    @property
+    def usd_per_h(self) -> float:
+        """US dollars of an hour, of both pools."""
+        return 3600 * self.candidate.usd_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """What one thing would buy that the recipe forbids. row: the best plan with it, None where it is no better."""
+
+    permission: str
+    row: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """scenario: the job. rows: the recommended one, then the others of the front by their step. bought: a line for each
+    thing that is forbidden and could be had. tally: what was looked at. feasible: whether the recommended step is as
+    short as was asked for."""
+
+    scenario: Scenario
+    given: frozenset[str]
+    budget: Budget
+    allowed: Allowed
+    rows: tuple[Row, ...]
+    bought: tuple[Bought, ...]
+    tally: Tally
+
+    @property
+    def best(self) -> Row:
+        """The recommended row."""
+        return self.rows[0]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the step that was asked for is held."""
+        return self.budget.holds(self.best.step_s)
+
+
+def plan(
+    scenario: Scenario,
+    budget: Budget,
+    *,
+    given: Collection[str] = (),
+    gpu_types: Sequence[str] = (),
+    allowed: Allowed = Allowed(),  # noqa: B008 - it never changes
+    measure: Measure = simulated,
+    tell: Tell | None = None,
+) -> PlanResult:
+    """The best plans of a job within a budget.
+
+    given: dotted paths that the user wrote; they are not chosen again. gpu_types: at hand, else the job's own. measure,
+    tell: as for `size`.
+
+    Raises InputError where nothing fits the budget, StuckError where every plan gets stuck, and Interrupted on Ctrl-C:
+    with the job and the plans so far, None before the first.
+    """
+    given = frozenset(given)
+    job = planned_job(scenario, given)
+    space = Space(Asked(job, given, tuple(gpu_types), allowed.staleness), budget)
+    search = Search(remembered(measure), tell)
+    try:
+        pareto(search, space, allowed)
+        rows = _rows(search, space, budget)
+        bought = tuple(_bought(search, space, allowed, rows[0]))
+    except KeyboardInterrupt:
+        missing = (
+            f"{search.tally.simulated:,} plans were simulated, the others of {search.tally.plans:,} are not ruled out"
+        )
+        known = front_of(list(search.found.values()))
+        raise Interrupted((job, known) if known else None, missing) from None
+    return PlanResult(job, given, budget, allowed, rows, bought, search.tally)
+
+
+def planned_job(scenario: Scenario, given: frozenset[str]) -> Scenario:
+    """The job as it is simulated: handing GPUs over takes time, and the trainer's seconds are those of its points."""
+    job = planned(scenario, given)
+    if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
+        job = with_changes(job, {"fleet.switch_s": SWITCH_S})
+    return anchored(job, given)
+
+
+class Space:
+    """All plans of a job within a budget, whatever they need."""
+
+    def __init__(self, asked: Asked, budget: Budget) -> None:
+        self.asked, self.budget = asked, budget
+        self.own = own_staleness(asked.scenario)
+        self.engines = tuple(self._engines())
+
+    def _engines(self) -> Iterator[Engines]:
+        asked = self.asked
+        for value in combined(asked.scenario, asked):
+            there = with_changes(asked.scenario, value.changes) if value.changes else asked.scenario
+            yield Engines(there, value, asked.given | value.changes.keys())
+
+    def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
+        """Those that may be taken; but: and that could not with so much."""
+        asked = replace(self.asked, most_steps=allowed.staleness)
+        for engines in self.engines:
+            needs = engines.value.needs.split()
+            if not allowed.names.issuperset(needs):
+                continue
+            most = self.budget.gpus_of(max(engines.prices))
+            for value in AHEAD.values(engines.scenario, asked):
+                ahead = value.ahead
+                assert ahead is not None  # of this choice all have one
+                if not allowed.covers(needs, ahead.steps, self.own):
+                    continue
+                if but is not None and but.covers(needs, ahead.steps, self.own):
+                    continue
+                for share in engines.shares(most, ahead.on_policy):
+                    yield Candidate(engines, ahead, share)
+
+    def forbidden(self, allowed: Allowed) -> Iterator[str]:
+        """Permissions that nobody gave, of what could be had here, and one step more of staleness."""
+        had = {need for engines in self.engines for need in engines.value.needs.split()}
+        yield from (name for name in NAMES if name in had and name not in allowed.names)
+        if self.own is not None:
+            yield stale(int(max(self.own, allowed.staleness or 0)) + 1)
+
+
+def pareto(search: Search, space: Space, allowed: Allowed) -> list[Found]:
+    """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best."""
+    budget = space.budget
+    found: list[Found] = []
+
+    def worth(step_s: float, usd: float) -> bool:
+        best = min((budget.badness(f.step_s, f.usd) for f in search.found.values()), default=None)
+        if budget.step_s is not None and best is not None:
+            if not best[0] and not budget.holds(step_s):
+                return False
+            if budget.gpus is None and budget.price_per_h is None:
+                return budget.badness(step_s, usd) < (best[0], best[1] * (1 - CLOSE))
+        return not beaten(step_s, usd, list(search.found.values()))
+
+    def order(step_s: float, usd: float) -> tuple[bool, float]:
+        return budget.badness(step_s, usd) if budget.step_s is not None else (False, step_s * usd)
+
+    found += search.exploring(space.plans(allowed), worth, order, "plans")
+    if not found:
+        raise _nothing(space, search)
+    best = front_of(found)
+    most = max(space.budget.gpus_of(max(e.prices)) for e in space.engines)
+    near = [n for f in best for n in neighbours(f.candidate, most)]
+    return [*found, *search.exploring(near, worth, order, "their neighbours")]
+
+
+def _nothing(space: Space, search: Search) -> Exception:
+    """Why there is no plan."""
+    if search.tally.stuck:
+        return search.tally.stuck[0]
+    budget = space.budget
+    if not space.engines:
+        shape = space.asked.scenario.engine.model
+        rule = "fits no engine of up to 4 servers of the GPUs at hand, with its longest sample"
+        return InputError(
+            [Problem("engine.model", shape, rule, text("name a larger GPU: {}", flag("gpu_types", "H200")))]
+        )
+    least = min(e.least for e in space.engines)
+    smallest = min(e.each for e in space.engines)
+    rule = f"holds no plan: the trainer takes at least {least} GPUs, an engine {smallest}"
+    if budget.price_per_h is not None:
+        return InputError([Problem(flag("max_price_per_hour"), budget.price_per_h, rule, "raise it")])
+    return InputError([Problem(flag("gpus"), budget.gpus, rule, "give more GPUs, or another type")])
+
+
+def _rows(search: Search, space: Space, budget: Budget) -> tuple[Row, ...]:
+    """The front of what was simulated, with limits tried and all replications: the recommended one first."""
+    found = list(search.found.values())
+    ranked = sorted(found, key=lambda f: budget.badness(f.step_s, f.usd))
+    shown = thinned(front_of(found), ranked[0])
+    contenders = [f for f in ranked[:_CONTENDERS] if f not in shown]
+    tuned = [_with_limits(search, space, f) for f in shown]
+    runs = space.asked.scenario.run.replications
+    full = search.simulated([(f.candidate, f.scenario) for f in (*tuned, *contenders)], runs)
+    front = front_of(full)
+    best = recommended(front, budget)
+    chosen = sorted(thinned(front, best, MOST_ROWS), key=lambda f: (f is not best, f.step_s))
+    return tuple(_row(search, f) for f in chosen)
+
+
+def recommended(found: Sequence[Found], budget: Budget) -> Found:
+    """See the module's docstring."""
+    best = min(budget.badness(f.step_s, f.usd) for f in found)
+    near = [f for f in found if budget.badness(f.step_s, f.usd) <= (best[0], best[1] * (1 + SAME))]
+    return min(near, key=lambda f: (f.usd if budget.objective == "step" else f.step_s, f.candidate.ahead.steps or 0.0))
+
+
+def _with_limits(search: Search, space: Space, found: Found) -> Found:
+    """The same plan with those limits that shorten its step, each tried alone after the one before."""
+    best = found
+    for choice in LIMITS:
+        if not choice.open_to(space.asked.given):
+            continue
+        values = [v.changes for v in choice.values(best.scenario, space.asked) if v.changes]
+        tried = search.simulated([(best.candidate, s) for s in _changed(best.scenario, values)])
+        shortest = min(tried, key=lambda f: f.step_s, default=best)
+        if shortest.step_s < best.step_s * (1 - _WORTH):
+            best = shortest
+    return best
+
+
+def _changed(scenario: Scenario, changes: Iterable[Mapping[str, object]]) -> Iterator[Scenario]:
+    for change in changes:
+        try:
+            yield with_changes(scenario, change)
+        except InputError:  # limits that do not go together
+            continue
+
+
+def _row(search: Search, found: Found) -> Row:
+    trial = trial_of(found.scenario.fleet.instances, found.runs)
+    given = found.candidate.engines.given
+    ranges = ranges_of(found.scenario, given, trial.estimates, search.measure)
+    return Row(found.candidate, found.scenario, trial.estimates, len(found.runs), trial.binding, ranges)
+
+
+def _bought(search: Search, space: Space, allowed: Allowed, best: Row) -> Iterator[Bought]:
+    """The best plan with each thing that is forbidden, alone, where it beats the recommended one."""
+    budget = space.budget
+    for permission in space.forbidden(allowed):
+        more = allowed.also(permission)
+        least = [budget.badness(best.step_s, best.usd)]
+
+        def worth(step_s: float, usd: float, least: list[tuple[bool, float]] = least) -> bool:
+            return budget.badness(step_s, usd) < (least[0][0], least[0][1] * (1 - SAME))
+
+        top: Found | None = None
+        plans = space.plans(more, but=allowed)
+        for found in search.exploring(plans, worth, budget.badness, f"with {permission}"):
+            if worth(found.step_s, found.usd):
+                least[0], top = budget.badness(found.step_s, found.usd), found
+        if top is None:
+            yield Bought(permission, None)
+            continue
+        full = search.simulated([(top.candidate, top.scenario)], space.asked.scenario.run.replications)
+        yield Bought(permission, _row(search, full[0]) if full else None)

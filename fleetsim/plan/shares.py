@@ -1,0 +1,202 @@
+"""Where rollout and trainer stand, and on how many GPUs: the shares that a plan tries, and the scenario of each.
+
+Trainers come in whole servers, or in parts of one; fleets in whole engines. Of many counts some are tried, then the
+neighbours of the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from fleetsim.config.counted import law_of
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.prices import prices_of
+from fleetsim.errors import InputError
+from fleetsim.job.assumptions import is_estimated, is_given
+from fleetsim.job.derived import seconds_of, with_derived
+from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
+from fleetsim.job.trials import unit_of
+from fleetsim.plan.choices import Value
+from fleetsim.plan.staleness import Ahead, own_staleness
+from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
+from fleetsim.trainer.estimate import estimate_of
+
+# Counts up to here are all tried; above, each is this much larger than the one before.
+_ALL, _STRIDE = 16, 1.15
+_SERVER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """kind: as of an Arrangement. instances: rollout engines. rollout_gpus, trainer_gpus: colocated, both are all."""
+
+    kind: Kind
+    instances: int
+    rollout_gpus: int
+    trainer_gpus: int
+
+    @property
+    def gpus(self) -> int:
+        """Of both pools together."""
+        return self.rollout_gpus + self.trainer_gpus if self.kind == "split" else self.trainer_gpus
+
+
+def counts(most: int, unit: int) -> list[int]:
+    """Multiples of a unit up to `most`, ascending: all of few, and of many some, the largest always."""
+    found, last = [], most // unit
+    n = 1
+    while n <= last:
+        found.append(n * unit)
+        n = n + 1 if n < _ALL else max(n + 1, round(n * _STRIDE))
+    if last and found[-1] != last * unit:
+        found.append(last * unit)
+    return found
+
+
+def trainer_counts(most: int, server: int) -> list[int]:
+    """GPUs of a trainer: parts of a server that its layouts divide well, and whole servers."""
+    parts = {1, *range(2, server, 2)} if most <= 2 * server else {1 << n for n in range(server.bit_length())}
+    return [*sorted(n for n in parts if n <= most and n < server), *counts(most, server)]
+
+
+@dataclass(frozen=True, eq=False)
+class Engines:
+    """One kind of engine for a job. scenario: with it. value: the choices that made it. given: paths that are said,
+    those choices among them. usd_per_gpu_h: of rollout and trainer."""
+
+    scenario: Scenario
+    value: Value
+    given: frozenset[str]
+    _trainers: dict[tuple[bool, int], dict[str, Any] | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def prices(self) -> tuple[float, float]:
+        """US dollars per hour of a rollout and of a trainer GPU."""
+        found = prices_of(self.scenario)
+        return found.rollout, found.trainer
+
+    @cached_property
+    def each(self) -> int:
+        """GPUs that come and go together."""
+        return self.scenario.engine.gpus * unit_of(self.scenario)
+
+    @cached_property
+    def least(self) -> int:
+        """GPUs of the smallest trainer."""
+        return least_trainer_gpus(self.scenario)
+
+    def shares(self, most: int, on_policy: bool) -> Iterator[Share]:
+        """Every share of up to `most` GPUs that is tried."""
+        server = self._server()
+        ranks = unit_of(self.scenario)
+        fixed = is_given("fleet.placement", self.given) and self.scenario.fleet.placement
+        for trainer in trainer_counts(most, server):
+            if trainer < self.least:
+                continue
+            if trainer % self.each == 0 and fixed in (False, "colocated"):
+                kind: Kind = "colocated_sync" if on_policy else "colocated_async"
+                yield Share(kind, trainer // self.each * ranks, trainer, trainer)
+            if not on_policy and fixed != "colocated":
+                for rollout in counts(most - trainer, self.each):
+                    yield Share("split", rollout // self.each * ranks, rollout, trainer)
+
+    def _server(self) -> int:
+        try:
+            return min(gpu_of(self.scenario.engine).node_gpus, _SERVER)
+        except InputError:  # an engine that is only a speed, on a GPU of its own name
+            return _SERVER
+
+    def usd_per_s(self, share: Share) -> float:
+        """US dollars per second of both pools; shared GPUs are paid for as rollout."""
+        rollout, trainer = self.prices
+        trained = share.trainer_gpus * trainer if share.kind == "split" else 0.0
+        return (share.rollout_gpus * rollout + trained) / 3600.0
+
+    def trainer(self, share: Share) -> dict[str, Any] | None:
+        """The changes that give the trainer its GPUs, with its seconds there; None where it does not fit.
+
+        Seconds that nobody gave are worked out as for any job; those that somebody gave scale.
+        """
+        key = share.kind == "split", share.trainer_gpus
+        if key not in self._trainers:
+            self._trainers[key] = self._trainer(*key)
+        return self._trainers[key]
+
+    def _trainer(self, of_split: bool, gpus: int) -> dict[str, Any] | None:
+        scenario = self.scenario if of_split else with_changes(self.scenario, {"trainer.minibatches": 1})
+        if not is_estimated(scenario):
+            return scaled(scenario, gpus)
+        try:
+            found = estimate_of(scenario, gpus)
+        except InputError:
+            return None
+        phases = [phase.model_dump() for phase in seconds_of(found)["trainer.phases"]]
+        return {**seconds_of(found), "trainer.phases": phases, "trainer.gpus": gpus}
+
+    def scenario_of(self, share: Share, ahead: Ahead) -> Scenario | None:
+        """The scenario that runs it; None where there is none."""
+        seconds = self.trainer(share)
+        if seconds is None:
+            return None
+        base = self.scenario
+        try:
+            if ahead.changes:
+                base = with_changes(base, ahead.changes)
+            if share.kind == "split":
+                made = split(base, share.instances, share.gpus)
+            elif share.kind == "colocated_sync":
+                made = colocated_sync(base, share.gpus)
+            else:
+                made = colocated_async(base, share.gpus)
+            waits = law_of(base).waits_for_trainer and share.kind != "colocated_sync"
+            if waits and own_staleness(made.scenario) != ahead.steps:
+                return None
+            chosen = {"engine", "admission", "fleet.instances", "fleet.placement", "trainer.gpus"}
+            assumed = [p for p in made.scenario.assumed if p not in self.given and not p.startswith(tuple(chosen))]
+            found = with_changes(made.scenario, {**seconds, "assumed": assumed})
+            return with_derived(found, self.given | {"trainer.gpus", "fleet.placement"})
+        except InputError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """One plan. needs: names of permissions."""
+
+    engines: Engines
+    ahead: Ahead
+    share: Share
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Permissions that it takes, staleness apart."""
+        return tuple(self.engines.value.needs.split())
+
+    def scenario(self) -> Scenario | None:
+        """What runs it, None where it cannot be."""
+        return self.engines.scenario_of(self.share, self.ahead)
+
+    @property
+    def usd_per_s(self) -> float:
+        """US dollars per second of both pools."""
+        return self.engines.usd_per_s(self.share)
+
+
+def neighbours(candidate: Candidate, most: int) -> Sequence[Candidate]:
+    """The same plan with an engine more and less, where the counts that are tried leave them out."""
+    share, each = candidate.share, candidate.engines.each
+    if share.kind != "split" or share.rollout_gpus // each <= _ALL:
+        return []
+    ranks = share.instances * each // share.rollout_gpus
+    found = []
+    for more in (-2, -1, 1, 2):
+        rollout = share.rollout_gpus + more * each
+        if rollout + share.trainer_gpus <= most:
+            moved = Share("split", share.instances + more * ranks, rollout, share.trainer_gpus)
+            found.append(replace(candidate, share=moved))
+    return found

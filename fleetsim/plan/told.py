@@ -1,0 +1,146 @@
+"""A plan, told: the front of few rows, what each forbidden thing would buy, how to repeat a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.job.assumptions import Assumption
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.rests_on import assumed_section, rests_on
+from fleetsim.job.words import kind_of
+from fleetsim.plan import words
+from fleetsim.plan.plan import PlanResult, Row
+from fleetsim.plan.search import Found
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.document import Document, Listed, Section, Table, Tile, Words, page_only, present
+
+_HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
+_SIGNS = (
+    "rollout + trainer GPUs; ranges: in eight of ten cases; stale: steps that a sample may be old; idle: the trainer's "
+    "share / the instances'"
+)
+
+
+def document(
+    result: PlanResult, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
+) -> Document:
+    """What `plan` says."""
+    best = result.best
+    front = present(_chart(result))
+    return Document(
+        kind=kind_of("plan", result.scenario),
+        title=words.headline(result),
+        lede=(f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}",),
+        tiles=(
+            Tile("GPUs", f"{best.candidate.share.gpus:,}", words.share_words(best.candidate.share)),
+            Tile("step", units.seconds(best.step_s), _ends(best.ranges["step_s"], units.seconds)),
+            Tile("cost of a step", units.money(best.usd), _ends(best.ranges["cost_per_step"], units.money)),
+            Tile("cost of a million trained tokens", units.money(1e6 * best.usd_per_token)),
+        ),
+        warnings=tuple(warnings),
+        sections=(
+            Section(
+                "Plans worth a look",
+                (page_only(*front), front_table(result), Words(tail=_SIGNS)),
+                short="plans worth a look, the recommended one first",
+            ),
+            Section(
+                "What the recipe forbids, and what it would buy",
+                (bought(result),) if result.bought else (),
+                short="what each thing would buy that the recipe does not allow",
+            ),
+            Section(
+                "To repeat a row",
+                (Listed(tuple(words.commands(result)), code=True, pasted=True),),
+                short="to repeat a row",
+            ),
+            assumed_section(assumptions),
+            rests_on(profile, assumptions, "Nothing was assumed: every value that matters was given."),
+        ),
+    )
+
+
+def front_table(result: PlanResult) -> Table:
+    """A row a plan, each with its ranges."""
+    several = words.several_types(result)
+    rows = tuple(
+        (
+            words.plan_words(row, several),
+            Words(_figures(row.step_s), f" {_ends(row.ranges['step_s'], _figures)}"),
+            Words(_usd(row.usd), f" {_ends(row.ranges['cost_per_step'], _figures)}"),
+            _usd(1e6 * row.usd_per_token),
+            f"{row.usd_per_h:,.0f}",
+            words.stale_words(row),
+            _idle(row),
+        )
+        for row in result.rows
+    )
+    table = Table("plans worth a look", _HEADINGS, rows, marked=frozenset({0}), wordy=True)
+    return table.narrowing("idle t/r", "$/h", "$/M tok")
+
+
+def bought(result: PlanResult) -> Listed:
+    """A line for each forbidden thing."""
+    return Listed(
+        tuple((f"--allow '{b.permission}'", Words(words.bought_words(b, result.best))) for b in result.bought),
+        code=True,
+    )
+
+
+def so_far(found: Sequence[Found]) -> Document:
+    """What a terminal shows of plans that were simulated before there was an answer."""
+    rows = tuple(
+        (
+            f"{f.scenario.engine.gpu} {words.share_words(f.candidate.share)}: {words.engine_words(f.scenario)}",
+            _figures(f.step_s),
+            _usd(f.usd),
+        )
+        for f in found
+    )
+    table = Table("", ("plan", "step, s", "$/step"), rows, wordy=True)
+    return Document(
+        "fleetsim plan", "", (), (), (), (Section("the best plans that were simulated, one run each", (table,)),)
+    )
+
+
+def _chart(result: PlanResult) -> Chart | None:
+    """The front: seconds over dollars of a step."""
+    rows = sorted(result.rows, key=lambda row: row.usd)
+    if len(rows) < 2:
+        return None
+    return curve_chart(
+        "front",
+        "Step against its cost",
+        "Each symbol is a plan that no other beats in both, with the range of its step. Less is better.",
+        [Curve("plans", [row.usd for row in rows], [_ranged(row) for row in rows])],
+        x_title="US dollars per step",
+        y_title="optimizer step",
+        how="seconds",
+        recommended=result.best.usd,
+        star=f"recommended: {words.share_words(result.best.candidate.share)}",
+    )
+
+
+def _ranged(row: Row) -> Estimate:
+    low, high = row.ranges["step_s"]
+    return Estimate(row.step_s, low, high)
+
+
+def _ends(ends: tuple[float, float], say: Callable[[float], str]) -> str:
+    return f"[{say(ends[0])}, {say(ends[1])}]"
+
+
+def _figures(x: float) -> str:
+    return f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
+
+
+def _usd(x: float) -> str:
+    return units.money(x).removeprefix("$")
+
+
+def _idle(row: Row) -> str:
+    trainer, rollout = (row.estimates[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
+    return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"

@@ -1,0 +1,149 @@
+"""Words of a plan: what a row is, in a table, in a sentence, and as changes that another command takes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.budget import Budget
+from fleetsim.plan.permissions import says
+from fleetsim.plan.plan import Bought, PlanResult, Row
+from fleetsim.plan.shares import Share
+
+# The file that commands name where the plan was not saved.
+PLAN_FILE = "plan.yaml"
+_OBJECTIVES = {"step": "the shortest step", "cost": "the cheapest step", "token": "the cheapest token"}
+
+
+def share_words(share: Share) -> str:
+    """ "28 + 36", or "64 in turn, async"."""
+    if share.kind == "split":
+        return f"{share.rollout_gpus:,} + {share.trainer_gpus:,}"
+    return f"{share.trainer_gpus:,} in turn, {'sync' if share.kind == 'colocated_sync' else 'async'}"
+
+
+def engine_words(scenario: Scenario) -> str:
+    """ "7 x TP4", "8 x TP8 of 4 ranks, fp8 weights, EAGLE-3 k 3"."""
+    e = scenario.engine
+    layout = f"TP{e.tp}" + (f" PP{e.pp}" if e.pp > 1 else "") + (f" EP{e.tp * e.dp}" if e.dp > 1 else "")
+    parts = [f"{scenario.fleet.instances:,} x {layout}"]
+    parts += [f"{e.dtype} weights"] if e.dtype != "auto" else []
+    parts += [f"{e.kv_dtype} cache"] if e.kv_dtype != "auto" else []
+    parts += [f"{e.speculation.method} k {e.speculation.num_speculative_tokens}"] if e.speculation else []
+    limits = {
+        "at once": e.max_num_seqs,
+        "tokens an iteration": e.max_num_batched_tokens,
+        "in flight each": scenario.fleet.max_in_flight_samples_per_instance,
+    }
+    parts += [f"{value:,} {name}" for name, value in limits.items() if value is not None]
+    return ", ".join(parts)
+
+
+def stale_words(row: Row) -> str:
+    """ "2", "3, sync every 2nd"; "-" where the law promises no number."""
+    steps, every = row.candidate.ahead.steps, row.scenario.sync.every_steps
+    told = "-" if steps is None else f"{steps:g}"
+    return f"{told}, sync every {every}" if every > 1 else told
+
+
+def plan_words(row: Row, several_types: bool) -> str:
+    """A row in the first column of the table."""
+    gpu = f"{row.scenario.engine.gpu} " if several_types else ""
+    return f"{gpu}{share_words(row.candidate.share)}: {engine_words(row.scenario)}"
+
+
+def headline(result: PlanResult) -> str:
+    """The answer in one sentence."""
+    row = result.best
+    share, gpu = row.candidate.share, row.scenario.engine.gpu
+    engines = engine_words(row.scenario)
+    low, high = (units.seconds(x) for x in row.ranges["step_s"])
+    how = f"a step of {units.seconds(row.step_s)} ({low} to {high} in eight of ten cases)"
+    if share.kind == "split":
+        where = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,} for the trainer"
+    else:
+        kind = "batch by batch" if share.kind == "colocated_sync" else "carrying unfinished samples over"
+        where = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"
+    text = f"{where}: {how}, {units.money(row.usd)}."
+    if not result.feasible:
+        assert result.budget.step_s is not None  # else it holds
+        return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"
+    return text
+
+
+def searched(result: PlanResult) -> str:
+    """What was looked at, and what of it was simulated."""
+    t = result.tally
+    return (
+        f"{t.plans:,} plans were looked at: {t.impossible:,} cannot be, bounds rule out {t.rough + t.bound:,}, "
+        f"{t.simulated:,} were simulated."
+    )
+
+
+def asked_for(budget: Budget) -> str:
+    """ "the shortest step on at most 64 GPUs"."""
+    limits = [] if budget.gpus is None else [f"at most {units.plural(budget.gpus, 'GPU')}"]
+    limits += [] if budget.price_per_h is None else [f"at most {units.money(budget.price_per_h)} an hour"]
+    limits += [] if budget.step_s is None else [f"a step of at most {units.seconds(budget.step_s)}"]
+    return f"{_OBJECTIVES[budget.objective]} with {units.listed(limits)}"
+
+
+def bought_words(bought: Bought, best: Row) -> str:
+    """What a permission would buy: "a step of 52.1 s (31 % shorter), $2.80 (31 % less): 28 + 36, ..."."""
+    row = bought.row
+    if row is None:
+        return f"{says(bought.permission)}: no better plan by more than a percent"
+    step = f"{units.seconds(row.step_s)} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
+    usd = f"{units.money(row.usd)} ({_change(row.usd / best.usd, 'less', 'more') if best.usd else 'the same'})"
+    return f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.candidate.share)}, " + engine_words(
+        row.scenario
+    )
+
+
+def _change(ratio: float, less: str, more: str) -> str:
+    if abs(ratio - 1) < 0.0005:
+        return "the same"
+    return f"{units.share(abs(ratio - 1), 0)} {less if ratio < 1 else more}"
+
+
+def changes_from(base: Scenario, scenario: Scenario) -> dict[str, Any]:
+    """Dotted path -> value, of all in which a scenario differs from another; None takes a value away."""
+    before, now = (_leaves(s.model_dump(mode="json", exclude_none=True)) for s in (base, scenario))
+    paths = {**before, **now}.keys() - {"assumed"}
+    return {path: now.get(path) for path in sorted(paths) if before.get(path) != now.get(path)}
+
+
+def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested sections with dotted names. Lists, and drafts, which come and go whole, are values."""
+    found: dict[str, Any] = {}
+    for key, below in value.items():
+        path = f"{prefix}{key}"
+        if isinstance(below, Mapping) and path not in ("engine.speculation", "workload.output_tokens"):
+            found |= _leaves(below, f"{path}.")
+        else:
+            found[path] = below
+    return found
+
+
+def command(result: PlanResult, row: Row, file: str = PLAN_FILE) -> str:
+    """What simulates a row, from the file that --save writes."""
+    changes = changes_from(result.best.scenario, row.scenario)
+    sets = [word for path, value in changes.items() for word in ("--set", f"{path}={json.dumps(value)}")]
+    return " ".join(["fleetsim", "simulate", shlex.quote(file), *map(shlex.quote, sets)])
+
+
+def commands(result: PlanResult) -> Iterator[tuple[str, str]]:
+    """(command, what it is for): the plan as a file, and each row."""
+    yield f"fleetsim plan ... --save {PLAN_FILE}", "writes the recommended plan as a scenario"
+    several = several_types(result)
+    for row in result.rows:
+        yield command(result, row), plan_words(row, several)
+
+
+def several_types(result: PlanResult) -> bool:
+    """Whether rows have GPUs of different types."""
+    return len({row.scenario.engine.gpu for row in result.rows}) > 1

@@ -1,0 +1,41 @@
+"""Every plan of a small job, for tests that hold bounds and searches against all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import fleetsim as fs
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
+from fleetsim.plan.budget import Budget
+from fleetsim.plan.choices import LIMITS, Asked
+from fleetsim.plan.permissions import allowed
+from fleetsim.plan.plan import Space, planned_job
+from fleetsim.plan.shares import Candidate
+
+
+def space_of(gpus: int, allow: str = "", **options: Any) -> Space:
+    """The space of a job on at most so many GPUs."""
+    job = fs.load(None, {}, **options)
+    permitted = allowed(allow)
+    asked = Asked(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
+    return Space(asked, Budget(gpus))
+
+
+def plans_of(space: Space, allow: str = "") -> list[tuple[Candidate, Scenario]]:
+    """All plans that can be, without limits."""
+    found = ((c, c.scenario()) for c in space.plans(allowed(allow)))
+    return [(c, s) for c, s in found if s is not None]
+
+
+def with_all_limits(scenario: Scenario, space: Space) -> Iterator[Scenario]:
+    """The plan with every combination of limits, none among them."""
+    each = [[v.changes for v in choice.values(scenario, space.asked)] for choice in LIMITS]
+    for changes in product(*each):
+        try:
+            yield with_changes(scenario, {k: v for change in changes for k, v in change.items()})
+        except InputError:  # limits that do not go together
+            continue

@@ -1,0 +1,110 @@
+"""The closed form never says more than the simulator: over whole small spaces, and over jobs that hypothesis draws."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetsim.config.load import with_changes
+from fleetsim.errors import InputError, StuckError
+from fleetsim.job.trials import simulated
+from fleetsim.plan.bound import Bounds, batches_out
+from fleetsim.sim.threads import side_by_side
+from tests.planner.spaces import plans_of, space_of
+
+EVERYTHING = "fp8,speculation,staleness<=3"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options"),
+    [
+        (8, {"model": "Qwen/Qwen2.5-1.5B", "batch": 64, "len": 200, "max_staleness": 1}),
+        (16, {"model": "Qwen/Qwen3-8B", "batch": 128, "len": 1500, "max_staleness": 2}),
+        (16, {"model": "Qwen/Qwen3-30B-A3B", "batch": 64, "len": 1000, "max_staleness": 1}),
+    ],
+)
+def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[str, object]) -> None:
+    plans = plans_of(space_of(gpus, EVERYTHING, **options), EVERYTHING)
+    chosen = plans[:: max(1, len(plans) // 60)]
+    bounds = Bounds()
+    found = list(side_by_side(lambda plan: float(simulated(plan[1], 0)["step_s"]), chosen))
+    for (candidate, scenario), step_s in zip(chosen, found, strict=True):
+        told = candidate.share, candidate.ahead.changes, candidate.engines.value.changes
+        assert bounds.rough_s(candidate) <= step_s, told
+        assert bounds.step_s(scenario) <= step_s, told
+    kinds = {candidate.share.kind for candidate, _ in chosen}
+    assert kinds == {"split", "colocated_sync", "colocated_async"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    batch=st.sampled_from([16, 64, 160]),
+    group=st.sampled_from([1, 4, 8]),
+    mean=st.integers(40, 1200),
+    cv=st.floats(0.2, 1.3),
+    rho=st.sampled_from([0.0, 0.5]),
+    instances=st.integers(1, 9),
+    rate=st.sampled_from([None, 800.0, 5000.0]),
+    fixed_s=st.floats(0.0, 20.0),
+    per_token_s=st.sampled_from([0.0, 2e-5]),
+    staleness=st.sampled_from([0.0, 0.5, 1.0, 3.0, 8.0]),
+    every=st.sampled_from([1, 2, 3]),
+    pause_s=st.floats(0.0, 10.0),
+    law=st.sampled_from(["version_window", "batches_ahead", "barrier", "unbounded"]),
+    placement=st.sampled_from(["disaggregated", "colocated"]),
+    seqs=st.sampled_from([4, 64, 1024]),
+)
+def test_no_job_is_faster_than_its_bound(
+    batch: int, group: int, mean: int, cv: float, rho: float, instances: int, rate: float | None, fixed_s: float,
+    per_token_s: float, staleness: float, every: int, pause_s: float, law: str, placement: str, seqs: int,
+) -> None:  # fmt: skip
+    from fleetsim.config.load import default_scenario
+
+    engine = {"engine.kind": "roofline"} if rate is None else {"engine.kind": "constant", "engine.instance_tok_s": rate}
+    try:
+        scenario = with_changes(
+            default_scenario(),
+            {
+                "trainer.batch_samples": batch,
+                "workload.group_size": group,
+                "workload.group_correlation": rho,
+                "workload.output_tokens": {"kind": "lognormal", "mean": mean, "cv": cv, "max": 4096},
+                "fleet.instances": instances,
+                "fleet.placement": placement,
+                "fleet.switch_s": 2.0,
+                "trainer.fixed_s": fixed_s,
+                "trainer.per_token_s": per_token_s,
+                "admission.law": law,
+                "admission.max_staleness": staleness,
+                "admission.batches_ahead": max(every, int(staleness)),
+                "sync.every_steps": 1 if law == "barrier" else every,
+                "sync.pause_s": pause_s,
+                "sync.in_flight": "abort_resume" if placement == "colocated" else "keep",
+                "engine.max_num_seqs": seqs,
+                "run.steps": 16,
+                **engine,
+            },
+        )
+        step_s = float(simulated(scenario, 0)["step_s"])
+    except (InputError, StuckError):  # a window that is too small for a batch
+        return
+    assert Bounds().step_s(scenario) <= step_s * (1 + 1e-9)
+
+
+def test_a_bound_is_near_what_it_bounds() -> None:
+    """A bound of nothing would hold as well, and rule nothing out."""
+    options = {"model": "Qwen/Qwen3-8B", "batch": 128, "len": 1500, "max_staleness": 1}
+    plans = plans_of(space_of(16, **options))
+    bounds = Bounds()
+    shares = [bounds.step_s(s) / float(simulated(s, 0)["step_s"]) for _, s in plans[:: max(1, len(plans) // 30)]]
+    assert sorted(shares)[len(shares) // 2] > 0.7
+
+
+def test_batches_that_may_be_out() -> None:
+    from fleetsim.config.load import default_scenario
+
+    base = default_scenario()
+    assert batches_out(with_changes(base, {"admission.max_staleness": 2, "sync.every_steps": 2})) == 6
+    assert batches_out(with_changes(base, {"admission.law": "batches_ahead", "admission.batches_ahead": 3})) == 3
+    assert batches_out(with_changes(base, {"admission.law": "unbounded"})) == float("inf")

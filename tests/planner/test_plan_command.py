@@ -1,0 +1,135 @@
+"""`fleetsim plan` as a command: what it prints, refuses and writes; its rows can be simulated again exactly."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import fleetsim as fs
+from fleetsim.cli.main import app
+from fleetsim.plan.permissions import allowed
+
+JOB = ("--batch", "32", "--len", "150", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def test_every_row_can_be_simulated_again_to_the_last_digit(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    result = run("--gpus", "4", *JOB, "--save", str(file), "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["feasible"] is True
+    assert 1 < len(document["plans"]) <= 7
+    assert document["plans"][0] == document["recommendation"]
+    for row in document["plans"]:
+        words = [str(file) if word == "plan.yaml" else word for word in shlex.split(row["command"])[1:]]
+        again = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["metrics"]
+        assert again["step_s"]["mean"] == row["step_s"]["mean"], row["plan"]
+        assert again["cost_per_step"]["mean"] == row["cost_per_step"]["mean"], row["plan"]
+        assert row["ranges"]["step_s"][0] <= row["step_s"]["mean"] <= row["ranges"]["step_s"][1]
+
+
+def test_python_gives_the_command_s_document() -> None:
+    printed = run("--gpus", "4", *JOB, "--allow", "fp8", "--objective", "cost", "--json").stdout
+    options: dict[str, Any] = {"batch": 32, "len": 150, "model": "Qwen/Qwen2.5-1.5B", "replications": 2}
+    found = fs.plan(gpus=4, allow=["fp8"], objective="cost", **options)
+    assert found.to_json() + "\n" == printed
+    assert fs.load(**options).plan(gpus=4, allow="fp8", objective="cost").to_json() + "\n" == printed
+    assert len(found.to_pandas()) == len(found.found.rows)
+    assert found.job.simulate().mean["step_s"] == found.mean["step_s"]
+
+
+def test_nothing_that_changes_training_is_taken_unless_it_is_allowed() -> None:
+    document = json.loads(run("--gpus", "4", *JOB, "--max-staleness", "1", "--json").stdout)
+    for row in document["plans"]:
+        assert row["needs"] == []
+        assert row["staleness_steps_at_most"] <= 1
+        assert row["scenario"]["engine"]["dtype"] == row["scenario"]["engine"]["kv_dtype"] == "auto"
+        assert row["scenario"]["engine"]["speculation"] is None
+    told = [line["allow"] for line in document["forbidden"]]
+    assert told == ["fp8", "speculation", "staleness<=2"]
+
+
+def test_what_is_allowed_is_no_longer_forbidden_and_makes_nothing_worse() -> None:
+    plain = json.loads(run("--gpus", "4", *JOB, "--max-staleness", "1", "--json").stdout)
+    allow = ("--allow", "fp8, speculation ,staleness<=3")
+    more = json.loads(run("--gpus", "4", *JOB, "--max-staleness", "1", *allow, "--json").stdout)
+    assert [line["allow"] for line in more["forbidden"]] == ["staleness<=4"]
+    best, before = (d["recommendation"]["step_s"]["mean"] for d in (more, plain))
+    assert best <= 1.01 * before
+
+
+def test_an_on_policy_recipe_stays_on_policy() -> None:
+    document = json.loads(run("--gpus", "4", *JOB, "--set", "admission.law=barrier", "--json").stdout)
+    assert {row["kind"] for row in document["plans"]} == {"colocated_sync"}
+    assert "staleness<=1" in [line["allow"] for line in document["forbidden"]]
+
+
+def test_a_step_to_make_gives_the_cheapest_plan_that_makes_it() -> None:
+    fast = json.loads(run("--gpus", "8", *JOB, "--json").stdout)
+    limit = 2 * fast["recommendation"]["step_s"]["mean"]
+    found = json.loads(run("--gpus", "8", "--step-s", f"{limit:.3f}", *JOB, "--json").stdout)
+    assert found["recommendation"]["step_s"]["mean"] <= limit
+    assert found["recommendation"]["cost_per_step"]["mean"] < fast["recommendation"]["cost_per_step"]["mean"]
+
+
+def test_a_step_that_nothing_makes_is_told_first_and_exits_11() -> None:
+    result = run("--gpus", "4", "--step-s", "0.01", *JOB)
+    assert result.exit_code == 11
+    assert result.stdout.startswith("No plan makes a step of")
+    assert "no plan makes a step of 0.01 s" in result.stderr
+
+
+def test_dollars_per_hour_bound_the_gpus_of_each_type() -> None:
+    found = run("--max-price-per-hour", "20", "--gpu-types", "H100,H200", *JOB, "--json")
+    document = json.loads(found.stdout)
+    assert all(row["usd_per_hour"] <= 20 for row in document["plans"])
+    assert {row["gpu"] for row in document["plans"]} <= {"H100", "H200"}
+
+
+def test_a_condition_on_the_plan_trips() -> None:
+    result = run("--gpus", "4", *JOB, "--fail-if", "gpus>1", "--json")
+    assert result.exit_code == 10
+    assert "--fail-if gpus>1 tripped" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), ("--gpus", "needs a budget", "--max-price-per-hour")),
+        (("--gpus", "0"), ("--gpus 0", "between 1 and 100,000")),
+        (("--gpus", "4", "--step-s", "-1"), ("--step-s", "must be above 0")),
+        (("--gpus", "4", "--max-price-per-hour", "nan"), ("--max-price-per-hour", "must be above 0")),
+        (("--gpus", "4", "--objective", "speed"), ("--objective speed", "is no objective")),
+        (("--gpus", "4", "--gpu-types", "H100,H1000"), ("--gpu-types H1000",)),
+        (("--gpus", "4", "--allow", "fp9,staleness<=x"), ("fp9", "did you mean", "staleness<=x", "is no permission")),
+        (("--gpus", "1", "--model", "Qwen/Qwen2.5-72B"), ("--gpus 1", "holds no plan")),
+        (("--gpus", "2", "--model", "Qwen/Qwen3-8B"), ("--gpus 2", "holds no plan")),
+    ],
+)
+def test_what_cannot_be_is_refused_with_rule_and_remedy(arguments: tuple[str, ...], said: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    told = " ".join(result.stderr.replace(":", "").replace("'", "").split())
+    for words in said:
+        assert words.replace(":", "") in told
+
+
+def test_permissions_are_read_as_they_are_written() -> None:
+    found = allowed(" FP8, staleness <= 2,staleness<=1 ,speculation,")
+    assert found.texts == ("fp8", "speculation", "staleness<=2")
+    assert found.covers(["fp8"], 2.0, own=1.0)
+    assert not found.covers(["fp8"], 3.0, own=1.0)
+    assert not found.covers(["nvfp4"], 0.0, own=1.0)
+    assert allowed("").covers([], 4.0, own=4.0)
+    assert found.also("staleness<=5").staleness == 5

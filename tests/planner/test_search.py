@@ -1,0 +1,82 @@
+"""Branch and bound against every plan of small spaces: what is recommended is within a percent of the best of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fleetsim.errors import StuckError
+from fleetsim.job.trials import flat, remembered, simulated
+from fleetsim.plan.budget import Budget
+from fleetsim.plan.front import beaten, front_of, thinned
+from fleetsim.plan.permissions import allowed
+from fleetsim.plan.plan import plan
+from fleetsim.sim.threads import side_by_side
+from tests.planner.spaces import plans_of, space_of, with_all_limits
+
+SMALL = {"batch": 32, "len": 150, "replications": 2}
+
+
+def _every_one(space: Any, allow: str) -> list[tuple[float, float]]:
+    """Seconds and dollars of every plan, with every combination of limits, over all replications."""
+    scenarios = [s for _, plain in plans_of(space, allow) for s in with_all_limits(plain, space)]
+
+    def means(scenario: Any) -> tuple[float, float] | None:
+        try:
+            runs = [flat(simulated(scenario, r)) for r in range(scenario.run.replications)]
+        except StuckError:
+            return None
+        return tuple(sum(float(run[m]) for run in runs) / len(runs) for m in ("step_s", "cost_per_step"))  # type: ignore[return-value]
+
+    return [found for found in side_by_side(means, scenarios) if found is not None]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "allow", "options"),
+    [
+        (2, "fp8", {"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 1}),
+        (4, "", {"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 2}),
+        (8, "", {"model": "Qwen/Qwen2.5-7B", "max_staleness": 1, "tp": 2}),
+    ],
+)
+def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str, options: dict[str, Any]) -> None:
+    space = space_of(gpus, allow, **SMALL, **options)
+    everything = _every_one(space, allow)
+    job = space.asked
+    for objective, best in (("step", min(x[0] for x in everything)), ("cost", min(x[1] for x in everything))):
+        found = plan(job.scenario, Budget(gpus, objective=objective), given=job.given, allowed=allowed(allow))  # type: ignore[arg-type]
+        assert (found.best.step_s if objective == "step" else found.best.usd) <= 1.01 * best
+        assert found.tally.simulated < len(everything)
+
+
+def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
+    """Each plan of the front of all is one of those that were simulated, or hardly better than one."""
+    from fleetsim.plan.plan import pareto
+    from fleetsim.plan.search import Search
+
+    space = space_of(4, **SMALL, model="Qwen/Qwen2.5-1.5B", max_staleness=1)
+    search = Search(remembered(simulated))
+    found = pareto(search, space, allowed(""))
+    for candidate, scenario in plans_of(space):
+        run = flat(simulated(scenario, 0))
+        assert beaten(run["step_s"], run["cost_per_step"], found, close=0.01), candidate.share
+
+
+class At:
+    """A point of a front."""
+
+    def __init__(self, step_s: float, usd: float) -> None:
+        self.step_s, self.usd = step_s, usd
+
+
+def test_a_front_keeps_what_nobody_beats_and_seven_of_it_at_most() -> None:
+    points = [At(float(n), 100.0 - n) for n in range(10, 90)] + [At(50.0, 90.0)]
+    front = front_of(points)
+    assert len(front) == 80
+    few = thinned(front, front[30])
+    assert len(few) == 7
+    assert {front[0], front[30], front[-1]} <= set(few)
+    assert thinned(front[:1], front[0]) == front[:1]
+    near = [At(10.0, 5.0), At(10.1, 4.95)]
+    assert thinned(front_of(near), near[1]) == [near[1]]
