@@ -25,6 +25,7 @@ class Validation:
     write: Annotated[str | None, Option("Write validation.md and validation.svg there.", None, metavar="DIR")] = None
     check: Annotated[str | None, Option("Exit 10 if the page there would change.", None, metavar="DIR")] = None
     ranges: Annotated[bool, Option("Do 80 % ranges hold what was published?", None)] = False
+    predictions: Annotated[str | None, Option("Open frozen predictions: docs/predictions.", None, metavar="DIR")] = None
     html: Annotated[str | None, Option("Write a page with charts there.", None, metavar="FILE")] = None
     json_: Annotated[bool, Option("One JSON document.", None)] = False
     strict: Annotated[bool, Option("Exit 10 if a gate does not hold.", None)] = False
@@ -42,6 +43,8 @@ def validate(asked: Validation) -> None:
     [bold]fleetsim validate --ranges --html validation.html[/bold]
 
     [bold]fleetsim validate --write docs[/bold]
+
+    [bold]fleetsim validate --predictions docs/predictions[/bold]
     """
     from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.interrupts import loaded
@@ -49,6 +52,9 @@ def validate(asked: Validation) -> None:
     from fleetsim.cli.progress import progress
     from fleetsim.validate.docs_files import checked_folder, drifted, write_docs
 
+    if asked.predictions is not None:
+        _predictions(asked.predictions, asked.json_)
+        return
     folder = checked_folder(asked.case or (), asked.write, asked.check)
     page = new_page("--html", asked.html)
     with if_interrupted(_so_far(asked.json_)), progress("loading the simulator") as tell:
@@ -80,6 +86,24 @@ def validate(asked: Validation) -> None:
         _failed(f"the page in {asked.check} has drifted: run fleetsim validate --write {asked.check}")
     if asked.strict and not summary(results).holds:
         _failed("error: --strict: a gate does not hold")
+
+
+def _predictions(folder: str, as_json: bool) -> None:
+    """Frozen predictions, told; exit 10 where a seal is broken."""
+    from pathlib import Path
+
+    from fleetsim.cli.output import show, show_json
+    from fleetsim.tell.terminal import draw
+    from fleetsim.validate.predictions import data, document, opened
+
+    files = opened(Path(folder))
+    if as_json:
+        show_json(data(files))
+    else:
+        show(draw(document(files)))
+    broken = [file.name for file in files if not file.intact]
+    if broken:
+        _failed(f"error: changed since it was sealed: {', '.join(broken)}")
 
 
 def _failed(why: str) -> NoReturn:
