@@ -254,7 +254,15 @@ WINDOW_METRICS: tuple[str, ...] = (
     "response_tokens.p99",
     "mfu",
 )
-_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED)}
+# Of runs of disaggregated engines alone.
+PREFILL_BUSY = Quantity(
+    "prefill_busy_fraction",
+    "prefill engines busy",
+    "share",
+    "seconds in which they compute prompts / seconds that they are up (engine.disaggregation)",
+    short="prefill busy",
+)
+_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.

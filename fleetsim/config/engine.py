@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fleetsim.config.base import Count, ModelName, Name, Section
+from fleetsim.config.disaggregation import DisaggregationConfig
 from fleetsim.config.lora import LoraConfig
 from fleetsim.config.speculation import SpeculationConfig
 
@@ -128,10 +129,22 @@ class EngineConfig(Section):
         default=None, description="speculative decoding; null = each iteration brings one token of each sequence"
     )
 
+    disaggregation: DisaggregationConfig | None = Field(
+        default=None, description="prompts are computed by engines of their own; null = where tokens are decoded"
+    )
+
     @property
     def gpus(self) -> int:
-        """GPUs of one instance."""
-        return self.tp * self.pp
+        """GPUs of one instance, those of its prefill engines too."""
+        apart = self.disaggregation
+        own = self.tp * self.pp
+        return own if apart is None else apart.decode * own + apart.prefill * self.prefill_tp
+
+    @property
+    def prefill_tp(self) -> int:
+        """GPUs of one of the engines that compute prompts."""
+        apart = self.disaggregation
+        return self.tp if apart is None or apart.prefill_tp is None else apart.prefill_tp
 
     @model_validator(mode="before")
     @classmethod

@@ -53,11 +53,31 @@ def _adapters_have_a_cost(s: Sections) -> Iterator[Problem]:
         yield Problem("engine.lora", s.engine.lora.rank, rule, remedy)
 
 
+def _two_sides_fit(s: Sections) -> Iterator[Problem]:
+    apart, path = s.engine.disaggregation, "engine.disaggregation"
+    if apart is None:
+        return
+    if s.engine.kind == "constant":
+        rule = "an engine of constant rate computes prompts for nothing"
+        yield Problem(path, apart.prefill, rule, "use kind: roofline, or leave it out")
+    if s.engine.pp > 1:
+        yield Problem(
+            "engine.pp", s.engine.pp, "engines with prompts apart have one stage here", "use pp 1 and more tp"
+        )
+    if s.engine.dp > 1:
+        remedy = f"give {path}.decode: {s.engine.dp} and {path}.decode_dp: {s.engine.dp}"
+        yield Problem("engine.dp", s.engine.dp, "the ranks of a disaggregated instance are its decode engines", remedy)
+    if s.engine.kind == "measured" and s.engine.prefill_tp != s.engine.tp:
+        rule = "a profile was measured with one number of GPUs, and both sides have it"
+        yield Problem(f"{path}.prefill_tp", apart.prefill_tp, rule, "leave it out, or use kind: roofline")
+
+
 ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
     (
         _no_eviction_needs_a_cap,
         ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),
     ),
+    (_two_sides_fit, ("engine.kind", "engine.disaggregation", "engine.pp", "engine.dp")),
     (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
     (_adapters_have_a_cost, ("engine.kind", "engine.lora")),
     (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "run.events")),

@@ -48,7 +48,10 @@ class FleetConfig(Section):
         default="disaggregated",
         description="own GPUs for rollout; the trainer's GPUs in turn; or own ones, and the trainer's while it waits",
     )
-    instances: Instances = Field(default=8, description="rollout engine replicas of engine.tp x engine.pp GPUs each")
+    instances: Instances = Field(
+        default=8,
+        description="rollout engine replicas of engine.tp x engine.pp GPUs each, or of engine.disaggregation",
+    )
     max_in_flight_samples: Count | None = Field(
         default=None, description="samples that the client keeps in flight over the whole fleet; null = no cap"
     )

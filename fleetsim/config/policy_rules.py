@@ -194,7 +194,14 @@ POLICY_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ..
     (_streaming_needs_running_engines, ("trainer.minibatches", "fleet.placement")),
     (
         _lent_instances_fit_the_trainer,
-        ("fleet.placement", "fleet.lending.instances", "trainer.gpus", "engine.tp", "engine.pp"),
+        (
+            "fleet.placement",
+            "fleet.lending.instances",
+            "trainer.gpus",
+            "engine.tp",
+            "engine.pp",
+            "engine.disaggregation",
+        ),
     ),
     (_a_trigger_has_its_count, ("sync.trigger", "sync.every_pulls", "sync.every_samples")),
     (_tail_batching_works_on_rounds, ("buffer.leftover", "buffer.batch_rule", "admission.law")),

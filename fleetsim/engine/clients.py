@@ -78,7 +78,7 @@ def closed_load(
     prompt, output = np.broadcast_arrays(np.atleast_1d(prompt_tokens), np.atleast_1d(output_tokens))
     limits = replace(limits, max_num_seqs=min(clients, limits.max_num_seqs))
     direct = run_requests(step_time, limits, prompt, output)
-    if path == DIRECT:
+    if path == DIRECT and step_time.prefill is None:
         return _direct(step_time, limits, prompt, output, clients, direct)
     return _by_path(step_time, limits, prompt, output, clients, path, direct)
 

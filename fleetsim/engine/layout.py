@@ -57,8 +57,10 @@ class Layout:
 
 
 def layout_of(engine: EngineConfig) -> Layout:
-    """The layout that a scenario asks for."""
-    return Layout(engine.tp, engine.pp, engine.dp, engine.dcp, engine.expert_exchange)
+    """The layout that a scenario asks for, of the engines that decode."""
+    apart = engine.disaggregation
+    dp = engine.dp if apart is None else apart.decode_dp
+    return Layout(engine.tp, engine.pp, dp, engine.dcp, engine.expert_exchange)
 
 
 def near(gpus: int, node_gpus: int, stride: int = 1) -> int:

@@ -61,7 +61,7 @@ def run_requests(
     prompt, output = _lengths(prompt_tokens, output_tokens)
     n = len(prompt)
     arrival = np.zeros(n) if arrival_s is None else np.broadcast_to(np.asarray(arrival_s, np.float64), n)
-    problems = _problems(limits, prompt, output, arrival, instances, routing)
+    problems = _problems(step_time, limits, prompt, output, arrival, instances, routing)
     label, size = _groups(group, prompt, problems)
     if problems:
         raise InputError(problems)
@@ -122,6 +122,7 @@ def _lengths(prompt_tokens: ArrayLike, output_tokens: ArrayLike) -> tuple[NDArra
 
 
 def _problems(
+    step_time: StepTime,
     limits: EngineLimits,
     prompt: NDArray[np.int64],
     output: NDArray[np.int64],
@@ -132,11 +133,12 @@ def _problems(
     problems = []
     longest = int((prompt + output).max(initial=1)) - 1  # the last token is never put into the cache
     need = limits.blocks_for(longest)
-    if need > limits.kv_blocks:
+    holds = step_time.blocks_of_one(limits.kv_blocks)
+    if need > holds:
         problems.append(
             Problem(
                 "limits.kv_blocks",
-                limits.kv_blocks,
+                holds,
                 f"at least {need} for a request of {longest} cached tokens",
                 "give the engine more KV blocks or cap the length: vLLM refuses such a max_model_len",
             )

@@ -128,14 +128,17 @@ class DraftTables:
     redrafts: bool
 
     @classmethod
-    def of(cls, speculation: Speculation | None, limits: EngineLimits) -> DraftTables:
-        """Tables for an engine. Where its token budget leaves less than k for each decode, fewer are drafted."""
+    def of(cls, speculation: Speculation | None, limits: EngineLimits, engines: int = 1) -> DraftTables:
+        """Tables for so many engines that share the decodes. Where the token budget leaves less than k for each decode,
+        fewer are drafted."""
         if speculation is None:
             return cls(np.zeros(1, np.int32), np.zeros(1), np.zeros(1), np.full((1, 1), WHOLE, np.int32), False)
         decodes = np.arange(limits.max_num_seqs + 1, dtype=np.float64)
+        at_work = np.clip(decodes, 1.0, engines)
+        decodes /= at_work
         k = speculation.k_at(decodes)
         if limits.scheduler != "sglang":  # whose budget is of prompts only
             k = np.minimum(k, limits.max_num_batched_tokens // np.maximum(1, np.arange(len(k))) - 1)
         at = speculation.at(decodes, k)
         growths = np.round(np.asarray(speculation.lengths)[:, : speculation.most + 1] * WHOLE).astype(np.int32)
-        return cls(k.astype(np.int32), at.added_s, at.added_kv_token_s, growths, speculation.redrafted)
+        return cls(k.astype(np.int32), at.added_s, at.added_kv_token_s / at_work, growths, speculation.redrafted)

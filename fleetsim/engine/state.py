@@ -37,19 +37,22 @@ from fleetsim.engine.kernel.tables import (
 )
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import WHOLE, DraftTables
-from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.step_time import PrefillSide, StepTime
 
 UNLIMITED = 1 << 60
 SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
 _UNSENT = np.zeros((), SAMPLE)
-for _name in ("group", "instance", "prev", "next", "shared", "system", "turn_cache"):
+for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache"):
     _UNSENT[_name] = -1
 for _name in ("sent_s", "start_s", "first_token_s", "finish_s"):
     _UNSENT[_name] = -1.0
 # Of every field of the fleet row: what reads it, and where it begins.
 _FIELDS = {name: (Struct(kind.char).unpack_from, at) for name, (kind, at, *_) in (FLEET.fields or {}).items()}
+# Tables of the kernel that have another name here, and the one of an instance without prefill engines.
+_HELD_AS = {"instances": "rows"}
+_NONE = np.zeros(1)
 GROUP_TABLES = ("ready", "blocked", "owed")
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
 
@@ -75,7 +78,10 @@ class World:
         reward_workers: int = 0,
     ) -> None:
         up = instances if started is None else started
-        half = 1 << math.ceil(math.log2(max(1, instances)))
+        prefill = step_time.prefill
+        engines = 0 if prefill is None else prefill.engines
+        every = instances * (1 + engines)
+        half = 1 << math.ceil(math.log2(max(1, every)))
         self.fleet = np.zeros(1, FLEET)
         self._row = self.fleet.view(np.uint8).data  # numpy takes four times as long to read one field
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
@@ -83,24 +89,30 @@ class World:
         self.samples = np.zeros(0, SAMPLE)
         self.groups = np.zeros(0, GROUP)
         self.prefixes = np.zeros(0, PREFIX)
-        self.instances = _instances(instances, up, limits, slow)
+        self.n_instances = instances
+        self.rows = _instances(instances, up, limits.kv_blocks, slow)
+        if prefill is not None:
+            slow_engines = [each for each in slow for _ in range(engines)]
+            behind = _instances(instances * engines, up * engines, prefill.limits.kv_blocks, slow_engines)
+            self.rows = np.concatenate([self.rows, behind])
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
         self.loads = _tree(np.where(np.arange(half) < up, 0.0, np.inf))
-        drafts = DraftTables.of(step_time.speculation, limits)
+        drafts = DraftTables.of(step_time.speculation, limits, step_time.engines)
         self.drafts, self.growths = drafts.k, drafts.growths
         self.draft_s, self.draft_kv_s = drafts.added_s, drafts.added_kv_s
         most = limits.max_num_seqs * self.growths.shape[1]
         self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
+        self.prompt_table_s = _NONE if prefill is None else prefill.table()
         self.timer_s = np.zeros(0)
         self.timer_key = np.zeros(0, np.int64)
         self.requeue = np.zeros(0, np.int32)
         self.ready = np.zeros(0, np.int32)
         self.blocked = np.zeros(0, np.int32)
         self.owed = np.zeros(0, np.int32)
-        self.dirty = np.zeros(instances, np.int32)
-        self.accounts = np.zeros((instances, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
+        self.dirty = np.zeros(every, np.int32)
+        self.accounts = np.zeros((every, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
         self.log = np.zeros(0, LOG)
         self.worker_s = np.zeros(max(1, reward_workers))
         self.reward_s = np.zeros(0)
@@ -132,10 +144,13 @@ class World:
             workers=reward_workers,
             half=half,
             n_instances=instances,
+            n_rows=every,
+            decoders=step_time.engines,
             per_seq_s=step_time.per_seq_s,
-            per_prefill_token_s=step_time.prompt_token_s,
+            per_prefill_token_s=step_time.prompt_token_s / step_time.engines,
             per_kv_token_s=step_time.per_kv_token_s,
-            per_attn_pair_s=step_time.per_attn_pair_s,
+            per_attn_pair_s=step_time.per_attn_pair_s / step_time.engines,
+            **_of_prefill(prefill),
             speculates=int(step_time.speculation is not None),
             redrafts=int(drafts.redrafts),
             ages=len(self.growths),
@@ -148,6 +163,24 @@ class World:
         def __setattr__(self, name: str, value: Any) -> None:
             """Every table has a fence around it, whoever makes it."""
             object.__setattr__(self, name, guarded(value) if isinstance(value, np.ndarray) else value)
+
+    @property
+    def instances(self) -> NDArray[Any]:
+        """The rows of the instances, without those of their prefill engines."""
+        return self.rows[: self.n_instances]
+
+    @instances.setter
+    def instances(self, rows: NDArray[Any]) -> None:
+        self.rows = rows
+
+    def both_sides(self) -> NDArray[Any]:
+        """The same rows, with what their prefill engines hold and have computed; a copy where there are any."""
+        if len(self.rows) == self.n_instances:
+            return self.rows
+        both, behind = self.instances.copy(), self.rows[self.n_instances :].reshape(self.n_instances, -1)
+        for name in ("running", "waiting", "prefilled", "hit_tokens"):
+            both[name] += behind[name].sum(axis=1)
+        return both
 
     def inspect(self) -> None:
         """At the end of a run: raises IndexError if the checked build finds a fence overwritten."""
@@ -173,7 +206,7 @@ class World:
         if row["ready_cap"] < 1:
             raise IndexError("a buffer that holds no group: the rules of a scenario refuse it")
         for name, size in SIZES.items():
-            table, need = getattr(self, name), size.shape(row)
+            table, need = getattr(self, _HELD_AS.get(name, name)), size.shape(row)
             shape = table.shape
             fits = shape[1:] == need[1:] and shape[0] >= need[0] and table.dtype == size.dtype
             if not fits or not (CHECKED or table.flags.c_contiguous):
@@ -192,6 +225,7 @@ class World:
             room = max(used + n, len(self.samples) * 3 // 2)
             if self.get("caching"):
                 rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
+                rows *= 2 if self.get("prefills") else 1  # a prompt is known on both sides
                 self._lengthen("prefixes", rows)
                 self.fleet["cap_prefixes"] = rows
             for name in (*SAMPLE_TABLES, "samples"):  # the one whose length is asked is the last to grow
@@ -224,18 +258,33 @@ class World:
             self._show(name)
 
     def _show(self, name: str) -> None:
-        self.fleet[name] = getattr(self, name).ctypes.data
+        self.fleet[name] = getattr(self, _HELD_AS.get(name, name)).ctypes.data
 
 
-def _instances(n: int, up: int, limits: EngineLimits, slow: Sequence[float]) -> NDArray[Any]:
+def _instances(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[Any]:
     rows = np.zeros(n, INSTANCE)
     for name in ("head", "tail", "fresh", "partial", "wait_head", "wait_tail", "system"):
         rows[name] = -1
-    rows["free"], rows["slow"], rows["accepting"], rows["kind"] = limits.kv_blocks, 1.0, 1, IDLE
+    rows["free"], rows["slow"], rows["accepting"], rows["kind"] = free, 1.0, 1, IDLE
     rows["slow"][: len(slow)] = slow
     rows["ratio"], rows["growth"] = INIT_RATIO, WHOLE
     rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
     return rows
+
+
+def _of_prefill(side: PrefillSide | None) -> dict[str, float]:
+    """The prefill engines' part of the fleet row."""
+    if side is None:
+        return {}
+    return {
+        "prefills": side.engines,
+        "prompt_seqs": side.limits.max_num_seqs,
+        "prompt_tokens": side.limits.max_num_batched_tokens,
+        "prompt_token_s": side.step_time.prompt_token_s,
+        "prompt_pair_s": side.step_time.per_attn_pair_s,
+        "transfer_s": side.transfer_s,
+        "transfer_token_s": side.transfer_token_s,
+    }
 
 
 def _tree(leaves: NDArray[np.float64]) -> NDArray[np.float64]:

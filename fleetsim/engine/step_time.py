@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.iteration import iteration_s
+from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import Speculation
 from fleetsim.errors import InputError, Problem
 
@@ -32,6 +33,9 @@ class StepTime:
     `knots_tokens` and `knots_s` give f: linear between knots, flat before the first, the last slope after the last.
     `kind` says where the numbers come from (measured, roofline, constant, linear); `source` says so in words.
     `speculation`: drafts that an iteration verifies; `seconds` and `each_s` are of iterations without them.
+    `prefill`: the engines that compute the prompts of an instance, which else its own do.
+    `engines`: engines of an instance that share its decodes evenly and run side by side; `seconds` and `each_s` are of
+    one of them, `mixed_s`, `decode_tok_s` and `table` of the instance.
 
     Raises InputError for a negative or non-finite coefficient, unsorted knots or a decreasing curve.
     """
@@ -45,6 +49,8 @@ class StepTime:
     kind: str = "linear"
     source: str = field(default="given as numbers", compare=False)
     speculation: Speculation | None = None
+    prefill: PrefillSide | None = None
+    engines: int = 1
 
     def __post_init__(self) -> None:
         problems = [
@@ -74,7 +80,12 @@ class StepTime:
 
     def table(self, max_tokens: int) -> NDArray[np.float64]:
         """f(n) in seconds for n = 0..max_tokens, shape (max_tokens + 1,): what the kernel looks up."""
-        return self.curve(np.arange(max_tokens + 1, dtype=np.float64))
+        tokens = np.arange(max_tokens + 1, dtype=np.float64)
+        return self.curve(tokens / self.at_work(tokens))
+
+    def at_work(self, decodes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Engines that have a decode, where an instance has so many of them."""
+        return np.asarray(np.clip(decodes, 1.0, self.engines))
 
     def curve(self, n: NDArray[np.float64]) -> NDArray[np.float64]:
         """f(n) in seconds for any token counts."""
@@ -84,6 +95,11 @@ class StepTime:
             slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
             f = np.where(n > x[-1], y[-1] + slope * (n - x[-1]), f)
         return f
+
+    def blocks_of_one(self, blocks: int) -> int:
+        """KV blocks that a request may take at most, where all engines of the instance have so many together."""
+        each = blocks // self.engines
+        return each if self.prefill is None else min(each, self.prefill.limits.kv_blocks)
 
     @property
     def _per_unit(self) -> tuple[float, float, float, float]:
@@ -120,6 +136,7 @@ class StepTime:
         That is an iteration, or under speculative decoding a part of one. To each token that a decode makes
         belong `prefills` prompt tokens, each of which looks at `pairs` tokens.
         """
+        decodes = decodes / self.at_work(decodes)
         each = self.per_seq_s + self.per_kv_token_s * context
         of_prompt = self.prompt_token_s + self.per_attn_pair_s * pairs
         if self.speculation is None:
@@ -143,6 +160,7 @@ class StepTime:
             per_kv_token_s=factor * self.per_kv_token_s,
             per_attn_pair_s=factor * self.per_attn_pair_s,
             speculation=None if drafts is None else drafts.slower(factor),
+            prefill=None if self.prefill is None else self.prefill.slower(factor),
         )
 
     @property
@@ -155,8 +173,47 @@ class StepTime:
         if self.speculation is not None:
             t = float(self.mixed_s(np.array([float(decodes)]), context_tokens, 0.0, 0.0)[0])
             return math.inf if t == 0 else decodes / t
-        t = self.seconds(decodes, kv_tokens=decodes * context_tokens)
+        each = decodes / min(max(1, decodes), self.engines)
+        t = self.seconds(each, kv_tokens=each * context_tokens)
         return math.inf if t == 0 else decodes / t
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillSide:
+    """Prefill engines of an instance, all alike.
+
+    engines: how many. step_time, limits: of one of them; its blocks are as large as those where it decodes.
+    transfer_s, transfer_token_s: seconds until the cache of a computed prompt is there, and for each of its tokens.
+    Transfers do not wait for each other: prompts take far longer to be computed than to be moved. source: in words.
+
+    Raises InputError for no engine, or times that are none.
+    """
+
+    engines: int
+    step_time: StepTime
+    limits: EngineLimits
+    transfer_s: float = 0.0
+    transfer_token_s: float = 0.0
+    source: str = "given as numbers"
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.engines < 1:
+            problems.append(Problem("prefill.engines", self.engines, "an integer >= 1", "give the prefill engines"))
+        for name in ("transfer_s", "transfer_token_s"):
+            seconds = getattr(self, name)
+            if not (math.isfinite(seconds) and seconds >= 0):
+                problems.append(Problem(f"prefill.{name}", seconds, "a finite number >= 0", "give seconds"))
+        if problems:
+            raise InputError(problems)
+
+    def slower(self, factor: float) -> PrefillSide:
+        """The same engines, each iteration `factor` times as long."""
+        return replace(self, step_time=self.step_time.slower(factor))
+
+    def table(self) -> NDArray[np.float64]:
+        """What `StepTime.table` gives for an iteration of one of the engines."""
+        return self.step_time.table(self.limits.max_num_batched_tokens)
 
 
 def LinearStepTime(  # noqa: N802 - reads as a constructor, and is one

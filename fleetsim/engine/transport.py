@@ -11,7 +11,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import stage_bytes
-from fleetsim.engine.layout import layout_of
+from fleetsim.engine.layout import Layout, layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import precision_of
 from fleetsim.engine.model.shape import ModelShape
@@ -134,10 +134,15 @@ def transfer_of(scenario: Scenario) -> Transfer:
 
 
 def _kept(engine: EngineConfig, shape: ModelShape | None, dtype: str) -> float:
-    """The share of all weights that a GPU of an engine keeps, of the fullest stage; of an unknown model an even one."""
+    """The share of all weights that the fullest GPU of an instance keeps; of an unknown model an even one."""
+    apart = engine.disaggregation
     if shape is None:
-        return 1 / engine.gpus
-    return max(stage_bytes(shape, layout_of(engine), engine.name, dtype)) / shape.weight_bytes(dtype)
+        return 1 / (engine.gpus if apart is None else min(engine.tp, engine.prefill_tp))
+    layouts = [layout_of(engine)]
+    if apart is not None:
+        layouts.append(Layout(engine.prefill_tp, dp=apart.prefill_dp, exchange=engine.expert_exchange))
+    kept = max(max(stage_bytes(shape, layout, engine.name, dtype)) for layout in layouts)
+    return kept / shape.weight_bytes(dtype)
 
 
 def checkpoint_tensors(shape: ModelShape) -> int:

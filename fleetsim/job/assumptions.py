@@ -58,6 +58,10 @@ def _profile(s: Scenario) -> str:
 def _instance(s: Scenario) -> str:
     why = ": the cheapest that fits" if _modelled(s) and s.engine.tp > 1 else ""
     stages = f" x PP{s.engine.pp}" if s.engine.pp > 1 else ""
+    apart = s.engine.disaggregation
+    if apart is not None:
+        sides = f"{apart.prefill} prefill (TP{s.engine.prefill_tp}) + {apart.decode} decode (TP{s.engine.tp}) engines"
+        return f"{sides}: {_plural(s.engine.gpus, 'GPU')} per instance"
     return f"TP{s.engine.tp}{stages} ({_plural(s.engine.gpus, 'GPU')} per instance{why})"
 
 

@@ -87,6 +87,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
     drafted = profile is not None and profile.speculation is not None
     drafts = "; of runs without speculative decoding" if e.speculation is not None and not drafted else ""
     drafts += "; of runs without LoRA adapters, what those take is not checked" if e.lora is not None else ""
+    drafts += "; of runs that compute prompts where they decode" if e.disaggregation is not None else ""
     if profile is None:
         shape = model_shape(e.model)
         known = known_error(domain_of(gpu_of(e), shape, e.dtype, e.name))

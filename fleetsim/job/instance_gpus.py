@@ -52,7 +52,9 @@ def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, floa
     for tp in sizes:
         candidate = with_changes(scenario, {TP: tp})
         try:
-            if engine_of(candidate)[1].kv_tokens >= longest_context(candidate)[0]:
+            step_time, limits = engine_of(candidate)
+            holds = step_time.blocks_of_one(limits.kv_blocks) * limits.block_size
+            if holds >= longest_context(candidate)[0]:
                 yield tp, nameplate_rate(candidate)(1) / candidate.engine.gpus
         except InputError:  # the weights do not fit
             continue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from fleetsim.config.engine import EngineConfig
 from fleetsim.config.lengths import longest_length
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.speculation import SpeculationConfig
@@ -36,16 +37,13 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     Raises InputError for an unknown GPU, model or profile, a model that does not fit the GPU's memory, or a profile of
     another tensor-parallel size.
     """
-    step_time, limits = _engine_of(scenario)
-    if scenario.engine.lora is not None:
-        from fleetsim.sim.adapters import with_adapters
+    one = partial(_one_engine, scenario)
+    if scenario.engine.disaggregation is None:
+        step_time, limits = one(scenario.engine)
+    else:
+        from fleetsim.sim.disaggregation import disaggregated
 
-        step_time, limits = with_adapters(scenario.engine, scenario.engine.lora, step_time, limits)
-    drafts = speculation_of(scenario)
-    if drafts is not None:
-        from fleetsim.sim.speculation import with_speculation
-
-        step_time, limits = with_speculation(scenario.engine, drafts, step_time, limits, profile_of(scenario))
+        step_time, limits = disaggregated(scenario.engine, one)
     cap = longest_length(scenario.workload.output_tokens)
     return step_time.slower(scenario.engine.slowdown), replace(
         limits,
@@ -54,8 +52,22 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     )
 
 
-def _engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
-    engine = scenario.engine
+def _one_engine(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, EngineLimits]:
+    """An engine of the scenario, or of one of its sides, with its adapters and its drafts."""
+    step_time, limits = _engine_of(scenario, engine)
+    if engine.lora is not None:
+        from fleetsim.sim.adapters import with_adapters
+
+        step_time, limits = with_adapters(engine, engine.lora, step_time, limits)
+    drafts = speculation_of(scenario)
+    if drafts is not None:
+        from fleetsim.sim.speculation import with_speculation
+
+        step_time, limits = with_speculation(engine, drafts, step_time, limits, profile_of(scenario))
+    return step_time, limits
+
+
+def _engine_of(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, EngineLimits]:
     given = {
         name: value
         for name in ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")

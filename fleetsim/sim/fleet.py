@@ -37,6 +37,7 @@ class Fleet:
         self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
         self._siblings = np.arange(self.group_size)
         self.limits = limits
+        self.holds = step_time.blocks_of_one  # KV blocks of a request at most, of those of an instance
         self.length_factor = 1.0
         # what was drawn, kept only where an event stretches what is not sent yet
         self.stretches = any(e.length_factor is not None for e in scenario.run.events)
@@ -229,6 +230,16 @@ class Fleet:
         """Instance-seconds in one account until `at`."""
         return self.command(t.CMD_SECONDS, int(account), at)
 
+    def prefill_busy_s(self) -> float:
+        """Engine-seconds in which prefill engines have computed prompts; 0 where there are none."""
+        world, first = self.world, self.world.n_instances
+        if len(world.rows) == first:
+            return 0.0
+        busy = float(world.accounts[first:, t.ACC_BUSY].sum())
+        rows = world.rows[first:]
+        under_way = rows["account"] == t.ACC_BUSY
+        return busy + float((self.now - rows["since"][under_way]).sum())
+
     def started(self) -> int:
         """Groups of which at least one sample was sent."""
         return self.get("next_group") + int(self.get("sent") > 0)
@@ -331,12 +342,13 @@ class Fleet:
     def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
         longest = int((samples["prompt"] + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
         need = self.limits.blocks_for(longest)
-        if need > self.limits.kv_blocks:
+        holds = self.holds(self.limits.kv_blocks)
+        if need > holds:
             raise InputError(
                 [
                     Problem(
                         "engine.kv_blocks",
-                        self.limits.kv_blocks,
+                        holds,
                         f"at least {need}, or a drawn sample of {longest + 1} tokens never fits",
                         "cap workload.output_tokens (max), raise engine.tp or gpu_memory_utilization",
                     )

@@ -55,7 +55,8 @@ def mix_of(records: Records, generated: float, prefilled: float) -> Mix:
         prompt / (scenario.workload.group_size if together else 1) + written + limits.state_blocks * limits.block_size
     )
     seqs = max(1.0, min(float(limits.max_num_seqs), limits.kv_tokens / held))
-    return Mix(step_time, prefilled / max(1.0, generated), context, prompt, seqs)
+    apart = step_time.prefill is not None  # prompts take none of the time in which tokens are made
+    return Mix(step_time, 0.0 if apart else prefilled / max(1.0, generated), context, prompt, seqs)
 
 
 def in_flight(begin: Floats, end: Floats, at: Floats) -> Floats:

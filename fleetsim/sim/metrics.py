@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.quantities import PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet import lent_instances, most_instances, slowness
 from fleetsim.sim.load import mix_of
@@ -39,7 +40,7 @@ def numbers_of(records: Records) -> dict[str, Any]:
     goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
     kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
     samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
-    samples that were generated for nothing, see `_samples_lost`.
+    samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated fleets.
     Raises InputError for a run that took no time.
     """
     window = window_of(records)
@@ -77,6 +78,7 @@ def numbers_of(records: Records) -> dict[str, Any]:
         "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
+        **_of_prefill(records, window),
     }
 
 
@@ -98,6 +100,15 @@ def _queue_growth(window: Window) -> float:
     """Samples by which the buffer, and what waits before it, grow from step to step."""
     held = (window.steps["queue_depth"] + window.steps["blocked"]).astype(np.float64)
     return float(held[-1] - held[0]) / (len(held) - 1) if len(held) > 1 else 0.0
+
+
+def _of_prefill(records: Records, window: Window) -> dict[str, float]:
+    """How busy the engines are that compute prompts for others, where there are any."""
+    side = records.engine[0].prefill
+    if side is None:
+        return {}
+    up = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle"))
+    return {PREFILL_BUSY.name: window.total("prefill_busy_s") / (side.engines * up) if up > 0 else 0.0}
 
 
 def _lent(records: Records, window: Window) -> float:

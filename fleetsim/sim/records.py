@@ -49,6 +49,7 @@ STEP = np.dtype(
         ("generated_tokens", "i8"),
         ("prefilled_tokens", "i8"),
         ("hit_tokens", "i8"),
+        ("prefill_busy_s", "f8"),  # of the prefill engines, engine-seconds
         ("aborted_tokens", "i8"),
         ("lost_tokens", "i8"),
         ("recomputed_tokens", "i8"),

@@ -68,7 +68,7 @@ class Scraper:
     def look(self) -> float:
         """Takes the scrape that is due; the fleet's clock stands there. Returns when the next one is due."""
         now, fleet, k = self.due_s, self.fleet, len(self.times)
-        self.instances[k], self.residues[k] = fleet.world.instances, fleet.world.residues
+        self.instances[k], self.residues[k] = fleet.world.both_sides(), fleet.world.residues
         self.times.append(now)
         if len(self.times) == AT_ONCE:
             self.read()
@@ -84,7 +84,7 @@ class Scraper:
     def begin_again(self, i: int, now: float) -> None:
         """Instance i is a new process from now on: its counters begin at zero."""
         self.read()
-        row = self.fleet.world.instances[i]
+        row = self.fleet.world.both_sides()[i]
         self.incarnation[i] += 1
         self.born_s[i] = now
         for name in COUNTERS:

@@ -14,7 +14,7 @@ _sum = np.add.reduce
 
 def fleet_state(job: Job) -> tuple[float, ...]:
     """What the fleet looks like when the batch is complete: columns version .. credits of STEP."""
-    fleet, rows = job.fleet, job.fleet.world.instances
+    fleet, rows = job.fleet, job.fleet.world.both_sides()
     size = job.scenario.workload.group_size
     buffered = ready_groups(fleet)
     versions = fleet.world.groups["version"][buffered]
@@ -35,8 +35,9 @@ def fleet_state(job: Job) -> tuple[float, ...]:
 
 def totals(job: Job) -> tuple[float, ...]:
     """Totals since the start of the run: columns instances .. preemptions of STEP."""
-    fleet, rows = job.fleet, job.fleet.world.instances
+    fleet = job.fleet
     fleet.advance(job.now)
+    rows = fleet.world.both_sides()
     return (
         int(np.count_nonzero(rows["account"] != ACC_OFF)),
         *(fleet.seconds(account, job.now) for account in (ACC_BUSY, ACC_PAUSED, ACC_IDLE, ACC_DOWN)),
@@ -45,6 +46,7 @@ def totals(job: Job) -> tuple[float, ...]:
         int(_sum(rows["generated"])),
         int(_sum(rows["prefilled"])),
         int(_sum(rows["hit_tokens"])),
+        fleet.prefill_busy_s(),
         fleet.get("aborted_tokens"),
         fleet.get("lost_tokens"),
         fleet.get("recomputed_tokens"),

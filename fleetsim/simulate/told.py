@@ -26,6 +26,7 @@ from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.moved import Ranges
 from fleetsim.job.observed import observed_line
 from fleetsim.job.rests_on import how_sure, rests_on
+from fleetsim.job.sides import BUSY, side_words
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
 from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
@@ -65,6 +66,7 @@ _MAIN = (
     "trainer_idle_with_sync_fraction",
     "rollout_idle_fraction",
     "rollout_utilization",
+    "prefill_busy_fraction",
     "switch_fraction",
     "lent_fraction",
     "generated_tok_s",
@@ -75,7 +77,7 @@ _MAIN = (
     "preemptions",
 )
 # Of use to some placements only: shown when they are anything.
-_RARE = ("switch_fraction", "lent_fraction")
+_RARE = ("switch_fraction", "lent_fraction", "prefill_busy_fraction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,7 @@ def _opening(view: RunView) -> Iterator[str]:
     yield f"Assumed, not measured: {assumed}" if assumed else ""
     yield _binds(view)
     yield _drafts(view)
+    yield _sides(view)
     yield defaults_words(view)
 
 
@@ -243,12 +246,18 @@ def _lede(view: RunView) -> Iterator[str]:
     yield f"{_fleet_words(view.scenario)}; {_length_words(view)}; {counted_words(view.scenario, view.warmups)}."
     yield _binds(view)
     yield _drafts(view)
+    yield _sides(view)
     yield units.sentence(transport) if transport else ""
 
 
 def _drafts(view: RunView) -> str:
     """What speculative decoding brings an instance at this load."""
     return engine_words(view.scenario) if speculation_of(view.scenario) is not None else ""
+
+
+def _sides(view: RunView) -> str:
+    """What a disaggregated instance consists of, and how busy its prefill engines are."""
+    return side_words(view.scenario, view.metrics[BUSY].mean) if view.scenario.engine.disaggregation else ""
 
 
 def defaults_words(view: RunView) -> str:

@@ -20,6 +20,7 @@ def brief_of(result: SizeResult) -> Brief:
         ("step", _step(result)),
         ("cost", _cost(result)),
         ("binds", binding_words(result.binding).name),
+        ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
         ("change", None if result.change is None else result.change.words),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, in_doubt)),

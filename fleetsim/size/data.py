@@ -44,6 +44,7 @@ def size_document(result: SizeResult) -> dict[str, Any]:
         "spread": None if result.spread is None else asdict(result.spread),
         "explanation": result.explanation,
         **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
+        **({} if result.sides is None else {"sides": asdict(result.sides)}),
         "assumptions": [asdict(a) for a in result.assumptions],
         "warnings": list(result.warnings),
         "profile": asdict(result.profile),

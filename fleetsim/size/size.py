@@ -17,6 +17,7 @@ from fleetsim.job import nameplate
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import EngineSource, engine_source
+from fleetsim.job.sides import Sides, sides_of
 from fleetsim.job.trials import (
     Measure,
     Tell,
@@ -59,9 +60,9 @@ class SizeResult:
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. alternatives:
     what one more instance and every other lever would buy, explanation: that in words. drafts: what speculative
-    decoding does at the recommended count, None without it. spread: how far the answer may
-    be off; None where no input is in doubt. confidence: the share of cases that it was sized for, None = the likeliest;
-    enough: whether some count is enough in so many. change: the one that helps most.
+    decoding does at the recommended count, None without it. sides: what disaggregation does there, likewise.
+    spread: how far the answer may be off; None where no input is in doubt. confidence: the share of cases that it was
+    sized for, None = the likeliest; enough: whether some count is enough in so many. change: the one that helps most.
     """
 
     scenario: Scenario
@@ -83,6 +84,7 @@ class SizeResult:
     profile: EngineSource
     simulations: int
     drafts: Drafts | None = None
+    sides: Sides | None = None
     spread: Spread | None = None
     confidence: float | None = None
     enough: bool | None = None
@@ -176,6 +178,7 @@ def size(
         tell=tell,
     )
     drafts = drafts_of(here, min(_LEVERS, replications), measure, tell)
+    sides = sides_of(here, min(_LEVERS, replications), measure, tell)
     binding = bound_by(chosen.binding, alternatives)
     lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     profile = engine_source(job, instances)
@@ -206,6 +209,7 @@ def size(
         profile=profile,
         simulations=trials.runs,
         drafts=drafts,
+        sides=sides,
         spread=spread_of(doubt, chosen, partial(usd_per_h, job)),
         confidence=confidence,
         enough=enough,

@@ -61,6 +61,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
             words.way_out(result),
             terminal_only(result.explanation),
             None if result.drafts is None else result.drafts.text,
+            None if result.sides is None else result.sides.text,
         ),
         tiles=_tiles(result),
         warnings=result.warnings,

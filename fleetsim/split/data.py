@@ -40,6 +40,7 @@ def split_document(result: SplitResult) -> dict[str, Any]:
         "alternatives": alternatives(result.alternatives),
         "explanation": result.explanation,
         **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
+        **({} if result.sides is None else {"sides": asdict(result.sides)}),
         "assumptions": [asdict(a) for a in result.assumptions],
         "warnings": list(result.warnings),
         "profile": asdict(result.profile),

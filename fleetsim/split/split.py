@@ -19,6 +19,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption, is_given
 from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import EngineSource, engine_source
+from fleetsim.job.sides import Sides, sides_of
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
     Measure,
@@ -89,8 +90,8 @@ class SplitResult:
     verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
     the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
     alternatives and their explanation. stuck: arrangements that cannot run, with the reason. drafts: what speculative
-    decoding does in it, None without. spread: how far the advice may be off, None where no input is in doubt. change:
-    the one that helps most.
+    decoding does in it, None without; sides: what disaggregation does, likewise. spread: how far the advice may be off,
+    None where no input is in doubt. change: the one that helps most.
     """
 
     scenario: Scenario
@@ -112,6 +113,7 @@ class SplitResult:
     profile: EngineSource
     simulations: int
     drafts: Drafts | None = None
+    sides: Sides | None = None
     spread: Spread | None = None
     change: Change | None = None
 
@@ -168,6 +170,7 @@ def split(
             tell=tell,
         )
         drafts = drafts_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)
+        sides = sides_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)
         rival = best_colocated if chosen is best_split else best_split
         doubt = Doubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
         spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
@@ -199,6 +202,7 @@ def split(
         profile=profile,
         simulations=sum(o.replications for o in outcomes),
         drafts=drafts,
+        sides=sides,
         spread=spread,
         change=change_of(alternatives, None, chosen.arrangement.instances),
     )

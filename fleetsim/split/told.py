@@ -55,6 +55,7 @@ def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> 
             words.on_policy(result),
             terminal_only(result.explanation),
             None if result.drafts is None else result.drafts.text,
+            None if result.sides is None else result.sides.text,
         ),
         tiles=_tiles(result),
         warnings=result.warnings,

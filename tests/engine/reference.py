@@ -32,6 +32,8 @@ class Request:
     finish: float | None = None
     preemptions: int = 0
     prefilling: bool = False
+    brought: bool = False  # its prompt was computed elsewhere and has arrived
+    prefill: int | None = None  # the prefill engine that computes it
 
     @property
     def context(self) -> int:
@@ -100,7 +102,7 @@ class Engine:
     def drafts(self, decodes: int) -> int:
         """Tokens drafted for each of so many decodes."""
         for most, k in self.spec.schedule if self.spec is not None else ():
-            if decodes <= most:
+            if decodes / self.at_work(decodes) <= most:
                 return min(k, self.limits.max_num_batched_tokens // max(1, decodes) - 1)
         return 0
 
@@ -119,6 +121,8 @@ class Engine:
         if self.spec is None or decodes == 0:
             return 0.0
         k = self.drafts(decodes)
+        cached /= self.at_work(decodes)
+        decodes /= self.at_work(decodes)
         row = self.spec.added_s[k]
         knots = self.spec.knots_sequences
         if len(knots) == 1:
@@ -127,6 +131,10 @@ class Engine:
             j = next((j for j in range(1, len(knots)) if decodes <= knots[j]), len(knots) - 1)
             own = row[j - 1] + (row[j] - row[j - 1]) * (decodes - knots[j - 1]) / (knots[j] - knots[j - 1])
         return own + self.spec.added_kv_token_s[k] * cached
+
+    def at_work(self, decodes: int) -> int:
+        """Engines that have one of so many decodes."""
+        return max(1, min(decodes, self.step_time.engines))
 
     def blocks(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_size)
@@ -266,6 +274,8 @@ class Engine:
         hit = admitted = 0
         while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
             r = self.waiting[0]
+            if r.brought:
+                break
             found, read = self.cached(r)
             if self.blocks(r.context) - (found if read else 0) + self.limits.state_blocks > self.free:
                 break
@@ -313,10 +323,10 @@ class Engine:
         cached = sum(r.computed for r in decodes) + len(decodes) * float(self.phase)
         dt = self.slow * (
             self.f[len(decodes) * (1 + self.drafts(len(decodes))) + p]
-            + s.per_seq_s * len(decodes)
-            + (s.per_prefill_token_s + (self.spec.prompt_token_s if self.spec else 0.0)) * p
-            + s.per_kv_token_s * cached
-            + s.per_attn_pair_s * pairs
+            + s.per_seq_s * len(decodes) / self.at_work(len(decodes))
+            + (s.per_prefill_token_s + (self.spec.prompt_token_s if self.spec else 0.0)) * p / s.engines
+            + s.per_kv_token_s * cached / self.at_work(len(decodes))
+            + s.per_attn_pair_s * pairs / s.engines
             + self.added_s(len(decodes), cached)
         )
         if decodes:
@@ -403,6 +413,10 @@ def run_reference(
             sizes[r.group] = sizes.get(r.group, 0) + 1
     from tests.engine.reference_modes import ENGINES
 
+    if step_time.prefill is not None:
+        from tests.engine.reference_prefill import run_disaggregated
+
+        return run_disaggregated(step_time, limits, requests, sizes, caching, instances, routing)
     kind = ENGINES[limits.scheduler]
     engines = [kind(step_time, limits, caching, slow=slow[i] if slow else 1.0, sizes=sizes) for i in range(instances)]
     where = [-1] * n

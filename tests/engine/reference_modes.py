@@ -20,7 +20,11 @@ class SglangEngine(Engine):
 
     def drafts(self, decodes: int) -> int:
         """The budget is of prompts only."""
-        return next((k for most, k in self.spec.schedule if decodes <= most), 0) if self.spec is not None else 0
+        return (
+            next((k for most, k in self.spec.schedule if decodes / self.at_work(decodes) <= most), 0)
+            if self.spec is not None
+            else 0
+        )
 
     def allowed(self, r: Request) -> int:
         cap = self.limits.max_output_tokens
@@ -67,6 +71,8 @@ class SglangEngine(Engine):
                 self.full = True
                 break
             r = self.waiting[0]
+            if r.brought:
+                break
             found, read = self.cached(r)
             rest = r.context - found * size
             room = (self.free - (0 if read else found) - self.limits.state_blocks) * size - promised - reserve
@@ -102,9 +108,12 @@ class SglangEngine(Engine):
         self.ratio = min(1.0, made / (1 + sum(map(self.allowed, self.decoding))))
         self.full = False
 
-    def iterate(self) -> list[Request]:
+    def begin_anew(self) -> None:
         if not self.running and self.now > self.ended + TOLERANCE * (1 + self.now):
             self.ratio = INIT  # it was idle
+
+    def iterate(self) -> list[Request]:
+        self.begin_anew()
         batch = self.prompts()
         if not batch:
             if self.needed() > self.free:
@@ -159,6 +168,8 @@ class TensorrtEngine(Engine):
             if budget == 0 or len(self.running) >= self.limits.max_num_seqs:
                 break
             prefix = self.prefixes.get(r.group) if r.group is not None else None
+            if r.brought:
+                break
             if self.shareable(r) and prefix is not None and not prefix.ready:
                 continue
             found, read = self.cached(r)

@@ -64,6 +64,8 @@ for name in sys.argv[1:]:
     try:
         if name.startswith("arrival"):
             run_requests(LinearStepTime(1.0), EngineLimits(4, 64, 40), [5] * 6, 7)
+        elif name == "prompt_table_s":
+            simulate(with_changes(scenario, {"engine.disaggregation": {"prefill": 2}}))
         elif name == "log":
             simulate(scenario, activity=True)
         else:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime, run_requests
 from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.engine.speculation import Speculation
+from fleetsim.engine.step_time import PrefillSide
 from tests.engine.reference import run_reference
 
 seconds = st.sampled_from([0.0, 1.7e-5, 3.1e-4, 0.0123])
@@ -57,6 +58,20 @@ def speculations(draw: st.DrawFn) -> Speculation:
 
 
 @st.composite
+def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int) -> PrefillSide:
+    """One to three prefill engines, whose cache just holds the longest prompt or plenty."""
+    seqs = draw(st.integers(1, 12))
+    own = replace(
+        limits,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=max(draw(st.integers(seqs, 200)), limits.chunk_unit),
+        kv_blocks=limits.blocks_for(longest) + draw(st.integers(0, 40)),
+    )
+    moved = draw(st.sampled_from([0.0, 0.004])), draw(st.sampled_from([0.0, 2e-5]))
+    return PrefillSide(draw(st.integers(1, 3)), draw(step_times()), own, *moved)
+
+
+@st.composite
 def cases(draw: st.DrawFn) -> dict:
     n = draw(st.integers(1, 24))
     size = draw(st.sampled_from([1, 4, 16]))
@@ -80,8 +95,16 @@ def cases(draw: st.DrawFn) -> dict:
         no_evict=draw(st.booleans()),
     )
     arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
+    prefill = draw(st.one_of(st.none(), prefill_sides(limits, longest)))
+    engines = 1 if prefill is None else draw(st.integers(1, 3))
+    limits = replace(limits, kv_blocks=limits.kv_blocks * engines)  # the longest request fits one of them
     return {
-        "step_time": replace(draw(step_times()), speculation=draw(st.one_of(st.none(), speculations()))),
+        "step_time": replace(
+            draw(step_times()),
+            speculation=draw(st.one_of(st.none(), speculations())),
+            prefill=prefill,
+            engines=engines,
+        ),
         "limits": limits,
         "prompt": prompts,
         "output": outputs,

@@ -68,6 +68,16 @@ def admissions(draw: st.DrawFn, law: LawName) -> dict[str, Any]:
 
 
 @st.composite
+def disaggregations(draw: st.DrawFn) -> dict[str, Any]:
+    """Prompts on engines of their own; their cache takes a while to where it is decoded."""
+    return {
+        "prefill": draw(st.integers(1, 2)),
+        "decode": draw(st.integers(1, 2)),
+        "latency_s": draw(st.sampled_from([0.0, 0.3])),
+    }
+
+
+@st.composite
 def fleets(draw: st.DrawFn) -> dict[str, Any]:
     """Where the instances are, who moves requests, and how new weights reach them."""
     placement = draw(st.sampled_from(["disaggregated", "disaggregated", "colocated", "colocated_lending"]))
@@ -123,6 +133,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         "engine.max_num_batched_tokens": 256,
         "engine.kv_blocks": draw(st.sampled_from([60, 400])),
         "engine.prefix_caching": draw(st.booleans()),
+        "engine.disaggregation": draw(st.one_of(st.none(), disaggregations())),
         "fleet.group_placement": draw(st.sampled_from(["together", "spread"])),
         "fleet.routing": draw(st.sampled_from(["round_robin", "least_loaded", "prefix_affinity"])),
         "fleet.max_in_flight_samples": draw(st.sampled_from([None, 20])),

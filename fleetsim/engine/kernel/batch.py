@@ -8,9 +8,9 @@ from fleetsim.engine.kernel.blocks import blocks, context, hold_found, take
 from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
 from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import ends_of, evict, unwait
+from fleetsim.engine.kernel.members import begin_to_run, ends_of, evict
 from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int64_at, sample_at
-from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, FRACTION, IDLE, JUMP, RUNNING, STEP
+from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, FRACTION, IDLE, JUMP, STEP
 
 
 @compiled
@@ -87,16 +87,7 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
     S = sample_at(w.samples, s)
     size = w.block_size
     length = context(fleet, s)
-    unwait(fleet, i, s)
-    S.prev = instance.tail
-    S.next = -1
-    if instance.tail >= 0:
-        sample_at(w.samples, instance.tail).next = s
-    else:
-        instance.head = s
-    instance.tail = s
-    instance.running += 1
-    S.status = RUNNING
+    begin_to_run(fleet, i, s)
     if S.start_s < 0.0:
         S.start_s = t
     hold_found(fleet, i, s)
@@ -116,6 +107,13 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
 
 
 @compiled
+def engines_at_work(fleet: int, decodes: int) -> float:
+    """Engines of an instance that have a decode: they share the decodes evenly, and run at the same time."""
+    w = fleet_at(fleet, 0)
+    return float(max(1, min(decodes, w.decoders)))
+
+
+@compiled
 def decode_load(fleet: int, i: int, decodes: int) -> tuple[int, float, float, float]:
     """What `decodes` (all or none of them) put into an iteration.
 
@@ -125,11 +123,24 @@ def decode_load(fleet: int, i: int, decodes: int) -> tuple[int, float, float, fl
     instance = instance_at(w.instances, i)
     if decodes == 0:
         return 0, 0.0, w.per_kv_token_s, 0.0
+    kv_token_s = w.per_kv_token_s
+    if w.decoders > 1:
+        kv_token_s /= engines_at_work(fleet, decodes)
     if w.speculates == 0:
-        return decodes, 0.0, w.per_kv_token_s, float(instance.kv_sum)
+        return decodes, 0.0, kv_token_s, float(instance.kv_sum)
     set_growth(fleet, i)
-    kv_token_s = w.per_kv_token_s + float_at(w.draft_kv_s, decodes)
+    kv_token_s += float_at(w.draft_kv_s, decodes)
     return decode_tokens(fleet, i), float_at(w.draft_s, decodes), kv_token_s, tokens_held(fleet, i)
+
+
+@compiled
+def sequences_s(fleet: int, decodes: int) -> float:
+    """Seconds for so many decodes beside those of their tokens and of their cache."""
+    w = fleet_at(fleet, 0)
+    seconds = w.per_seq_s * decodes
+    if w.decoders > 1:
+        seconds /= engines_at_work(fleet, decodes)
+    return seconds
 
 
 @compiled
@@ -138,7 +149,7 @@ def run_step(fleet: int, i: int, t: float, decodes: int, prefill: int, pairs: fl
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, decodes)
-    dt = float_at(w.table_s, tokens + prefill) + w.per_seq_s * decodes + w.per_prefill_token_s * prefill
+    dt = float_at(w.table_s, tokens + prefill) + sequences_s(fleet, decodes) + w.per_prefill_token_s * prefill
     dt += kv_token_s * held + w.per_attn_pair_s * pairs
     dt += drafts_s
     instance.kind = STEP
@@ -167,7 +178,7 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
     most = iterations_for(fleet, i, (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count)
     instance.kind = JUMP
     instance.k = 1 if once else iterations_that_fit(fleet, i, most)
-    first_s = float_at(w.table_s, tokens) + w.per_seq_s * b + kv_token_s * held
+    first_s = float_at(w.table_s, tokens) + sequences_s(fleet, b) + kv_token_s * held
     instance.first_s = (first_s + drafts_s) * instance.slow
     instance.slope_s = kv_token_s * b * (instance.growth * FRACTION) * instance.slow
     if instance.account != ACC_BUSY:

@@ -224,9 +224,12 @@ def let_go(fleet: int, i: int, p: int) -> None:
 
 @compiled
 def remember_turn(fleet: int, i: int, s: int) -> None:
-    """A request about to give its blocks back will return: its own full blocks can be found again."""
+    """A request about to give its blocks back will return: its own full blocks can be found again.
+
+    Where prefill engines compute prompts, only what they hold themselves helps them.
+    """
     w = fleet_at(fleet, 0)
-    if w.caching == 0:
+    if w.caching == 0 or (w.prefills > 0 and i < w.n_instances):
         return
     S = sample_at(w.samples, s)
     full = S.computed // w.block_size - held_elsewhere(fleet, s)

@@ -6,16 +6,20 @@ dies, a hold begins.
 
 from __future__ import annotations
 
+import math
+
 from fleetsim.engine.kernel.blocks import give_back
 from fleetsim.engine.kernel.dispatch import enqueue
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
 from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.prefill import next_prefilling, prefill_row, withdraw
 from fleetsim.engine.kernel.tables import (
     ACC_DOWN,
     ACC_PAUSED,
     AWAY,
+    DECODING,
     DO_DISCARD,
     DO_KILL,
     DO_MOVE,
@@ -26,6 +30,7 @@ from fleetsim.engine.kernel.tables import (
     GONE,
     JUMP,
     LANDING,
+    PREFILLING,
     RUNNING,
     STEP,
     UNSENT,
@@ -93,6 +98,7 @@ def lose(fleet: int, s: int) -> None:
     S.turn = 0
     S.extra = 0
     S.redo = 0
+    S.side = DECODING
     S.instance = -1
     S.status = UNSENT
     S.first_token_s = -1.0
@@ -109,6 +115,7 @@ def to_client(fleet: int, s: int) -> None:
     w.in_flight -= 1
     S.instance = -1
     if S.status != AWAY:
+        S.side = DECODING
         S.status = UNSENT
         put_int32(w.requeue, w.n_requeued, s)
         w.n_requeued += 1
@@ -135,6 +142,18 @@ def kill_here(fleet: int, i: int, t: float) -> None:
     instance.kind = DOWN
     instance.epoch += 1
     account(fleet, i, ACC_DOWN, t)
+    for row in range(prefill_row(fleet, i), prefill_row(fleet, i) + w.prefills):
+        s = next_prefilling(fleet, row)
+        while s >= 0:
+            withdraw(fleet, s)
+            w.in_flight -= 1
+            instance.load -= 1
+            lose(fleet, s)
+            s = next_prefilling(fleet, row)
+        instance_at(w.instances, row).kind = DOWN
+        instance_at(w.instances, row).epoch += 1
+        account(fleet, row, ACC_DOWN, t)
+        set_next(fleet, row, math.inf)
 
 
 @compiled
@@ -169,6 +188,18 @@ def move_here(fleet: int, i: int, t: float) -> None:
                     S.sent_s = t
                     instance.load -= 1
                     instance_at(w.instances, to).load += 1
+    for row in range(prefill_row(fleet, i), prefill_row(fleet, i) + w.prefills):
+        s = next_prefilling(fleet, row)
+        while s >= 0:
+            withdraw(fleet, s)
+            if to < 0:
+                to_client(fleet, s)
+            else:
+                instance.load -= 1
+                instance_at(w.instances, to).load += 1
+                sample_at(w.samples, s).sent_s = t
+                enqueue(fleet, to, s, t)
+            s = next_prefilling(fleet, row)
     show_load(fleet, i)
     if to >= 0:
         show_load(fleet, to)
@@ -248,6 +279,13 @@ def lose_rest(fleet: int, g: int, t: float) -> None:
             S.status = GONE
         elif S.status == UNSENT:
             drop_requeued(fleet, s)
+            w.aborted_tokens += S.made
+            S.status = GONE
+        elif S.side == PREFILLING:
+            withdraw(fleet, s)
+            w.in_flight -= 1
+            instance_at(w.instances, S.instance).load -= 1
+            show_load(fleet, S.instance)
             w.aborted_tokens += S.made
             S.status = GONE
         elif S.instance >= 0 and S.status != DONE and S.status != GONE:

@@ -11,6 +11,7 @@ from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, cut
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, line_at
+from fleetsim.engine.kernel.prefill import prefill_row
 from fleetsim.engine.kernel.tables import (
     ACC_IDLE,
     ACC_OFF,
@@ -55,10 +56,26 @@ def end_of(fleet: int, which: int) -> int:
 
 
 @compiled
+def rows_of(fleet: int, which: int) -> int:
+    """How many rows `which` means: an instance and its prefill engines, or all."""
+    w = fleet_at(fleet, 0)
+    return 1 + w.prefills if which >= 0 else w.n_rows
+
+
+@compiled
+def row_of(fleet: int, which: int, k: int) -> int:
+    """The k-th of them."""
+    if which < 0:
+        return k
+    return which if k == 0 else prefill_row(fleet, which) + k - 1
+
+
+@compiled
 def hold(fleet: int, which: int, t: float, until: float) -> None:
     """Engines stop at their first boundary at or after t and start again at `until` (infinite: when resumed)."""
     w = fleet_at(fleet, 0)
-    for i in range(first_of(which), end_of(fleet, which)):
+    for k in range(rows_of(fleet, which)):
+        i = row_of(fleet, which, k)
         instance = instance_at(w.instances, i)
         instance.hold_until = until
         if instance.kind == WAKE:
@@ -71,7 +88,7 @@ def hold(fleet: int, which: int, t: float, until: float) -> None:
 def resume(fleet: int, t: float) -> None:
     """Ends every hold at t."""
     w = fleet_at(fleet, 0)
-    for i in range(w.n_instances):
+    for i in range(w.n_rows):
         instance_at(w.instances, i).hold_until = t
         if instance_at(w.instances, i).kind == WAKE:
             set_next(fleet, i, t)
@@ -88,8 +105,8 @@ def recompute(fleet: int, which: int, t: float) -> None:
 def new_epoch(fleet: int, which: int) -> None:
     """The weights have changed: nothing in a prefix cache may be read by requests that start from now on."""
     w = fleet_at(fleet, 0)
-    for i in range(first_of(which), end_of(fleet, which)):
-        instance_at(w.instances, i).epoch += 1
+    for k in range(rows_of(fleet, which)):
+        instance_at(w.instances, row_of(fleet, which, k)).epoch += 1
 
 
 @compiled
@@ -158,22 +175,26 @@ def switch_off(fleet: int, i: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     if instance.kind == DOWN or (instance.load == 0 and (instance.kind == IDLE or instance.kind == WAKE)):
-        account(fleet, i, ACC_OFF, t)
-        instance.kind = DOWN
-        set_next(fleet, i, math.inf)
+        for k in range(rows_of(fleet, i)):
+            row = row_of(fleet, i, k)
+            account(fleet, row, ACC_OFF, t)
+            instance_at(w.instances, row).kind = DOWN
+            set_next(fleet, row, math.inf)
 
 
 @compiled
 def revive(fleet: int, i: int, t: float) -> None:
     """Instance i is up (again), empty, with a cold cache."""
     w = fleet_at(fleet, 0)
-    instance = instance_at(w.instances, i)
-    instance.kind = IDLE
-    instance.accepting = 1
-    instance.epoch += 1
-    account(fleet, i, ACC_IDLE, t)
+    instance_at(w.instances, i).accepting = 1
+    for k in range(rows_of(fleet, i)):
+        row = row_of(fleet, i, k)
+        instance_at(w.instances, row).kind = IDLE
+        instance_at(w.instances, row).epoch += 1
+        account(fleet, row, ACC_IDLE, t)
     show_load(fleet, i)
-    at_boundary(fleet, i, t)  # a hold of the whole fleet holds this one too
+    for k in range(rows_of(fleet, i)):
+        at_boundary(fleet, row_of(fleet, i, k), t)  # a hold of the whole fleet holds this one too
 
 
 @compiled

@@ -8,7 +8,8 @@ from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load, wait_back
 from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
-from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFIX_AFFINITY, ROUND_ROBIN
+from fleetsim.engine.kernel.prefill import prefill_for
+from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFILLING, PREFIX_AFFINITY, ROUND_ROBIN
 from fleetsim.engine.kernel.trees import tree_first
 
 
@@ -55,16 +56,29 @@ def route_group(fleet: int, g: int) -> int:
 
 
 @compiled
-def enqueue(fleet: int, i: int, s: int, t: float) -> None:
-    """A request arrives at an instance: it is seen at the first iteration boundary at or after t."""
+def await_engine(fleet: int, row: int, s: int, t: float) -> None:
+    """A request waits for an engine: it is seen at its first iteration boundary at or after t."""
     w = fleet_at(fleet, 0)
-    instance = instance_at(w.instances, i)
-    sample_at(w.samples, s).instance = i
-    wait_back(fleet, i, s)
-    if instance.kind == IDLE:
-        mark(fleet, i, t)
-    elif instance.waiting == 1 and instance.running < w.max_num_seqs:
-        cut(fleet, i, t)  # behind a head that does not fit nothing can start: no need to look
+    engine = instance_at(w.instances, row)
+    wait_back(fleet, row, s)
+    if engine.kind == IDLE:
+        mark(fleet, row, t)
+    elif engine.waiting == 1 and engine.running < w.max_num_seqs:
+        cut(fleet, row, t)  # behind a head that does not fit nothing can start: no need to look
+
+
+@compiled
+def enqueue(fleet: int, i: int, s: int, t: float) -> None:
+    """A request arrives at an instance: at its prefill engines, where it has any."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    S.instance = i
+    if w.prefills == 0:
+        await_engine(fleet, i, s, t)
+        return
+    S.prefill = prefill_for(fleet, i, s)
+    S.side = PREFILLING
+    await_engine(fleet, S.prefill, s, t)
 
 
 @compiled

@@ -10,6 +10,7 @@ from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.landing import come_back, land
 from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, sample_at
 from fleetsim.engine.kernel.plan import plan
+from fleetsim.engine.kernel.prompts import land_prompts
 from fleetsim.engine.kernel.tables import (
     AT_LIMIT,
     BATCH_READY,
@@ -102,7 +103,10 @@ def advance(fleet: int, limit: float, want: int) -> int:
         horizon = t + EPSILON * (1.0 + abs(t))
         while float_at(w.clock, 1) <= horizon:
             i = tree_first(w.clock, w.half)
-            land(fleet, i, float_at(w.clock, 1))
+            if i < w.n_instances:
+                land(fleet, i, float_at(w.clock, 1))
+            else:
+                land_prompts(fleet, i, float_at(w.clock, 1))
         while w.n_timers > 0 and float_at(w.timer_s, 0) <= horizon:
             s = timer_pop(w.timer_s, w.timer_key, w.n_timers)
             w.n_timers -= 1

@@ -35,7 +35,7 @@ def account(fleet: int, i: int, to: int, t: float) -> None:
     put_float(seconds, instance.account, float_at(seconds, instance.account) + (t - instance.since))
     instance.account = to
     instance.since = t
-    if w.cap_log > 0:
+    if w.cap_log > 0 and i < w.n_instances:
         if w.n_log < w.cap_log:
             row = log_at(w.log, w.n_log)
             row.time_s = t

@@ -6,7 +6,7 @@ import math
 
 from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
 from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
-from fleetsim.engine.kernel.dispatch import enqueue, owe, turn_goal
+from fleetsim.engine.kernel.dispatch import await_engine, enqueue, owe, turn_goal
 from fleetsim.engine.kernel.growth import grown, keep_phase
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
@@ -26,6 +26,8 @@ from fleetsim.engine.kernel.memory import (
 from fleetsim.engine.kernel.sharing import prompt_done
 from fleetsim.engine.kernel.tables import (
     AWAY,
+    BROUGHT,
+    DECODING,
     DONE,
     FIRST,
     G_BLOCKED,
@@ -163,11 +165,19 @@ def end_turn(fleet: int, i: int, s: int, t: float) -> None:
 
 @compiled
 def come_back(fleet: int, s: int, t: float) -> None:
-    """A timer rings: a tool has answered, or a reward is known."""
+    """A timer rings: a tool has answered, a reward is known, or a computed prompt has moved."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     if S.status == SCORING:
         scored(fleet, s, t)
+    elif S.status == AWAY and S.side == BROUGHT and S.instance >= 0:
+        await_engine(fleet, S.instance, s, t)
+    elif S.status == AWAY and S.side == BROUGHT:  # its instance died while its cache moved
+        S.side = DECODING
+        S.redo = 1
+        S.status = UNSENT
+        put_int32(w.requeue, w.n_requeued, s)
+        w.n_requeued += 1
     elif S.status == AWAY:
         S.extra += int32_at(line_at(w.tool_tokens, s, (w.turns - 1) * 4), S.turn)
         S.turn += 1

@@ -21,7 +21,7 @@ from fleetsim.engine.kernel.memory import (
     put_int64,
     sample_at,
 )
-from fleetsim.engine.kernel.tables import LESS, MORE, WAITING
+from fleetsim.engine.kernel.tables import LESS, MORE, RUNNING, WAITING
 from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
 
 
@@ -112,6 +112,24 @@ def unwait(fleet: int, i: int, s: int) -> None:
     if S.next < 0:
         instance.wait_tail = S.prev
     instance.waiting -= 1
+
+
+@compiled
+def begin_to_run(fleet: int, i: int, s: int) -> None:
+    """Moves a waiting request to the end of running."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    instance = instance_at(w.instances, i)
+    unwait(fleet, i, s)
+    S.prev = instance.tail
+    S.next = -1
+    if instance.tail >= 0:
+        sample_at(w.samples, instance.tail).next = s
+    else:
+        instance.head = s
+    instance.tail = s
+    instance.running += 1
+    S.status = RUNNING
 
 
 @compiled

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import blocks, context, look_up, publish, take
+from fleetsim.engine.kernel.brought import bring_in
 from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, instance_at
+from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.prompts import plan_prompts
 from fleetsim.engine.kernel.sglang import plan_sglang
-from fleetsim.engine.kernel.tables import SGLANG, VLLM
+from fleetsim.engine.kernel.tables import BROUGHT, SGLANG, VLLM
 from fleetsim.engine.kernel.tensorrt import plan_tensorrt
 
 
@@ -31,6 +33,8 @@ def plan_vllm(fleet: int, i: int) -> None:
     take(fleet, i, need)  # the decodes are served first
     while not preempted and budget > 0 and instance.waiting > 0 and instance.running < w.max_num_seqs:
         s = instance.wait_head
+        if sample_at(w.samples, s).side == BROUGHT:
+            break
         length = context(fleet, s)
         found, unread = look_up(fleet, i, s)
         if blocks(length, size) - found + unread + w.state_blocks > instance.free:
@@ -53,6 +57,11 @@ def plan_vllm(fleet: int, i: int) -> None:
 def plan(fleet: int, i: int) -> None:
     """Schedules one iteration at the boundary t0, and as many more as are alike."""
     w = fleet_at(fleet, 0)
+    if i >= w.n_instances:
+        plan_prompts(fleet, i)
+        return
+    if w.prefills > 0:
+        bring_in(fleet, i)
     if w.scheduler == VLLM:
         plan_vllm(fleet, i)
     elif w.scheduler == SGLANG:

@@ -21,7 +21,7 @@ from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import leave_decodes, unlink, wait_back
 from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
-from fleetsim.engine.kernel.tables import INIT_RATIO
+from fleetsim.engine.kernel.tables import BROUGHT, INIT_RATIO
 
 LOWEST_RATIO = INIT_RATIO * 0.14
 RATIO_DECAY = (INIT_RATIO - LOWEST_RATIO) / 600
@@ -95,6 +95,8 @@ def prefill_batch(fleet: int, i: int) -> tuple[int, float]:
             instance.full = 1
             break
         s = instance.wait_head
+        if sample_at(w.samples, s).side == BROUGHT:
+            break
         found, unread = look_up(fleet, i, s)
         rest = context(fleet, s) - found * size
         new = may_generate(fleet, s, sample_at(w.samples, s).made)

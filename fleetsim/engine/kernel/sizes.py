@@ -40,6 +40,10 @@ def _instances(w: Any) -> tuple[int, ...]:
     return (w["n_instances"],)
 
 
+def _rows(w: Any) -> tuple[int, ...]:
+    return (w["n_rows"],)
+
+
 def _leaves(w: Any) -> tuple[int, ...]:
     return (2 * w["half"],)
 
@@ -56,10 +60,10 @@ SIZES: dict[str, Size] = {
     "samples": Size(SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"),
     "groups": Size(GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
     "prefixes": Size(PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"),
-    "instances": Size(INSTANCE, _instances, "routers choose leaves that hold a load; leaves beyond hold infinity"),
+    "instances": Size(INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"),
     "ends": Size(INT, lambda w: (w["n_instances"], w["max_num_seqs"]), "schedulers run max_num_seqs requests at most"),
     "residues": Size(SHORT, lambda w: (w["n_instances"], w["block_size"]), "indices are taken modulo block_size"),
-    "clock": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
+    "clock": Size(FLOAT, _leaves, "leaf i of row i, half >= n_rows"),
     "loads": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
     "table_s": Size(
         FLOAT,
@@ -67,20 +71,23 @@ SIZES: dict[str, Size] = {
         "prompts and decodes share max_tokens, for EngineLimits holds max_num_seqs to it, and Speculation the drafts; "
         "SGLang's run apart",
     ),
-    "timer_s": Size(FLOAT, _samples, "a sample waits for one thing, its tool or its reward"),
+    "prompt_table_s": Size(
+        FLOAT, lambda w: (w["prompt_tokens"] + 1,), "a prefill engine takes no more than prompt_tokens (`plan_prompts`)"
+    ),
+    "timer_s": Size(FLOAT, _samples, "a sample waits for one thing: its tool, its reward or its cache"),
     "timer_key": Size(INT, _samples, "as timer_s"),
     "requeue": Size(SHORT, _samples, "a sample is put there when it becomes unsent, and taken out when it is sent"),
     "ready": Size(SHORT, _groups, "a group is ready once; the buffer holds a group at least (`World.bind`)"),
     "blocked": Size(SHORT, _groups, "a group meets the buffer once"),
     "owed": Size(SHORT, _groups, "a group is lost once, and one that starts takes one out"),
-    "dirty": Size(SHORT, _instances, "an instance is put there when its flag is set, and is asked for once"),
+    "dirty": Size(SHORT, _rows, "a row is put there when its flag is set, and is asked for once"),
     "worker_s": Size(FLOAT, lambda w: (max(1, w["workers"]),), "a heap of `workers` rows that never grows"),
     "reward_s": Size(FLOAT, _samples, "a sample's own row"),
     "tool_s": Size(FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"),
     "tool_tokens": Size(SHORT, _tools, "as tool_s"),
     "arrival_s": Size(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
     "arrival": Size(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
-    "accounts": Size(FLOAT, lambda w: (w["n_instances"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
+    "accounts": Size(FLOAT, lambda w: (w["n_rows"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
     "drafts": Size(SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"),
     "draft_s": Size(FLOAT, _drafting, "as drafts"),
     "draft_kv_s": Size(FLOAT, _drafting, "as drafts"),

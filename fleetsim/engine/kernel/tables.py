@@ -24,6 +24,8 @@ IDLE, JUMP, STEP, WAKE, DOWN, LANDING = _codes(6)
 # where its GPU-seconds go
 ACC_IDLE, ACC_BUSY, ACC_PAUSED, ACC_DOWN, ACC_OFF = _codes(5)
 ACCOUNTS = np.int64(5)
+# on which side of a disaggregated instance a request is: the decode engines' own, prefill, or under way with its cache
+DECODING, PREFILLING, BROUGHT = _codes(3)
 # what is to happen at its next iteration boundary (bits)
 NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 DO_MOVE = np.int64(8)
@@ -67,6 +69,7 @@ SAMPLE = np.dtype(
     [
         ("prompt", "i8"),  # tokens of the first turn's prompt
         ("target", "i4"),  # output tokens over all turns
+        ("prefill", "i4"),  # row of the prefill engine that computed its prompt last; -1 = none
         ("made", "i8"),  # output tokens so far (while decoding: read through `made_now`)
         ("goal", "i8"),  # output tokens at which the current turn ends
         ("extra", "i8"),  # tool tokens that joined the context
@@ -84,6 +87,7 @@ SAMPLE = np.dtype(
         ("redo", "i1"),  # its next prefill repeats work
         ("end_count", "i8"),  # decode counter at which the current turn ends
         ("first_version", "i4"),  # weight version that made its first token
+        ("side", "i1"),  # DECODING, PREFILLING or BROUGHT
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -189,6 +193,7 @@ ADDRESSES = (
     "clock",
     "loads",
     "table_s",
+    "prompt_table_s",
     "timer_s",
     "timer_key",
     "requeue",
@@ -230,6 +235,15 @@ FLEET = np.dtype(
         ("robin", "i8"),
         ("half", "i8"),  # leaves of the tournament trees
         ("n_instances", "i8"),
+        ("n_rows", "i8"),  # of the table of instances: behind them stand their prefill engines
+        ("prefills", "i8"),  # prefill engines of an instance; 0 = its engines compute prompts themselves
+        ("decoders", "i8"),  # engines of an instance, evenly loaded
+        ("prompt_seqs", "i8"),  # of a prefill engine: requests, tokens in an iteration
+        ("prompt_tokens", "i8"),
+        ("prompt_token_s", "f8"),  # its seconds for each prompt token beside the table's, and for each pair
+        ("prompt_pair_s", "f8"),
+        ("transfer_s", "f8"),  # until a computed prompt is where it decodes, and for each of its tokens
+        ("transfer_token_s", "f8"),
         ("n_samples", "i8"),  # drawn
         ("n_groups", "i8"),
         ("n_requeued", "i8"),  # samples that lost their instance

@@ -18,6 +18,7 @@ from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.sharing import announce, worth_waiting
+from fleetsim.engine.kernel.tables import BROUGHT
 
 
 @compiled
@@ -61,6 +62,8 @@ def plan_tensorrt(fleet: int, i: int) -> None:
     s = instance.wait_head if admitting and not preempted and instance.partial < 0 else -1
     while s >= 0 and budget > 0 and instance.running < w.max_num_seqs:
         following = sample_at(w.samples, s).next
+        if sample_at(w.samples, s).side == BROUGHT:
+            break
         if worth_waiting(fleet, i, s):
             s = following
             continue

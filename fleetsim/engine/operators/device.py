@@ -29,7 +29,7 @@ _PCIE_START_S = 20e-6
 _NETWORK_START_S, _NETWORK_HOP_S = 15.2e-6, 10e-6
 # Share of a network card that large messages reach (as `sync.link.efficiency`: PrimeIntellect-ai/prime-rl pull request
 # 3341 measured 44.26 of 50 GB/s).
-_NETWORK_SHARE = 0.88
+NETWORK_SHARE = 0.88
 # Experts' tokens, there or back. A kernel for few tokens sends one copy to each expert; one for many sends one copy to
 # each server, but asks the hosts first how many will come (the latter's start is assumed). Published seconds of DeepEP
 # (deepseek-ai/DeepEP, docs/legacy.md, 128 tokens on 8 to 256 H800) come out within 10 %.
@@ -98,7 +98,7 @@ class Device:
     @property
     def _network_bytes_s(self) -> float:
         """Through one GPU's network card."""
-        return self.gpu.nic_bytes_s * _NETWORK_SHARE
+        return self.gpu.nic_bytes_s * NETWORK_SHARE
 
     def exchange_s(self, gpus: int, tokens: Tokens, per_token: int, row_bytes: float) -> Tokens:
         """Seconds until so many tokens of each GPU are at their `per_token` experts, evenly on `gpus` GPUs; or back."""

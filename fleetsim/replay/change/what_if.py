@@ -57,7 +57,7 @@ _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size")
 # Facts of the engine that was observed: another one has another speed.
 _OTHER_ENGINE = (
     "kind", "gpu", "model", "tp", "pp", "dp", "dcp", "dtype", "kv_dtype", "profile", "instance_tok_s", "name",
-    "speculation",
+    "speculation", "disaggregation",
 )  # fmt: skip
 MOST_POINTS = 64
 # Replications at each end of the doubt about an extrapolated speed: it is far wider than chance.

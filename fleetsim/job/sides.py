@@ -1,0 +1,181 @@
+"""Do prompts on GPUs of their own pay here, and in which ratio? The same GPUs with other ratios, and undivided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleetsim import units
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError, StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.trials import Measure, Tell, flat
+from fleetsim.quantities import PREFILL_BUSY
+from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.sim.threads import side_by_side
+
+BUSY = PREFILL_BUSY.name
+# Engines of a side that are tried, and ratios beside the scenario's own.
+_MOST_ENGINES, _TRIED = 8, 3
+# Prefill engines that are busier than this are what requests wait for; in a ratio that fits they are as busy as half.
+_FULL, _FITTING = 0.85, 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The job with instances of so many prefill and decode engines, 0 prefill = undivided, on the same GPUs.
+
+    ratio: its step over that of the job as it is, paired; differs: by more than chance."""
+
+    prefill: int
+    decode: int
+    instances: int
+    step_s: float
+    ratio: Estimate
+    differs: bool
+
+    @property
+    def text(self) -> str:
+        """ "1:3" """
+        return f"{self.prefill}:{self.decode}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What disaggregation does to a job. busy: share of their time in which the prefill engines compute. binds: the
+    side that has too little, or neither. tried: by ratio, undivided first. best: text of the ratio with the shortest
+    step, "undivided" for none. verdict: whether it pays, and the best ratio,
+    in words. text: all of it."""
+
+    prefill: int
+    decode: int
+    busy: float
+    binds: str
+    tried: tuple[Ratio, ...]
+    best: str
+    verdict: str
+    text: str
+
+
+UNDIVIDED = "undivided"
+
+
+def sides_of(scenario: Scenario, replications: int, measure: Measure, tell: Tell | None = None) -> Sides | None:
+    """The ratio of a disaggregated job beside others on as many GPUs under the same draws; None without one."""
+    given = scenario.engine.disaggregation
+    if given is None:
+        return None
+    if tell is not None:
+        tell("trying other ratios of prefill and decode engines")
+    own = (given.prefill, given.decode)
+    base = [run for r in range(replications) if (run := _measured(measure, scenario, r)) is not None]
+    if not base:
+        return None
+    busy = sum(float(run[BUSY]) for run in base) / len(base)
+    ways = {own: scenario} | dict(_ways(scenario, busy))
+    jobs = [(way, r) for way in ways for r in range(replications)]
+    found = side_by_side(lambda job: _measured(measure, ways[job[0]], job[1]), jobs)
+    runs: dict[tuple[int, int], list[Mapping[str, Any]]] = {way: [] for way in ways}
+    for (way, _), run in zip(jobs, found, strict=True):
+        if run is not None:
+            runs[way].append(run)
+    tried = tuple(_ratio(way, ways[way].fleet.instances, of, base) for way, of in sorted(runs.items()) if of)
+    best = min(tried, key=lambda t: (t.step_s, t.text))
+    binds = "prefill" if busy > _FULL else _less_decode(tried, own)
+    verdict = _verdict(tried, own, scenario)
+    text = f"{verdict} {_busy_words(busy, binds)}"
+    return Sides(*own, busy, binds, tried, best.text if best.prefill else UNDIVIDED, verdict, text)
+
+
+def _ways(scenario: Scenario, busy: float) -> Iterator[tuple[tuple[int, int], Scenario]]:
+    """The same GPUs undivided, and in the ratios nearest to the one that the prefill engines' work asks for."""
+    e, given = scenario.engine, scenario.engine.disaggregation
+    assert given is not None  # who asks has seen it
+    gpus = scenario.fleet.instances * e.gpus
+    if gpus % e.tp == 0 and given.decode_dp == 1:
+        yield (0, 1), with_changes(scenario, {"engine.disaggregation": None, "fleet.instances": gpus // e.tp})
+    asked = given.prefill * busy / _FITTING * e.prefill_tp  # GPUs that prefill engines need in each instance
+    wanted = math.log(max(asked, 1e-3) / max(e.gpus - asked, 1e-3))
+    found = []
+    for p in range(given.prefill_dp, max(_MOST_ENGINES, given.prefill) + 1, given.prefill_dp):
+        for d in range(given.decode_dp, max(_MOST_ENGINES, given.decode) + 1, given.decode_dp):
+            each = p * e.prefill_tp + d * e.tp
+            whole = math.gcd(p // given.prefill_dp, d // given.decode_dp) == 1
+            if whole and gpus % each == 0 and p * given.decode != d * given.prefill:
+                found.append((abs(math.log(p * e.prefill_tp / (d * e.tp)) - wanted), each, p, d))
+    for _, each, p, d in sorted(found)[:_TRIED]:
+        changes = {"engine.disaggregation.prefill": p, "engine.disaggregation.decode": d}
+        yield (p, d), with_changes(scenario, {**changes, "fleet.instances": gpus // each})
+
+
+def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, Any] | None:
+    try:
+        return flat(measure(scenario, replication))
+    except (StuckError, InputError):  # a side may have no room for the longest request
+        return None
+
+
+def _ratio(way: tuple[int, int], instances: int, runs: Sequence[Any], base: Sequence[Any]) -> Ratio:
+    ratio = ratio_of(runs, base, "step_s")
+    step_s = sum(float(run["step_s"]) for run in runs) / len(runs)
+    return Ratio(*way, instances, step_s, ratio, differs(ratio, min(len(runs), len(base))))
+
+
+def _less_decode(tried: Sequence[Ratio], own: tuple[int, int]) -> str:
+    """Whether more decode engines for fewer prefill engines shorten the step."""
+    more = [t for t in tried if t.prefill and t.prefill * own[1] < t.decode * own[0]]
+    return "decode" if any(t.differs and t.ratio.mean < 1.0 for t in more) else "neither"
+
+
+def _verdict(tried: Sequence[Ratio], own: tuple[int, int], scenario: Scenario) -> str:
+    """ "Disaggregation does not pay here: on 8 GPUs a step takes ..." """
+    of = {(t.prefill, t.decode): t for t in tried}
+    asked, whole = of[own], of.get((0, 1))
+    gpus = units.plural(scenario.fleet.instances * scenario.engine.gpus, "GPU")
+    said = f"On {gpus} a step takes {units.seconds(asked.step_s)} with {asked.text} prefill and decode engines"
+    if whole is not None:
+        steps = f"{said}, {units.seconds(whole.step_s)} undivided"
+        if not whole.differs:
+            said = f"Disaggregation changes no step here. {steps}."
+        elif whole.ratio.mean > 1.0:
+            said = f"Disaggregation pays. {steps}."
+        else:
+            said = f"Disaggregation does not pay here. {steps}."
+    else:
+        said = f"{said}."
+    others = [t.text for t in tried if t.prefill and (t.prefill, t.decode) != own]
+    if not others:
+        return said
+    ratios = [t for t in tried if t.prefill]
+    shortest = min(ratios, key=lambda t: (t.step_s, t.text))
+    if (shortest.prefill, shortest.decode) == own or not shortest.differs:
+        return f"{said} No other ratio of {', '.join(others)} is better."
+    return f"{said} Of the ratios {', '.join(others)} the best is {shortest.text} ({units.seconds(shortest.step_s)})."
+
+
+def _busy_words(busy: float, binds: str) -> str:
+    """ "Prefill engines compute 12 % of the time." """
+    said = f"Prefill engines compute {units.share(busy, 0)} of the time"
+    if binds == "prefill":
+        return f"{said}: requests wait for them."
+    return f"{said}: the decode engines have too little." if binds == "decode" else f"{said}."
+
+
+def side_words(scenario: Scenario, busy: float | None = None) -> str:
+    """The two sides of an instance in words, and how busy its prefill engines are; empty where it has none."""
+    e = scenario.engine
+    given = e.disaggregation
+    if given is None:
+        return ""
+    from fleetsim.sim.engines import engine_of
+
+    side = engine_of(scenario)[0].prefill
+    assert side is not None  # the engine has a section for it
+    said = (
+        f"Disaggregated: {units.plural(given.prefill, 'prefill engine')} of {units.plural(e.prefill_tp, 'GPU')} and "
+        f"{units.plural(given.decode, 'decode engine')} of {units.plural(e.tp, 'GPU')} are an instance; {side.source}."
+    )
+    return said if busy is None else f"{said} {_busy_words(busy, 'prefill' if busy > _FULL else '')}"

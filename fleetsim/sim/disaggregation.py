@@ -1,0 +1,82 @@
+"""The disaggregated engine that a scenario asks for: its prefill side, the way of the KV cache, and its decode side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from fleetsim.config.engine import EngineConfig
+from fleetsim.engine.gpus import gpu_of, gpu_spec
+from fleetsim.engine.kv_memory import kv_bytes_per_token
+from fleetsim.engine.layout import Layout, layout_of
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.operators.device import NETWORK_SHARE
+from fleetsim.engine.step_time import PrefillSide, StepTime
+
+OneEngine = Callable[[EngineConfig], tuple[StepTime, EngineLimits]]
+
+
+def disaggregated(engine: EngineConfig, one: OneEngine) -> tuple[StepTime, EngineLimits]:
+    """Iteration times and limits of an instance whose prompts are computed apart. one: the engine of a section.
+
+    Its decode engines are taken to be evenly loaded: together they hold as much as all of them, and an iteration takes
+    what it takes each. Raises InputError as `one` does, for either side.
+    """
+    given = engine.disaggregation
+    assert given is not None  # who asks has seen it
+    decode, limits = one(engine.model_copy(update={"disaggregation": None, "dp": given.decode_dp}))
+    step, own = one(prefill_engine(engine))
+    fixed_s, token_s, words = _moved(engine)
+    side = PrefillSide(
+        given.prefill, step, replace(own, block_size=limits.block_size), given.latency_s + fixed_s, token_s, words
+    )
+    n = given.decode
+    both = replace(
+        limits,
+        max_num_seqs=limits.max_num_seqs * n,
+        max_num_batched_tokens=limits.max_num_batched_tokens * n,
+        kv_blocks=limits.kv_blocks * n,
+    )
+    return replace(decode, prefill=side, engines=n), both
+
+
+def prefill_engine(engine: EngineConfig) -> EngineConfig:
+    """The section of one of the prefill engines."""
+    given = engine.disaggregation
+    assert given is not None  # who asks has seen it
+    tokens = given.max_num_batched_tokens
+    return engine.model_copy(
+        update={
+            "disaggregation": None,
+            "tp": engine.prefill_tp,
+            "dp": given.prefill_dp,
+            "dcp": 1,
+            "kv_blocks": None,
+            "max_num_batched_tokens": engine.max_num_batched_tokens if tokens is None else tokens,
+        }
+    )
+
+
+def _moved(engine: EngineConfig) -> tuple[float, float, str]:
+    """Seconds to move what a request holds whatever its length, and each of its tokens; how, in words.
+
+    The GPUs of an engine send and receive their shares side by side; the side with the fewer GPUs takes longer. Nothing
+    is known of an engine without a model: its cache takes no time.
+    """
+    given = engine.disaggregation
+    assert given is not None  # who asks has seen it
+    if engine.kind != "roofline":
+        return 0.0, 0.0, "the way of the KV cache takes no time"
+    gpu, shape = gpu_spec(gpu_of(engine)), model_shape(engine.model)
+    near = engine.gpus <= gpu.node_gpus
+    rate = (gpu.link_bytes_s if near else gpu.nic_bytes_s) * NETWORK_SHARE
+    way = "inside the server" if near else "through the network"
+    if given.link_gb_s is not None:
+        rate, way = given.link_gb_s * 1e9, "as given"
+    element = KV_BYTES[shape.cache_type(engine.kv_dtype)]
+    sides = (Layout(engine.prefill_tp), layout_of(engine))
+    token = max(kv_bytes_per_token(shape, side, element) for side in sides)
+    fixed = max(shape.state_bytes(side.tp) + shape.window_bytes(side.tp, element) for side in sides)
+    return fixed / rate, token / rate, f"KV cache {way}, {rate / 1e9:.0f} GB/s of a GPU"

@@ -1,0 +1,211 @@
+"""Prompts on engines of their own: what an instance is then, what its sides hold, and what was published of such runs.
+
+That the kernel equals a loop over every iteration is in test_jump_equals_loop.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetsim.config import default_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
+from fleetsim.engine.clients import closed_load, request_path
+from fleetsim.engine.kernel.tables import DONE
+from fleetsim.engine.step_time import PrefillSide
+from fleetsim.engine.transport import transfer_of
+from fleetsim.errors import InputError
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.metrics import numbers_of
+from fleetsim.sim.run import simulate
+
+LIMITS = EngineLimits(8, 2048, 1000)
+
+
+def job(**changes: Any) -> Scenario:
+    sections = {"prefill": 1, "decode": 1, **changes.pop("sides", {})}
+    return with_changes(default_scenario(), {"engine.disaggregation": sections, **changes})
+
+
+def test_a_request_is_computed_moved_and_decoded() -> None:
+    """Two prompts of 100 tokens, one after the other: 0.1 s each, 0.05 s and 1 ms a token on the way, 10 ms a token."""
+    side = PrefillSide(1, LinearStepTime(0.0, 0.0, 0.001), replace(LIMITS, max_num_batched_tokens=100), 0.05, 0.001)
+    got = run_requests(replace(LinearStepTime(0.01), prefill=side), LIMITS, 100, [4, 4])
+    assert got.start_s.tolist() == pytest.approx([0.0, 0.1])
+    assert got.first_token_s.tolist() == pytest.approx([0.25, 0.35])
+    assert got.finish_s.tolist() == pytest.approx([0.28, 0.38])
+
+
+def test_prompts_do_not_disturb_decodes() -> None:
+    """A prompt of 2,000 tokens takes 2 s where it stands in the way of decodes, and none of theirs apart."""
+    engine = LinearStepTime(0.01, 0.0, 0.001)
+    arrival = [0.0, 0.5]
+    beside = run_requests(engine, LIMITS, [10, 2000], [200, 2], arrival_s=arrival)
+    apart = run_requests(replace(engine, prefill=PrefillSide(1, engine, LIMITS)), LIMITS, [10, 2000], [200, 2],
+                         arrival_s=arrival)  # fmt: skip
+    assert beside.finish_s[0] == pytest.approx(2.01 + 199 * 0.01, abs=0.02)
+    assert apart.finish_s[0] == pytest.approx(0.02 + 199 * 0.01, abs=0.02)
+
+
+def test_siblings_are_computed_once_and_stay_with_one_engine() -> None:
+    """One second a token: 8 siblings of 300 tokens compute 384 (7 x 288 are found), whatever the other engine does."""
+    side = PrefillSide(2, LinearStepTime(0.0, 0.0, 1.0), EngineLimits(16, 4096, 1000, 32))
+    got = run_requests(replace(LinearStepTime(0.0), prefill=side), EngineLimits(16, 4096, 1000, 32), 300, [1] * 8,
+                       group=[0] * 8, prefix_caching=True)  # fmt: skip
+    assert got.finish_s.tolist() == [384.0] * 8
+
+
+def test_engines_that_decode_share_the_load() -> None:
+    """Two engines with one decode each read half of the cache each; one with a single decode reads all of it."""
+    engine = LinearStepTime(0.0, per_kv_token_s=1e-3)
+    side = PrefillSide(1, LinearStepTime(0.0), LIMITS)
+    two = replace(engine, prefill=side, engines=2)
+    alone, both = (run_requests(two, LIMITS, 100, [2] * n).finish_s[-1] for n in (1, 2))
+    assert alone == pytest.approx(0.1)
+    assert both == pytest.approx(0.1)
+    assert two.decode_tok_s(2, 100) == pytest.approx(2 * engine.decode_tok_s(1, 100))
+
+
+def test_an_instance_has_the_gpus_and_the_memory_of_both_sides() -> None:
+    one = default_scenario()
+    apart = job(sides={"prefill": 2, "decode": 3, "prefill_tp": 2}, **{"engine.tp": 1})
+    assert apart.engine.gpus == 2 * 2 + 3 * 1
+    (_, alone), (step, limits) = engine_of(one), engine_of(apart)
+    assert (limits.kv_blocks, limits.max_num_seqs) == (3 * alone.kv_blocks, 3 * alone.max_num_seqs)
+    assert step.prefill is not None
+    assert step.prefill.limits.kv_blocks > 2 * alone.kv_blocks  # two GPUs hold the weights once
+    assert step.blocks_of_one(limits.kv_blocks) == alone.kv_blocks
+
+
+def test_the_cache_travels_by_the_links_there_are() -> None:
+    """Qwen2.5-7B: 28 layers x 2 x 4 heads x 128 numbers of 16 bits are 57,344 bytes a token."""
+    near, far = (engine_of(job(sides={"decode": d}))[0].prefill for d in (3, 8))
+    assert near is not None
+    assert far is not None
+    assert near.transfer_token_s == pytest.approx(57_344 / (450e9 * 0.88), rel=0.01)
+    assert far.transfer_token_s == pytest.approx(57_344 / (50e9 * 0.88), rel=0.01)
+    assert "network" in far.source
+    own = engine_of(job(sides={"link_gb_s": 10.0, "latency_s": 0.02}))[0].prefill
+    assert own is not None
+    assert (own.transfer_s, own.transfer_token_s) == (0.02, 57_344 / 10e9)
+
+
+def test_weights_go_to_both_sides() -> None:
+    sent = transfer_of(job(sides={"prefill": 2, "decode": 2}, **{"sync.transport": "rdma_p2p", "engine.tp": 2}))
+    assert sent.tp == 8
+    assert sent.gpu_bytes == pytest.approx(sent.model_bytes / 2, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"engine.kind": "constant", "engine.instance_tok_s": 1e4}, "engine.disaggregation"),
+        ({"engine.pp": 2}, "engine.pp"),
+        ({"engine.dp": 2, "fleet.instances": 2}, "engine.dp"),
+        ({"sides": {"prefill": 3, "prefill_dp": 2}}, "engine.disaggregation"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as error:
+        job(**changes)
+    assert any(p.path.startswith(path) for p in error.value.problems), error.value.problems
+
+
+def test_a_long_prompt_must_fit_the_prefill_side_too() -> None:
+    small = job(**{"engine.kv_blocks": None, "engine.gpu_memory_utilization": 0.25, "engine.tp": 1, "run.steps": 1})
+    fits = engine_of(small)[0].prefill
+    assert fits is not None
+    long = with_changes(small, {"workload.prompt_tokens": fits.limits.kv_tokens + 100})
+    with pytest.raises(InputError, match="never fits"):
+        simulate(long)
+
+
+def test_later_turns_compute_what_their_prefill_engine_does_not_hold() -> None:
+    """Of a second turn the prompt is found; the first answer, and what the tool said, are computed."""
+    turns = {"count": 2, "tool_latency_s": 1.0, "tool_tokens": 160}
+    scenario = job(**{
+        "workload.turns": turns, "workload.group_size": 1, "workload.prompt_tokens": 1600, "trainer.batch_samples": 4,
+        "workload.output_tokens": {"kind": "constant", "value": 320}, "run.steps": 2, "run.warmup_steps": 0,
+        "fleet.instances": 1,
+    })  # fmt: skip
+    steps = simulate(scenario).steps
+    computed, found = int(steps["prefilled_tokens"][-1]), int(steps["hit_tokens"][-1])
+    samples = found / 1600
+    # First turn 1,600; second 160 of the answer and 160 of the tool, as many samples as have come back.
+    assert samples >= 8
+    assert computed == pytest.approx(1600 * samples + 320 * samples, rel=0.35)
+    assert numbers_of(simulate(scenario))["prefill_busy_fraction"] > 0
+
+
+def test_a_sibling_that_ends_with_its_prompt_takes_the_others_of_its_batch_along() -> None:
+    """Responses of one token end where prompts are computed; of 16 siblings 8 are kept, the rest is aborted at once."""
+    scenario = job(**{
+        "workload.output_tokens": {"kind": "constant", "value": 1}, "workload.group_size": 8,
+        "buffer.group_oversampling": 2.0, "trainer.batch_samples": 32, "run.steps": 3, "run.warmup_steps": 0,
+        "fleet.instances": 2,
+    })  # fmt: skip
+    records = simulate(scenario)
+    status, made = records.samples["status"], records.samples["made"]
+    assert np.count_nonzero(status == DONE) >= 3 * 32
+    assert int(records.steps["generated_tokens"][-1]) == int(made[status == DONE].sum())
+
+
+# What InferenceX published of DeepSeek-R1 on B200 with prompts apart, as `aiconfigurator-core` carries it: engine,
+# precision, prompt and output at most (even from 0.8 of it), clients, engines of a side as (engines, TP, ranks),
+# k of MTP, mean seconds per later token, and by which share the prediction may be off. The numbers of engines are those
+# of the one entry of its configuration of the day (nvidia-master.yaml, February 2026) with this engine, precision,
+# lengths and number of clients; where two entries differ in the number of decode engines only, the first stands.
+PUBLISHED = {
+    "s2440": ("tensorrt-llm", "fp8", 1024, 1024, 128, (1, 1, 8), (3, 8, 1), 0, 0.01778, 0.10),
+    "s682": ("tensorrt-llm", "fp8", 8192, 1024, 640, (2, 1, 8), (1, 1, 8), 0, 0.04236, 0.18),
+    "s532": ("tensorrt-llm", "nvfp4", 1024, 1024, 90, (1, 1, 4), (5, 8, 1), 0, 0.00963, 0.10),
+    "s616": ("sglang", "fp8", 8192, 1024, 256, (2, 1, 8), (1, 1, 8), 0, 0.03314, 0.10),
+    "s666": ("sglang", "nvfp4", 1024, 1024, 512, (1, 1, 4), (1, 1, 8), 0, 0.02168, 0.12),
+    "s2397": ("sglang", "fp8", 8192, 1024, 8, (1, 8, 1), (4, 8, 1), 3, 0.00564, 0.10),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_runs_of_deepseek_with_prompts_apart(name: str) -> None:
+    """Nothing is fitted to them. The curves are those of engines that compute their prompts themselves."""
+    engine, dtype, prompt, output, clients, prefill, decode, k, measured_s, off = PUBLISHED[name]
+    (p, p_tp, p_dp), (d, d_tp, d_dp) = prefill, decode
+    sides = {"prefill": p * p_dp, "decode": d * d_dp, "prefill_tp": p_tp, "prefill_dp": p_dp, "decode_dp": d_dp}
+    drafts = {"method": "mtp", "num_speculative_tokens": k, "acceptance": 0.58} if k else None
+    scenario = with_changes(default_scenario(), {
+        "engine.gpu": "B200", "engine.model": "deepseek-ai/DeepSeek-R1", "engine.name": engine, "engine.dtype": dtype,
+        "engine.kv_dtype": "fp8", "engine.tp": d_tp, "engine.disaggregation": sides, "engine.speculation": drafts,
+    })  # fmt: skip
+    step_time, limits = engine_of(scenario)
+    draws = np.random.default_rng(0)
+    lengths = [draws.integers(int(most * 0.8), most + 1, size=10 * clients) for most in (prompt, output)]
+    answers = closed_load(step_time, limits, *lengths, clients, request_path(engine))
+    assert float(np.median(answers.later_s)) == pytest.approx(measured_s, rel=off)
+
+
+def test_deepseek_across_servers_is_too_slow_without_overlap() -> None:
+    """SGLang, 96 H100: 54.5k prompt tokens of 2,000 each and 22.3k output tokens per second and server (EP32, EP72,
+    256 requests of a GPU at 2,000 tokens; lmsys.org, 2025-05-05), two batches at once so that exchanges hide behind
+    products. DeepSeek's own service on H800 (2025-02): 14.8k output tokens at 4,989 cached ones, and 32k prompt tokens
+    that were not in the cache. Here nothing hides: docs/model.md gives these errors."""
+
+    def servers(gpu: str, ranks: int, cached: int, each: int) -> tuple[float, float]:
+        sides = {"prefill": 32, "decode": ranks, "prefill_dp": 32, "decode_dp": ranks, "max_num_batched_tokens": 16_384}
+        step, _ = engine_of(with_changes(default_scenario(), {
+            "engine.gpu": gpu, "engine.model": "deepseek-ai/DeepSeek-V3", "engine.name": "sglang", "engine.tp": 1,
+            "engine.dtype": "fp8", "engine.expert_exchange": "all_to_all", "engine.disaggregation": sides,
+        }))  # fmt: skip
+        assert step.prefill is not None
+        prompt_s = step.prefill.step_time.seconds(0, 16_384, 0.0, 8 * 2048 * 2049 / 2)
+        return 8 * 16_384 / prompt_s, 8 * step.decode_tok_s(each * ranks, cached) / ranks
+
+    prompts, outputs = servers("H100", 72, 2050, 256)
+    assert prompts / 54_543 == pytest.approx(0.57, abs=0.03)
+    assert outputs / 22_282 == pytest.approx(0.68, abs=0.03)
+    prompts, outputs = servers("H800", 144, 4989, 128)
+    assert prompts / 32_200 == pytest.approx(0.97, abs=0.03)
+    assert outputs / 14_800 == pytest.approx(0.77, abs=0.03)
