@@ -66,7 +66,7 @@ def test_every_answer_tells_it() -> None:
     asked = fs.load(job(1, 3))
     size, split = asked.size(), asked.split(16)
     assert "prefill" in str(size)
-    for told, result in ((size.explained, size), (str(split), split)):
+    for told, result in ((size.explained, size), (split.explained, split)):
         assert "Disaggregation" in told
         assert "Prefill engines compute" in " ".join(told.split())
         assert result.document()["sides"]["decode"] == 3
