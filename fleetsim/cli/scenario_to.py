@@ -72,3 +72,5 @@ def _tell(result: Exported) -> None:
         say(f"  {left_out_words(result.framework, left)}", err=True)
     say(f"the plan holds for {'; '.join(result.facts)}", err=True)
     say(f"yours to add: {result.yours}", err=True)
+    for note in result.notes:
+        say(f"note: {note}", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,13 @@ from fleetsim.frameworks.forms import written
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.wanted import Limits, longest
 
+# Nodes, and GPUs of each, as the frameworks call them.
+_NODE_KEYS = (
+    ("nnodes", "n_gpus_per_node"),
+    ("num_nodes", "num_gpus_per_node"),
+    ("num_nodes", "gpus_per_node"),
+)
+_WHOLE_NODE = 8
 _PLAIN = (str, int, float, bool)
 
 
@@ -22,7 +29,7 @@ class Exported:
 
     text: what to paste, in the framework's own form. settings: the same by key. says: setting -> the scenario paths
     that it stands for. left_out: what this framework cannot be told. facts: what the plan rests on, and no framework is
-    told. yours: what a run needs besides.
+    told. yours: what a run needs besides. notes: what is odd about it.
     """
 
     framework: str
@@ -33,6 +40,7 @@ class Exported:
     left_out: tuple[LeftOut, ...]
     facts: tuple[str, ...]
     yours: str
+    notes: tuple[str, ...] = ()
 
 
 def scenario_to(
@@ -56,8 +64,23 @@ def scenario_to(
     ]
     if found.left_out:
         header += [f"{framework} cannot be told:", *(f"  {left_out_words(framework, o)}" for o in found.left_out)]
+    notes = tuple(_small_nodes(found.settings))
+    header += [f"Note: {note}" for note in notes]
     text = written(known, found.mode.start, found.settings, comments, header)
-    return Exported(framework, found.mode.name, text, found.settings, found.says, found.left_out, facts, known.yours)
+    left_out, yours = found.left_out, known.yours
+    return Exported(framework, found.mode.name, text, found.settings, found.says, left_out, facts, yours, notes)
+
+
+def _small_nodes(settings: Mapping[str, Any]) -> Iterator[str]:
+    """A number of GPUs that no full node divides is asked for in small nodes, which few clusters have."""
+    for key, nodes in settings.items():
+        for name, per_node in _NODE_KEYS:
+            each = settings.get(key.removesuffix(name) + per_node) if key.endswith(name) else None
+            if isinstance(each, int) and isinstance(nodes, int) and nodes > 1 and each < _WHOLE_NODE:
+                gpus = nodes * each
+                more = -(-gpus // _WHOLE_NODE) * _WHOLE_NODE
+                asked = f"{gpus} GPUs are {nodes} nodes of {each} here ({key})"
+                yield f"{asked}; {more} GPUs would be whole nodes of {_WHOLE_NODE}"
 
 
 def left_out_words(framework: str, left: LeftOut) -> str:
@@ -101,6 +124,7 @@ def to_document(result: Exported) -> dict[str, Any]:
         ],
         "rests_on": list(result.facts),
         "yours": result.yours,
+        "notes": list(result.notes),
     }
 
 

@@ -24,6 +24,7 @@ from fleetsim.frameworks.common import (
 )
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
+from fleetsim.frameworks.nemo_rl_recipe import put_recipe
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
@@ -94,7 +95,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": penalty.value > 0})
     recipe.passes(draft, reference=(penalty.value > 0, one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})))
-    _recipe(draft)
+    put_recipe(draft)
     draft.leave_out(NOT_MODELLED)
 
 
@@ -102,37 +103,6 @@ def _one_update(draft: Draft, update: Read[int] | None, want: int) -> dict[str, 
     """The global batch goes with the batch, where the batch is one update."""
     one = update is None or draft.values.get("trainer.recipe.optimizer_steps", 1) == 1
     return {"policy.train_global_batch_size": want} if one else None
-
-
-def _recipe(draft: Draft) -> None:
-    """The update: policy.dtensor_cfg (FSDP2), or policy.megatron_cfg where that is on."""
-    megatron = draft.flag("policy.megatron_cfg.enabled", default=False)
-    back = one_of(
-        {
-            "megatron": {"policy.megatron_cfg.enabled": True, "policy.dtensor_cfg.enabled": False},
-            "fsdp": {"policy.megatron_cfg.enabled": False, "policy.dtensor_cfg.enabled": True},
-        }
-    )
-    if megatron.given:
-        draft.put("trainer.recipe.backend", "megatron" if megatron.value else "fsdp", megatron, back=back, unless=None)
-    else:
-        draft.could("trainer.recipe.backend", None, back, None)
-    if megatron.value:
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {k: f"policy.megatron_cfg.{word}_parallel_size" for k, word in ranks.items()})
-        recipe.words(draft, "offload", {"true": "adam"}, "policy.megatron_cfg.optimizer.optimizer_cpu_offload")
-    else:
-        recipe.counts(
-            draft, {k: f"policy.dtensor_cfg.{w}_parallel_size" for k, w in (("tp", "tensor"), ("cp", "context"))}
-        )
-    section = "megatron_cfg" if megatron.value else "dtensor_cfg"
-    recipe.flags(
-        draft,
-        {
-            "recompute": (f"policy.{section}.activation_checkpointing", False),
-            "packing": ("policy.sequence_packing.enabled", True),
-        },
-    )
 
 
 def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:

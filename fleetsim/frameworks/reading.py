@@ -76,7 +76,7 @@ def times(*reads: Read[int], key: str = "") -> Read[int]:
 
 
 def on_nodes(nodes: Read[int], per_node: Read[int], nodes_key: str = "", per_node_key: str = "") -> Read[int]:
-    """GPUs as nodes x GPUs of a node. Back: one node for up to 8 of them, else as many full ones as there can be.
+    """GPUs as nodes x GPUs of a node. Back: one node for up to 8 of them, else nodes as full as divides them evenly.
 
     nodes_key, per_node_key: what is written, where that is another key than the one that was read.
     """

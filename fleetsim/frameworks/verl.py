@@ -25,11 +25,17 @@ from fleetsim.frameworks.common import (
 )
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
-from fleetsim.frameworks.speculation import PATH, frozen, sglang_drafts, vllm_drafts
-
-ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
-ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
+from fleetsim.frameworks.reading import Read, one_of, times
+from fleetsim.frameworks.verl_pools import (
+    ACTOR,
+    ROLLOUT,
+    instance_gpus,
+    put_instances,
+    rollout_batch,
+    rollout_gpus,
+    trainer_gpus,
+)
+from fleetsim.frameworks.verl_recipe import put_drafts, put_recipe
 
 TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
@@ -74,7 +80,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         prompt or Read("data.max_prompt_length", 512, False),
     )
     _engine(draft)
-    per_instance = _parallel(draft)
+    per_instance = instance_gpus(draft)
     {"sync": _sync, "one_step_off": _one_step_off, "fully_async": _fully_async}.get(mode, _v1_async)(
         draft, n, per_instance
     )
@@ -94,43 +100,8 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         old_log_probs=(not bypass.value, lambda want: bypass.written(not want)),
         reference=(reference, loss.written),
     )
-    _recipe(draft)
+    put_recipe(draft)
     draft.leave_out(NOT_MODELLED)
-
-
-def _recipe(draft: Draft) -> None:
-    """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
-    recipe.words(
-        draft,
-        "backend",
-        {"dp": "fsdp", "megatron": "megatron", "fsdp": "fsdp", "fsdp2": "fsdp"},
-        "model_engine",
-        f"{ACTOR}.strategy",
-    )
-    megatron = draft.values.get("trainer.recipe.backend") == "megatron"
-    engine = f"{ACTOR}.{'megatron' if megatron else 'fsdp_config'}"
-    recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})
-    if megatron:
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {name: f"{engine}.{word}_parallel_size" for name, word in ranks.items()})
-    else:
-        recipe.counts(
-            draft, {"cp": (f"{engine}.ulysses_sequence_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size")}
-        )
-    recipe.words(draft, "offload", {"true": "states"}, f"{engine}.optimizer_offload")
-    recipe.flags(
-        draft,
-        {
-            "recompute": ("actor_rollout_ref.model.enable_gradient_checkpointing", True),
-            "packing": ("actor_rollout_ref.model.use_remove_padding", True),
-        },
-    )
-    estimator = draft.maybe_text("algorithm.adv_estimator")
-    back = one_of({True: {"algorithm.adv_estimator": "gae"}, False: {"algorithm.adv_estimator": "grpo"}})
-    if estimator is None:
-        draft.could("trainer.recipe.critic", None, back)
-    else:
-        draft.put("trainer.recipe.critic", estimator.value == "gae", estimator, back=back, unless=False)
 
 
 def _mode(draft: Draft) -> str:
@@ -166,95 +137,30 @@ def _engine(draft: Draft) -> None:
     weights_type(draft, f"{ROLLOUT}.quantization")
     prefix = draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
-    _drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
-
-
-def _drafts(draft: Draft, *, sglang: bool) -> None:
-    """Speculative decoding: the model's MTP layer (verl/workers/config/model.py, `MtpConfig`), a draft model that only
-    the rollout has, or what is handed to vLLM."""
-    model_mtp, own_mtp = "actor_rollout_ref.model.mtp", f"{ROLLOUT}.mtp"
-    mtp = own_mtp if draft.settings.has(own_mtp) and not draft.settings.has(model_mtp) else model_mtp
-    loaded, used = (draft.flag(f"{mtp}.{key}", default=False) for key in ("enable", "enable_rollout"))
-    if loaded.value and used.value:
-        if sglang:
-            sglang_drafts(draft, f"{mtp}.", defaults=("EAGLE", 3, 4))
-        else:
-            vllm_drafts(draft, f"{mtp}.", switch=used, alone="mtp")
-        trained = draft.flag(f"{mtp}.enable_train", default=False)
-        if not trained.value:
-            frozen(draft, str(trained))
-        return
-    draft.could(f"{PATH}.method", None, one_of({"mtp": {loaded.key: True, used.key: True}}), None)
-    own = draft.flag(f"{ROLLOUT}.speculative_decoding.enable", default=False)
-    if own.value and vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", switch=own, alone="eagle3"):
-        frozen(draft, str(own))
-    elif not sglang and vllm_drafts(draft, f"{ENGINE}.speculative_config.", written=f"+{ENGINE}.speculative_config."):
-        frozen(draft, f"{ENGINE}.speculative_config")
-
-
-def _parallel(draft: Draft) -> Read[int]:
-    """GPUs of one instance."""
-    tp = draft.count(f"{ROLLOUT}.tensor_model_parallel_size", default=2)
-    draft.put("engine.tp", tp.value, tp)
-    pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
-    dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)
-    draft.put("engine.pp", pp.value, pp, unless=1)
-    draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
-    return tp if pp.value == 1 else times(tp, pp)
-
-
-def _trainer_gpus(draft: Draft) -> Read[int]:
-    nodes = draft.count("trainer.nnodes", default=1)
-    per_node = draft.count("trainer.n_gpus_per_node", default=8)
-    gpus = on_nodes(nodes, per_node)
-    draft.put("trainer.gpus", gpus.value, gpus)
-    return gpus
-
-
-def _batch(draft: Draft, n: Read[int]) -> Read[int]:
-    batch = draft.count("data.train_batch_size", default=1024)
-    back = times(batch, n).written
-    draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses", back=back)
-    if "separate" not in draft.mode:
-        mini = draft.maybe_count(f"{ACTOR}.ppo_mini_batch_size")
-        recipe.optimizer_steps(draft, batch, mini, f"{ACTOR}.ppo_mini_batch_size", "their updates count as one step")
-    return batch
+    put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
 
 
 def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    gpus = _trainer_gpus(draft)
-    _instances(draft, gpus, per_instance)
+    gpus = trainer_gpus(draft)
+    put_instances(draft, gpus, per_instance)
     draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
-    _batch(draft, n)
+    rollout_batch(draft, n)
     barrier(draft, "the whole batch is generated, the longest response is waited for")
 
 
-def _instances(draft: Draft, gpus: Read[int], per_instance: Read[int]) -> None:
-    value = draft.divided("the number of instances", gpus, per_instance)
-    draft.put("fleet.instances", value, gpus, per_instance, back=parts_of(gpus, per_instance))
-
-
 def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    _trainer_gpus(draft)
-    _rollout_gpus(draft, per_instance, "rollout")
-    _batch(draft, n)
+    trainer_gpus(draft)
+    rollout_gpus(draft, per_instance, "rollout")
+    rollout_batch(draft, n)
     draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
     draft.semantics("admission.batches_ahead", 1, "exactly one batch ahead")
     draft.semantics("sync.in_flight", "drain", "weights change between two batches, when nothing is in flight")
     draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
 
 
-def _rollout_gpus(draft: Draft, per_instance: Read[int], section: str) -> None:
-    nodes = draft.count(f"{section}.nnodes", default=1)
-    per_node = draft.maybe_count(f"{section}.n_gpus_per_node") or draft.count("trainer.n_gpus_per_node", default=8)
-    gpus = on_nodes(nodes, per_node, per_node_key=f"{section}.n_gpus_per_node")
-    _instances(draft, gpus, per_instance)
-    draft.semantics("fleet.placement", "disaggregated", "rollout has GPUs of its own")
-
-
 def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
-    _trainer_gpus(draft)
-    _rollout_gpus(draft, per_instance, "rollout")
+    trainer_gpus(draft)
+    rollout_gpus(draft, per_instance, "rollout")
     mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
     pulls = draft.count("async_training.require_batches", default=1)
     groups = mini.value * pulls.value
@@ -302,10 +208,10 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
 def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     separate = draft.mode.endswith("separate_async")
     section = f"trainer.v1.{'separate' if separate else 'colocate'}_async"
-    batch = _batch(draft, n)
+    batch = rollout_batch(draft, n)
     if separate:
-        _trainer_gpus(draft)
-        _rollout_gpus(draft, per_instance, ROLLOUT)
+        trainer_gpus(draft)
+        rollout_gpus(draft, per_instance, ROLLOUT)
         mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
         parts = draft.count(f"{section}.parameter_sync_step", default=4)
         if batch.value != parts.value * mini.value:
@@ -325,8 +231,8 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
         draft.put("sync.every_pulls", parts.value, parts)
         _lending(draft, section)
     else:
-        gpus = _trainer_gpus(draft)
-        _instances(draft, gpus, per_instance)
+        gpus = trainer_gpus(draft)
+        put_instances(draft, gpus, per_instance)
         draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
     warmup = draft.number(f"{section}.num_warmup_batches", default=1.0, most=1e6)
     draft.semantics("admission.law", "version_window", "a batch and the warm-up batches are outstanding")

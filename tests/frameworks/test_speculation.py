@@ -64,6 +64,22 @@ CASES: list[tuple[str, str, tuple[str, ...], dict[str, Any], bool]] = [
         {"method": "draft_model", "draft_model": "Qwen/Qwen2.5-0.5B", "off_above_batch": 32}, True,
     ),
     (
+        "roll", "roll_rlvr_async.yaml",
+        ("actor_infer.strategy_args.strategy_config.speculative_config.method=mtp",
+         "actor_infer.strategy_args.strategy_config.speculative_config.num_speculative_tokens=3"),
+        {"method": "mtp", "num_speculative_tokens": 3}, True,
+    ),
+    (
+        "trl", "trl_async.sh",
+        ("--vllm_serve.speculative_config", '{"method": "qwen3_next_mtp", "num_speculative_tokens": 5}'),
+        {"method": "mtp", "num_speculative_tokens": 5}, True,
+    ),
+    (
+        "verl", "verl_sync.yaml",
+        (f"""+{ROLLOUT}.engine_kwargs.vllm.speculative_config='{{"method": "ngram", "num_speculative_tokens": 4}}'""",),
+        {"method": "ngram", "num_speculative_tokens": 4}, False,
+    ),
+    (
         "prime-rl", "prime_rl.toml",
         ("--inference.vllm.speculative_config.method", "qwen3_5_mtp",
          "--inference.vllm.speculative_config.num_speculative_tokens", "12"),
@@ -96,6 +112,11 @@ def test_what_is_not_asked_or_not_known_is_not_simulated(words: tuple[str, ...],
     found = read("verl", "verl_sync.yaml", *words)
     assert found.scenario.engine.speculation is None
     assert any(told in str(note) for note in found.not_modelled)
+
+
+def test_a_text_that_is_no_json_object_is_refused() -> None:
+    with pytest.raises(InputError, match="must be a JSON object"):
+        read("trl", "trl_async.sh", "--vllm_serve.speculative_config", "ngram please")
 
 
 def test_a_measured_length_takes_the_place_of_the_assumed_curve(tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ def test_a_batch_that_does_not_divide_among_the_devices_is_listed() -> None:
     assert left["trainer.batch_samples"] == (8, 16)
 
 
+def test_gpus_that_fill_no_node_are_noted() -> None:
+    odd = written("verl", load_scenario("presets/verl-fully-async", ["fleet.instances=13"]))
+    assert odd.notes == ("13 GPUs are 13 nodes of 1 here (rollout.nnodes); 16 GPUs would be whole nodes of 8",)
+    assert written("verl", load_scenario("presets/verl-fully-async", ["fleet.instances=16"])).notes == ()
+
+
 def test_a_framework_that_nobody_knows() -> None:
     with pytest.raises(InputError, match="is no framework that is known"):
         written("verl2", load_scenario("presets/verl-sync"))

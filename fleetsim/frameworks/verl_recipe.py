@@ -1,0 +1,67 @@
+"""How verl trains a batch, and what drafts for its engines. Sources: `verl.py`."""
+
+from __future__ import annotations
+
+from fleetsim.frameworks import recipe
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.reading import one_of
+from fleetsim.frameworks.speculation import PATH, frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.verl_pools import ACTOR, ENGINE, ROLLOUT
+
+
+def put_recipe(draft: Draft) -> None:
+    """The update: verl/workers/config/engine.py, FSDPEngineConfig and McoreEngineConfig."""
+    recipe.words(
+        draft,
+        "backend",
+        {"dp": "fsdp", "megatron": "megatron", "fsdp": "fsdp", "fsdp2": "fsdp"},
+        "model_engine",
+        f"{ACTOR}.strategy",
+    )
+    megatron = draft.values.get("trainer.recipe.backend") == "megatron"
+    engine = f"{ACTOR}.{'megatron' if megatron else 'fsdp_config'}"
+    recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})
+    if megatron:
+        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+        recipe.counts(draft, {name: f"{engine}.{word}_parallel_size" for name, word in ranks.items()})
+    else:
+        recipe.counts(
+            draft, {"cp": (f"{engine}.ulysses_sequence_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size")}
+        )
+    recipe.words(draft, "offload", {"true": "states"}, f"{engine}.optimizer_offload")
+    recipe.flags(
+        draft,
+        {
+            "recompute": ("actor_rollout_ref.model.enable_gradient_checkpointing", True),
+            "packing": ("actor_rollout_ref.model.use_remove_padding", True),
+        },
+    )
+    estimator = draft.maybe_text("algorithm.adv_estimator")
+    back = one_of({True: {"algorithm.adv_estimator": "gae"}, False: {"algorithm.adv_estimator": "grpo"}})
+    if estimator is None:
+        draft.could("trainer.recipe.critic", None, back)
+    else:
+        draft.put("trainer.recipe.critic", estimator.value == "gae", estimator, back=back, unless=False)
+
+
+def put_drafts(draft: Draft, *, sglang: bool) -> None:
+    """Speculative decoding: the model's MTP layer (verl/workers/config/model.py, `MtpConfig`), a draft model that only
+    the rollout has, or what is handed to vLLM."""
+    model_mtp, own_mtp = "actor_rollout_ref.model.mtp", f"{ROLLOUT}.mtp"
+    mtp = own_mtp if draft.settings.has(own_mtp) and not draft.settings.has(model_mtp) else model_mtp
+    loaded, used = (draft.flag(f"{mtp}.{key}", default=False) for key in ("enable", "enable_rollout"))
+    if loaded.value and used.value:
+        if sglang:
+            sglang_drafts(draft, f"{mtp}.", defaults=("EAGLE", 3, 4))
+        else:
+            vllm_drafts(draft, f"{mtp}.", switch=used, alone="mtp")
+        trained = draft.flag(f"{mtp}.enable_train", default=False)
+        if not trained.value:
+            frozen(draft, str(trained))
+        return
+    draft.could(f"{PATH}.method", None, one_of({"mtp": {loaded.key: True, used.key: True}}), None)
+    own = draft.flag(f"{ROLLOUT}.speculative_decoding.enable", default=False)
+    if own.value and vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", switch=own, alone="eagle3"):
+        frozen(draft, str(own))
+    elif not sglang and vllm_drafts(draft, f"{ENGINE}.speculative_config.", written=f"+{ENGINE}.speculative_config."):
+        frozen(draft, f"{ENGINE}.speculative_config")
