@@ -85,7 +85,7 @@ def test_every_answer_tells_it() -> None:
         drafts = result.document()["drafts"]
         assert "assumed: curve glm-5.2-mtp: 2.99 tokens an iteration" in drafts["text"]
         assert drafts["k"] == 3
-    assert "2.99 tokens an iteration" in " ".join(str(asked.simulate()).split())
+    assert "2.99 tokens an iteration" in " ".join(asked.simulate().explained.split())
     assert "drafts" not in fs.load(job()).size().document()
 
 

@@ -102,7 +102,7 @@ def test_size_says_whether_they_pay_and_what_it_cannot_know(path: str) -> None:
     assert [t.k for t in found.tried] == [0, 1, 2, 3, 4, 5, 7]
     assert "Speculation pays" in found.text
     assert "drafts pay less than told" in found.text
-    told = " ".join(str(fs.load(job(path)).simulate()).split())
+    told = " ".join(fs.load(job(path)).simulate().explained.split())
     assert "n-gram, measured: profile" in told
     assert "engine.speculation.acceptance" not in {a.path for a in assumptions_of(job(path), ())}
     assert "without speculative decoding" not in engine_source(job(path), 2).accuracy
