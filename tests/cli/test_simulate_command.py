@@ -16,6 +16,7 @@ from fleetsim.sim.run import simulate
 JOB = """
 name: small
 workload: {output_tokens: {mean: 200, cv: 0.8, max: 800}, prompt_tokens: 64, group_size: 4}
+engine: {slowdown: 1}
 fleet: {instances: 2}
 trainer: {batch_samples: 32, fixed_s: 2.0}
 published: {step_s: 4.0, tok_s_per_gpu: 900.0, bottleneck: rollout, note: invented for this test}
@@ -43,9 +44,10 @@ def run(*arguments: str) -> Result:
 
 
 def test_the_view_says_where_the_seconds_go(job: str) -> None:
-    result = run(job)
+    result = run(job, "--explain")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("small: 2 instances (H100-SXM x 1), 8 trainer GPUs, 32 samples per step")
+    assert result.stdout.startswith("small: a step takes ")
+    assert "fleet    2 instances (H100-SXM x 1), 8 trainer GPUs, 32 samples per step" in result.stdout
     text = " ".join(result.stdout.split())
     for told in (
         "What binds:",
@@ -53,7 +55,6 @@ def test_the_view_says_where_the_seconds_go(job: str) -> None:
         "where the seconds go",
         "queue depth",
         "tokens generated per trained",
-        "no long one is lost",
     ):
         assert told in text
     assert "invented for this test" in text
@@ -62,12 +63,14 @@ def test_the_view_says_where_the_seconds_go(job: str) -> None:
 
 def test_the_bars_are_the_records(job: str) -> None:
     steps = simulate(load_scenario(job)).steps
-    lines = [line.split() for line in run(job).stdout.splitlines() if "█" in line and line.split()[0].isdigit()]
+    lines = [
+        line.split() for line in run(job, "--explain").stdout.splitlines() if "█" in line and line.split()[0].isdigit()
+    ]
     assert len(lines) == 8
     for line, step in zip(lines, steps, strict=True):
-        shown = [float(x) for x in line[-4:]]
+        drawn = [float(x) for x in line[-4:]]
         told = [step["end_s"] - step["start_s"], step["wait_s"], step["train_s"], step["sync_block_s"]]
-        assert shown == pytest.approx([float(x) for x in told], abs=0.051)
+        assert drawn == pytest.approx([float(x) for x in told], abs=0.051)
 
 
 def test_json_holds_every_metric_with_its_interval(job: str) -> None:
@@ -90,15 +93,15 @@ def test_the_metrics_that_fail_if_knows_are_those_of_a_run(job: str) -> None:
 
 def test_a_transport_says_what_it_derived(job: str, job_without_sync: str) -> None:
     transport = ("--set", "sync.transport=collective_broadcast", "--set", "sync.trainer_block_s=0.5")
-    text = " ".join(run(job_without_sync, *transport).stdout.split())
+    text = " ".join(run(job_without_sync, "--explain", *transport).stdout.split())
     assert "Weight sync: publish 0 s, pause 3.5 s: from 15.2 GB in 339 tensors (collective_broadcast), most" in text
     times = json.loads(run(job_without_sync, "--json", *transport).stdout)["sync_times"]
     assert (times["derived"], times["trainer_block_s"]) == (["publish_s", "pause_s"], 0.5)
-    assert "Weight sync:" not in run(job).stdout
+    assert "Weight sync:" not in run(job, "--explain").stdout
 
 
 def test_a_weight_sync_without_seconds_is_a_broadcast_and_says_so(job_without_sync: str) -> None:
-    text = " ".join(run(job_without_sync).stdout.split())
+    text = " ".join(run(job_without_sync, "--explain").stdout.split())
     assert "Weight sync: publish 0 s, pause 3.5 s, trainer held 3.5 s: from 15.2 GB in 339 tensors" in text
     assert "Assumed, not measured: sync.transport = collective_broadcast" in text
 
@@ -173,15 +176,15 @@ def test_a_wrong_scenario_is_exit_code_2(text: str, tmp_path: Path) -> None:
 
 
 def test_the_view_names_what_nobody_measured(job: str) -> None:
-    assert "Assumed" not in run(job).stdout
+    assert "Assumed" not in run(job, "--explain").stdout
     assumed = "assumed=[workload.output_tokens.mean, fleet.switch_s]"
-    shown = " ".join(run(job, "--set", assumed).stdout.split())
+    shown = " ".join(run(job, "--explain", "--set", assumed).stdout.split())
     assert "Assumed, not measured: workload.output_tokens.mean = 200, fleet.switch_s = 0" in shown
-    mine = run(job, "--set", assumed, "--set", "fleet.switch_s=3").stdout
+    mine = run(job, "--explain", "--set", assumed, "--set", "fleet.switch_s=3").stdout
     assert "fleet.switch_s" not in mine
 
 
 def test_dollars_stand_beside_their_prices(job: str) -> None:
-    assert "cost per step, at $2.95 a GPU-hour  " in run(job).stdout
-    shown = run(job, "--set", "cost.trainer_price_usd_per_gpu_h=4.5").stdout
+    assert "cost per step, at $2.95 a GPU-hour  " in run(job, "--explain").stdout
+    shown = run(job, "--explain", "--set", "cost.trainer_price_usd_per_gpu_h=4.5").stdout
     assert "cost per step, at $2.95 a rollout and $4.50 a trainer GPU-hour  " in shown

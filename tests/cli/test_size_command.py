@@ -32,7 +32,7 @@ def fake_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_runbook_s_worked_example_to_the_digit() -> None:
     arguments = ("--batch", "512", "--len", "1536", "--instance-tok-s", "4000", "--trainer-step-s", "20")
-    result = run(*arguments, "--headroom", "0.8", "--set", "run.steps=8", "--replications", "1")
+    result = run(*arguments, "--headroom", "0.8", "--set", "run.steps=8", "--replications", "1", "--explain")
     assert result.exit_code == 0
     assert "39,321.6 tok/s consumed / (4,000 tok/s per instance x headroom 0.8) = 13" in " ".join(result.stdout.split())
     rows = {line.split()[0]: line for line in result.stdout.replace(">", " ").splitlines() if line.split()}
@@ -120,7 +120,7 @@ def test_exit_codes(arguments: tuple[str, ...], exit_code: int, told: str) -> No
     assert result.exit_code == exit_code, result.output
     assert told in result.stderr
     if exit_code in (10, 11):
-        first = "10 rollout" if exit_code == 10 else "No fleet holds a step of at most 1.0 s. Without that: "
+        first = "10 rollout" if exit_code == 10 else "No fleet holds a step of at most 1.0 s. The best: "
         assert result.stdout.startswith(first), "the result is printed all the same"
     if exit_code == 2:
         assert result.stdout == ""
@@ -183,7 +183,7 @@ def profile_file(folder: Path, most_decodes: int) -> str:
 
 @pytest.mark.usefixtures("fake_fleet")
 def test_a_profile_shows_its_error_and_its_range(tmp_path: Path) -> None:
-    inside = run("--profile", profile_file(tmp_path, 500), "--strict")
+    inside = run("--profile", profile_file(tmp_path, 500), "--strict", "--explain")
     assert inside.exit_code == 0
     assert "error: median 3.1 %, worst 9.0 % (mean latency)" in " ".join(inside.stdout.split())
     outside = run("--profile", profile_file(tmp_path, 2), "--strict")

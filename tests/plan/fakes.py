@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.trials import Measure
+
+
+def one_ahead() -> Scenario:
+    """The default job with samples that lag a version at most: what there is to be gained by more of them."""
+    return with_changes(default_scenario(), {"admission.max_staleness": 1.0})
 
 
 def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import with_instances
 from fleetsim.size.levers import CAP, STALENESS, levers_of
 from fleetsim.size.size import SizeResult, size
-from tests.plan.fakes import fluid, metrics
+from tests.plan.fakes import fluid, metrics, one_ahead
 
 WORK = 512 * 1536
 
 
 def job(**changes: Any) -> Scenario:
     constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
-    return with_changes(default_scenario(), constant | {k.replace("__", "."): v for k, v in changes.items()})
+    return with_changes(one_ahead(), constant | {k.replace("__", "."): v for k, v in changes.items()})
 
 
 def filled(s: Scenario, replication: int) -> Mapping[str, Any]:

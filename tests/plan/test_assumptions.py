@@ -13,7 +13,7 @@ def test_the_embedded_default_is_told_in_full() -> None:
     text = "; ".join(a.text for a in assumptions_of(default_scenario(), ()))
     for told in (
         "Qwen/Qwen2.5-7B", "H100-SXM", "TP1", "bfloat16", "groups of 8", "prompts of 512 tokens", "cut at 8,192 tokens",
-        "20 s of compute", "8 GPUs", "staleness budget of 1 step", "trainer idle at most 5.0 %", "headroom 0.8",
+        "20 s of compute", "8 GPUs", "staleness budget of 4 steps", "trainer idle at most 5.0 %", "headroom 0.8",
     ):  # fmt: skip
         assert told in text
 

@@ -13,11 +13,12 @@ from fleetsim.compare.compare import BY_ITSELF, Change, Comparison, Side
 from fleetsim.compare.input_changes import input_differences, inputs_of
 from fleetsim.compare.runs import ToRun, compare_scenarios, run_side
 from fleetsim.compare.verdicts import compare
-from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
+from fleetsim.config import Scenario, scenario_from_mapping, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import METRICS, quantity
 from fleetsim.sim.contrast import Mean
+from tests.plan.fakes import one_ahead
 from tests.sim.random_scenarios import scenarios
 
 SMALL = scenario_from_mapping(
@@ -225,7 +226,7 @@ def test_what_differs_makes_one_of_the_other(a: Scenario, b: Scenario) -> None:
 def test_assumed_values_are_marked(instances: int, given_: bool) -> None:
     from fleetsim.compare.input_changes import assumed_of
 
-    a = default_scenario()
+    a = one_ahead()
     b = with_changes(a, {"fleet.instances": a.fleet.instances + instances})
     found = input_differences(
         inputs_of(a), inputs_of(b), assumed_of(a, ()), assumed_of(b, ["fleet.instances"] if given_ else ())

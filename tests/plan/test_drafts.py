@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import at_engine, drafts_of
 from fleetsim.job.trials import simulated
+from tests.plan.fakes import one_ahead
 
 SMALL = {
     "engine.slowdown": 1.0,
@@ -24,7 +25,7 @@ SMALL = {
 
 
 def job(**speculation: Any) -> Scenario:
-    return with_changes(default_scenario(), {**SMALL, "engine.speculation": speculation or None})
+    return with_changes(one_ahead(), {**SMALL, "engine.speculation": speculation or None})
 
 
 def test_without_speculation_there_is_nothing_to_say() -> None:

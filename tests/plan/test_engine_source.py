@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.config import Scenario, with_changes
 from fleetsim.job.engine_source import engine_source
 from tests import profiles
+from tests.plan.fakes import one_ahead
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_error_of_the_roofline_is_the_one_on_the_accuracy_page() -> None:
-    source = engine_source(default_scenario(), 8)
+    source = engine_source(one_ahead(), 8)
     rows = json.loads((ROOT / "calibration" / "engine_errors.json").read_text(encoding="utf-8"))["errors"]
     kind = {"gpu": "H100-SXM", "model": "dense", "bits": "16", "engine": "vllm", "gpu_seen": True}
     (row,) = (r for r in rows if all(r[key] == value for key, value in kind.items()))
@@ -23,7 +24,7 @@ def test_the_error_of_the_roofline_is_the_one_on_the_accuracy_page() -> None:
 
 
 def test_a_given_rate_has_no_error_to_show() -> None:
-    constant = with_changes(default_scenario(), {"engine.kind": "constant", "engine.instance_tok_s": 4000.0})
+    constant = with_changes(one_ahead(), {"engine.kind": "constant", "engine.instance_tok_s": 4000.0})
     source = engine_source(constant, 8)
     assert (source.kind, source.error_median, source.extrapolations) == ("constant", None, None)
 
@@ -38,14 +39,14 @@ def test_a_plan_that_leaves_the_measured_range_is_told(tmp_path: Path, instances
         "limits": {"max_num_seqs": 512, "max_num_batched_tokens": 8192, "kv_blocks": 30000},
     }
     file.write_text(json.dumps(profile))
-    scenario = with_changes(default_scenario(), {"engine.kind": "measured", "engine.profile": str(file)})
+    scenario = with_changes(one_ahead(), {"engine.kind": "measured", "engine.profile": str(file)})
     source = engine_source(scenario, instances)
     assert source.name == "mine"
     assert bool(source.extrapolations) is outside
 
 
 def measured(file: str) -> Scenario:
-    return with_changes(default_scenario(), {"engine.kind": "measured", "engine.profile": file})
+    return with_changes(one_ahead(), {"engine.kind": "measured", "engine.profile": file})
 
 
 def test_a_profile_says_what_it_is_and_how_far_off(tmp_path: Path) -> None:
@@ -74,4 +75,4 @@ def test_an_estimate_and_a_profile_of_no_range_do_not_pass_strict(tmp_path: Path
         source = engine_source(measured(profiles.profile_file(tmp_path, **changes)), 8)
         assert source.extrapolations is None
         assert "no measured ranges" in str(source.strict_problem)
-    assert "roofline estimate" in str(engine_source(default_scenario(), 8).strict_problem)
+    assert "roofline estimate" in str(engine_source(one_ahead(), 8).strict_problem)

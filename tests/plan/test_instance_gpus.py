@@ -53,7 +53,7 @@ def test_what_is_given_stays_and_what_is_chosen_is_told_with_its_flag() -> None:
     assert job_from_flags({"engine": {"model": "Qwen/Qwen2.5-32B", "tp": 1}}, [], {}).scenario.engine.tp == 1
     # 64 samples and a batch ahead do not fill the cache of four GPUs.
     found = fs.load(batch=64, model="Qwen/Qwen2.5-32B", steps=6).size(replications=1)
-    assert "TP2 (2 GPUs per instance: the cheapest that fits)" in " ".join(str(found).split())
+    assert "TP2 (2 GPUs per instance: the cheapest that fits)" in " ".join(found.explained.split())
     assert any(a["path"] == "engine.tp" and a["flag"] == "--tp" for a in found.to_dict()["assumptions"])
 
 

@@ -54,7 +54,7 @@ def test_a_table_of_ones_own_goes_before_and_may_be_edited(tmp_path: Path) -> No
     assert prices_of(job.scenario).rollout == 2.10
     assert listed_price("mine", own=str(table)).usd_per_gpu_h == 0.5
     assert listed_price("H200", own=str(table)) == listed_price("H200")
-    assert "$2.10 per rollout GPU-hour (prices.csv)" in " ".join(str(job.size(replications=1)).split())
+    assert "$2.10 per rollout GPU-hour (prices.csv)" in " ".join(job.size(replications=1).explained.split())
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_every_door_tells_the_error_of_its_own_engine(door: str, tmp_path: Path)
     job = fs.load(batch=64, len=500, gpu="B200", **SMALL)
     found = {"size": job.size, "split": lambda: job.split(4), "simulate": job.simulate}[door]()
     page = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    for shown in (str(found), page):
+    for shown in (found.explained, page):
         assert "on B200-SXM kept out of the fit" in " ".join(shown.split())
     profile = found.to_dict()["profile"]
     assert 0 < profile["error_median"] < profile["error_p90"]

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Problem, StuckError
 from fleetsim.size.queue_cap import queue_cap_of, staleness_budget
-from tests.plan.fakes import metrics
+from tests.plan.fakes import metrics, one_ahead
 
 
 def needing(samples: int) -> Any:
@@ -23,7 +23,7 @@ def needing(samples: int) -> Any:
 
 
 def test_the_smallest_cap_that_costs_next_to_nothing() -> None:
-    scenario = with_changes(default_scenario(), {"admission.max_staleness": 4.0})
+    scenario = with_changes(one_ahead(), {"admission.max_staleness": 4.0})
     cap = queue_cap_of(scenario, 8, needing(1000))
     assert (cap.samples, cap.steps) == (1024, 2.0)  # quarters of a batch: 896 would cost 2 %
     assert cap.step_cost <= 0.01
@@ -32,11 +32,11 @@ def test_the_smallest_cap_that_costs_next_to_nothing() -> None:
 
 
 def test_one_batch_when_nothing_is_gained_by_more() -> None:
-    assert queue_cap_of(default_scenario(), 8, needing(300)).samples == 512
+    assert queue_cap_of(one_ahead(), 8, needing(300)).samples == 512
 
 
 def test_never_beyond_the_staleness_budget() -> None:
-    cap = queue_cap_of(default_scenario(), 8, needing(4000))
+    cap = queue_cap_of(one_ahead(), 8, needing(4000))
     assert cap.samples == cap.bound_samples == 512
     assert cap.step_cost > 0.01
 
@@ -47,7 +47,7 @@ def test_a_cap_that_gets_the_run_stuck_does_not_hold() -> None:
             raise StuckError("stuck", [Problem("buffer.capacity_samples", 1, "r", "m")])
         return metrics(20.0, 0.0)
 
-    scenario = with_changes(default_scenario(), {"admission.max_staleness": 3.0})
+    scenario = with_changes(one_ahead(), {"admission.max_staleness": 3.0})
     assert queue_cap_of(scenario, 8, measure).samples == 896
 
 
@@ -64,4 +64,4 @@ def test_a_cap_that_gets_the_run_stuck_does_not_hold() -> None:
     ],
 )
 def test_the_budget_is_what_was_asked_for_or_what_the_law_promises(changes: dict[str, Any], budget: float) -> None:
-    assert staleness_budget(with_changes(default_scenario(), changes)) == budget
+    assert staleness_budget(with_changes(one_ahead(), changes)) == budget

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config import default_scenario, with_changes
+from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.job.trials import with_instances
 from fleetsim.size.size import SizeResult, size
-from tests.plan.fakes import fluid, metrics
+from tests.plan.fakes import fluid, metrics, one_ahead
 
 
 def job(**changes: Any) -> Scenario:
     constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
-    return with_changes(default_scenario(), constant | {k.replace("__", "."): v for k, v in changes.items()})
+    return with_changes(one_ahead(), constant | {k.replace("__", "."): v for k, v in changes.items()})
 
 
 def test_the_smallest_count_that_holds_the_target() -> None:
