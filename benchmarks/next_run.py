@@ -13,7 +13,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +112,8 @@ def main() -> None:
     print(summary("all, the same trainer GPUs", same))
     print(summary("all, other trainer GPUs", [p for p in every if p not in same]) if len(same) < len(every) else "")
     print(summary("all", every))
+    after = {(a.name, b.name) for a, b in pairwise(arms)}
+    print(summary("all, each arm and the next by name", [p for p in every if (p.of.name, p.to.name) in after]))
 
 
 if __name__ == "__main__":

@@ -55,24 +55,35 @@ def from_(
 
     [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
     """
-    from fleetsim.files import new_file, write_text
+    if framework is None:
+        _of_run(run, output, set_ or (), force, json_)
+        return
+    result = _of_framework(framework, config or (), set_ or ())
+    if run is not None:
+        _of_run(run, output, set_ or (), force, json_, result.raw)
+        return
+    _tell(result, output, force, json_, verbose)
+
+
+def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) -> Imported:
+    """The job of a configuration. Raises InputError."""
     from fleetsim.frameworks.convert import framework_name, scenario_from
     from fleetsim.frameworks.given import settings_from
     from fleetsim.trainer.estimate import token_seconds
 
-    if framework is None:
-        _of_run(run, output, set_ or (), force, json_)
-        return
     name = framework_name(framework)
+    shown, settings = settings_from(config)
+    return scenario_from(name, settings, shown, sets, token_seconds)
+
+
+def _tell(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
+    """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
+    from fleetsim.files import new_file, write_text
+
     place = None if output is None else new_file("--output", output, force)
-    shown, settings = settings_from(config or ())
-    result = scenario_from(name, settings, shown, set_ or (), token_seconds)
-    if run is not None:
-        _of_run(run, output, set_ or (), force, json_, result.raw)
-        return
     if place is not None:
         write_text(place, result.text)
-    _show(result, place, json_, verbose)
+    _show(result, place, as_json, verbose)
 
 
 def _of_run(

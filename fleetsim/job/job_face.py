@@ -109,6 +109,10 @@ class Job(AnyJob):
             kept.pop("profile", None)
         return _job(self._start, earlier | texts, kept | said)
 
+    def on(self, start: File) -> Job:
+        """The same changes and options on another start. Raises InputError."""
+        return _job(start, self._changes, self._options)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes as YAML what was given or differs from the defaults, which loads back to an equal scenario.
 

@@ -16,7 +16,7 @@ from fleetsim.replay.change.plan_file import plan_of
 from fleetsim.replay.change.recommend import Recommendation, recommend
 from fleetsim.replay.change.verify import Verification
 from fleetsim.replay.change.verify import verify as verified
-from fleetsim.replay.change.what_if import Sweep, WhatIf, changed, sweep, what_if
+from fleetsim.replay.change.what_if import Sweep, WhatIf, changed, next_step, sweep, what_if
 from fleetsim.replay.change.withheld import unless_mended
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.diagnose.removals import mended
@@ -68,7 +68,11 @@ def answer(
     answers = Answers(verification=verification)
     if questions.changes:
         progress("what if: before and after")
-        answers = replace(answers, what_if=what_if(model, questions.changes))
+        effects = what_if(model, questions.changes)
+        step = result.observed.trainer.step_s
+        if model.logged is not None and step is not None:
+            effects = replace(effects, next=next_step(step.value, effects))
+        answers = replace(answers, what_if=effects)
     if questions.swept is not None:
         key, values = questions.swept
         start = on_top(model, {path: x for path, x in questions.changes.items() if path != key})

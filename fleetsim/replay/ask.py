@@ -56,6 +56,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     from fleetsim.replay.diagnose.addressed import addressed
     from fleetsim.replay.run import replay as replayed
 
+    fleet = _configured(fleet, history, window)
     known = fleet.job
     found = replayed(
         history,
@@ -70,6 +71,14 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     answers = answer(questions, found, known.given, watch)
     found = replace(found, verdict=addressed(found.verdict, (*window.words(), *fleet.words)))
     return ReplayResult(history, found, answers, known.notes)
+
+
+def _configured(fleet: Fleet, history: History, window: Window) -> Fleet:
+    """With the configuration that the framework printed into the log, where nobody gave a scenario."""
+    from fleetsim.replay.shown.shown import printed_job
+
+    printed = None if fleet.from_file or window.file is None else printed_job(history, window.file)
+    return fleet if printed is None else replace(fleet, job=fleet.job.on(printed), from_file=True)
 
 
 @keywords()

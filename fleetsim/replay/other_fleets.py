@@ -67,12 +67,22 @@ def what_if_section(answer: WhatIf) -> Section:
     before, after = (binds.replace("_", " ") for binds in answer.binding)
     beyond = () if answer.extrapolated is None else (answer.extrapolated.text,)
     lines = (
+        *_next(answer),
         f"What binds: {before}, then {after if after != before else 'as before'}",
         *(f"note: {note}" for note in (*beyond, *answer.notes)),
     )
     draws = page_only("Before and after under the same draws; intervals are of 95 %.")
     blocks = (terminal_only(Words(changes, strong=True)), draws, *followed(table, *lines))
     return Section("What if", blocks, short="what if (same draws before and after)")
+
+
+def _next(answer: WhatIf) -> Iterator[str]:
+    """The step of the changed run, from the one that was logged."""
+    step = answer.next
+    if step is not None:
+        ends = f"{units.seconds(step.low)} to {units.seconds(step.high)} in eight of ten cases"
+        then, now = units.seconds(step.step_s), units.seconds(step.observed)
+        yield f"The next run's step: {then} ({ends}), from the {now} observed"
 
 
 def _effect(effect: Effect) -> tuple[Cell, ...]:

@@ -17,7 +17,7 @@ from fleetsim.job.options import NAMES
 
 
 def test_every_flag_of_a_job_is_an_option() -> None:
-    assert set(NAMES) == {*PATHS, *LENGTH_FLAGS}
+    assert set(NAMES) == {*PATHS, *LENGTH_FLAGS, "run"}
 
 
 def test_a_file_a_name_a_mapping_a_scenario_and_a_job_are_one(tmp_path: Path) -> None:

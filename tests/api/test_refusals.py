@@ -122,6 +122,7 @@ def test_the_example_in_a_remedy_is_taken(name: str, tmp_path: Path, monkeypatch
 
     monkeypatch.chdir(tmp_path)
     Path(EXAMPLES["profile"]).write_text(profile_text(estimate_profile("H100", "Qwen/Qwen2.5-7B")))
+    Path(EXAMPLES["run"]).write_text("step,step_s,wait_s,train_s\n" + "".join(f"{k},9,4,5\n" for k in range(9)))
     fs.load(**{name: EXAMPLES[name]})
 
 

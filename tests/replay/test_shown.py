@@ -170,6 +170,47 @@ def test_the_engines_of_a_simulated_run_are_recognised(tmp_path: Path) -> None:
     assert after == pytest.approx(fs.load(truth).simulate(replications=2).mean["step_s"], rel=0.05)
 
 
+def test_a_log_with_its_configuration_is_replayed_and_changed(verl: Path) -> None:
+    """No scenario is given: the log says what ran. Its step is simulated, and that of more instances has its ends."""
+    result = fs.replay(verl, given={"engine.gpu": "H100"}, changes={"fleet.instances": 4})
+    found = result.replayed.implied
+    assert found is not None
+    assert found.scenario.admission.law == "per_sync_window"
+    assert found.logged is not None
+    answer = result.answers.what_if
+    assert answer is not None
+    assert answer.next is not None
+    assert answer.next.low < answer.next.step_s < answer.next.high
+    assert answer.next.step_s == pytest.approx(answer.next.observed * answer.effect("step_s").ratio.mean)
+
+
+def test_the_next_run_of_a_simulated_one_is_predicted(tmp_path: Path) -> None:
+    """From the log of a run with two instances to one with three, whose truth is simulated."""
+    truth = scenario_from_mapping(
+        {
+            **SCENARIO,
+            "workload": {"group_size": 8, "prompt_tokens": 300, "output_tokens": {"mean": 900, "cv": 0.9, "max": 4096}},
+            "engine": {**SCENARIO["engine"], "slowdown": 1.35},  # type: ignore[dict-item]
+        }
+    )
+    path = _log(tmp_path / "run.jsonl", truth)
+    result = fs.replay(path, scenario_from_mapping(SCENARIO), changes={"fleet.instances": 3}, backtest=False)
+    answer = result.answers.what_if
+    assert answer is not None
+    assert answer.next is not None
+    there = fs.load(truth, {"fleet.instances": 3}).simulate(replications=2).mean["step_s"]
+    assert answer.next.low < there < answer.next.high
+    assert answer.next.step_s == pytest.approx(there, rel=0.06)
+
+
+def test_more_trainer_gpus_in_a_what_if_scale_the_observed_seconds(verl: Path) -> None:
+    result = fs.replay(verl, given={"engine.gpu": "H100"}, changes={"trainer.gpus": 8}, backtest=False)
+    answer = result.answers.what_if
+    assert answer is not None
+    assert answer.effect("step_s").ratio.mean < 1.0
+    assert any("on 8 GPUs" in note for note in answer.notes)
+
+
 def test_a_run_whose_fleet_nobody_names_shows_no_speed(tmp_path: Path) -> None:
     path = _log(tmp_path / "run.jsonl", scenario_from_mapping(SCENARIO))
     job = fs.load(run=path)

@@ -173,7 +173,10 @@ def _fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[fl
     """Instances, resizes, paces."""
     fleet = observed.fleet
     if fleet is None:
-        draft.assumed.append(f"fleet.instances: {draft.start.fleet.instances}, no engine was read")
+        told = draft.says("fleet.instances")
+        (draft.taken if told else draft.assumed).append(
+            f"fleet.instances: {draft.start.fleet.instances}, {'as said' if told else 'no engine was read'}"
+        )
         return ((observed.start_s, draft.start.fleet.instances),)
     levels = levels_of(history)
     if len(levels) > _MOST_RESIZES or not levels:
