@@ -65,7 +65,7 @@ _OTHER_ENGINE = (
 MOST_POINTS = 64
 # Eight of ten public arms that were predicted from another one's log came within this factor (docs/next_run.md; those
 # with as many trainer GPUs).
-NEXT_RUN = 1.1
+NEXT_RUN = 1.11
 # Replications at each end of the doubt about an extrapolated speed: it is far wider than chance.
 END_RUNS = 2
 
