@@ -73,7 +73,7 @@ def test_every_answer_tells_it() -> None:
     ran = asked.simulate()
     assert 0 < ran.metrics["prefill_busy_fraction"].mean < 1
     words = "1 prefill engine of 1 GPU and 3 decode engines of 1 GPU are an instance"
-    assert words in " ".join(str(ran).split())
+    assert words in " ".join(ran.explained.split())
     said = {a.path: a.text for a in assumptions_of(asked.scenario, ())}
     assert said["engine.tp"] == "1 prefill (TP1) + 3 decode (TP1) engines: 4 GPUs per instance"
     assert "sides" not in fs.load(job(None)).size().document()
