@@ -357,7 +357,6 @@ JOBS = (
         "trainer",
         NO_SYNC,
         "sync.",
-        overstated={"given": "its start-up lasts up to 160 steps, and the window begins before it is over"},
     ),
     Job(
         "areal",

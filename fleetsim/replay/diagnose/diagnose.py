@@ -182,13 +182,14 @@ def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
     """The side that waits: the trainer by its sample wait, the rollout GPUs by their time without work.
 
     A growing backlog is rollout's work that nobody takes: then the trainer is the slower side, and rollout's output
-    starves for it. Sharing GPUs, neither waits for the other.
+    starves for it, as it does beside a trainer that computes longer than it did, where a bound keeps the queue from
+    growing. Sharing GPUs, neither waits for the other.
     """
     if case.colocated:
         return "neither"
     if case.starving:
         return "trainer"
-    if any(d.check == "backlog" and d.state == "fault" for d in drafts):
+    if any(d.state == "fault" and (d.check == "backlog" or "train" in d.claims) for d in drafts):
         return "rollout"
     if case.engines_idle is not None and case.engines_idle > ROLLOUT_IDLE and case.starving is False:
         return "rollout"
