@@ -9,6 +9,8 @@ import typer
 from fleetsim.cli.say import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fleetsim.frameworks.export import Exported
 
 
@@ -38,26 +40,31 @@ def to(
     [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
     """
     import json
-    import os
 
-    from fleetsim.config.load import load_scenario
     from fleetsim.files import new_file, write_text
-    from fleetsim.frameworks.export import scenario_to, to_document
-    from fleetsim.job.engine_limits import generated_mean, limits_of
+    from fleetsim.frameworks.export import to_document
 
     place = None if output is None else new_file("--output", output, force)
-    job = load_scenario(scenario, set_ or ())
-    result = scenario_to(framework, job, limits_of, os.path.basename(scenario), generated_mean(job))
+    result = _made(framework, scenario, set_ or ())
     if place is not None:
         write_text(place, result.text)
     if json_:
         say(json.dumps(to_document(result), indent=2, sort_keys=True))
         return
-    if place is None:
-        say(result.text, nl=False)
+    say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
     _tell(result)
-    if place is not None:
-        say(f"wrote {place}", err=True)
+
+
+def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:
+    """The scenario of a file in the framework's words. Raises InputError."""
+    import os
+
+    from fleetsim.config.load import load_scenario
+    from fleetsim.frameworks.export import scenario_to
+    from fleetsim.job.engine_limits import generated_mean, limits_of
+
+    job = load_scenario(scenario, sets)
+    return scenario_to(framework, job, limits_of, os.path.basename(scenario), generated_mean(job))
 
 
 def _tell(result: Exported) -> None:
