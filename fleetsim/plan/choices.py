@@ -118,8 +118,8 @@ def _layouts(scenario: Scenario, asked: Asked) -> Iterator[Value]:
     for tp, pp, dp in fit:
         if pp > 1 and "pp" not in given and ((tp, 1, 1) in fit or dp > 1):
             continue  # stages are for what tensors alone do not fit
-        if dp > 1 and "dp" not in given and tp * dp > _EXPERT_SERVERS * server:
-            continue
+        if dp > 1 and "dp" not in given and (tp * dp % server or tp * dp > _EXPERT_SERVERS * server):
+            continue  # ranks that share experts fill whole servers
         yield Value({"engine.tp": tp, "engine.pp": pp, "engine.dp": dp})
 
 
