@@ -38,7 +38,7 @@ def test_size_takes_a_preset_and_its_flags_go_on_top() -> None:
 
 
 def test_size_of_a_colocated_preset_says_that_no_fleet_covers_the_demand_on_paper() -> None:
-    result = run("size", "--preset", "verl-sync", *SMALL)
+    result = run("size", "--explain", "--preset", "verl-sync", *SMALL)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     assert "for 16 trainer GPUs: more would cost more than they save" in text
