@@ -31,13 +31,13 @@ def plan(**changes: object) -> SizeResult:
 
 def rendered(result: SizeResult, width: int = 80) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(draw(document(result)))
+    Console(file=stream, width=width, highlight=False).print(draw(document(result), explain=True))
     return stream.getvalue()
 
 
 def test_the_first_line_is_the_answer() -> None:
     assert rendered(plan(), width=100).splitlines()[0].rstrip() == (
-        "10 rollout instances (4,000 tok/s each), likely 5 to 19, keep 8 trainer GPUs busy."
+        "10 rollout instances (likely 5 to 19: wide) keep 8 trainer GPUs busy."
     )
 
 
