@@ -76,16 +76,21 @@ def validate(asked: Validation) -> None:
             arms = ranged_arms(results)
     _show(results, asked.json_, arms)
     if page is not None:
-        from fleetsim.tell.page import document_page
-        from fleetsim.validate.told import document
-
-        write_page(page, document_page(document(results, len(case_files()), arms)))
+        write_page(page, _page(results, len(case_files()), arms))
     if folder is not None and asked.write is not None:
         write_docs(folder, results, arms)
     elif folder is not None and drifted(folder, results, arms):
         _failed(f"the page in {asked.check} has drifted: run fleetsim validate --write {asked.check}")
     if asked.strict and not summary(results).holds:
         _failed("error: --strict: a gate does not hold")
+
+
+def _page(results: Sequence[CaseResult], cases: int, arms: Sequence[RangedArm]) -> str:
+    """The page of --html. cases: how many there are in all."""
+    from fleetsim.tell.page import document_page
+    from fleetsim.validate.told import document
+
+    return document_page(document(results, cases, arms))
 
 
 def _predictions(folder: str, as_json: bool) -> None:
