@@ -34,7 +34,7 @@ def test_every_cell_runs_without_a_complaint(executed: nbformat.NotebookNode) ->
 
 def test_results_and_tables_are_shown_as_html_and_the_chart_brings_its_script(executed: nbformat.NotebookNode) -> None:
     shown = [o.data["text/html"] for o in outputs(executed) if "text/html" in o.get("data", {})]
-    assert any("where the seconds go" in text for text in shown)
+    assert any("a step takes" in text for text in shown)
     assert sum('class="dataframe"' in text for text in shown) >= 6
     assert any("Plotly.newPlot" in text for text in shown)
     asks = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//')
