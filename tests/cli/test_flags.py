@@ -34,6 +34,7 @@ EXAMPLES: dict[str, Any] = {
     "dtype": "fp8",
     "kv_dtype": "fp8",
     "instance_tok_s": 3500.0,
+    "slowdown": 1.2,
     "headroom": 0.7,
     "max_staleness": 2.5,
     "sync_pause_s": 3.0,
@@ -60,10 +61,11 @@ def test_no_flag_is_forgotten_here() -> None:
 
 
 def test_nothing_given_is_the_default_scenario() -> None:
-    """But for what its model tells, which is called assumed."""
+    """But for what its model and published runs tell, which is called assumed."""
     job, default = job_from_flags(None, (), {}), default_scenario()
     assert set(job.scenario.assumed) == {
         "trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.gpus", "sync.transport",
+        "engine.slowdown",
     }  # fmt: skip
     changes = {path: value_at(default, path) for path in job.scenario.assumed}
     assert with_changes(job.scenario, {**changes, "assumed": []}) == default

@@ -267,7 +267,8 @@ def job_file(folder: Path, profile: str, **engine: Any) -> str:
                     "prompt_tokens": 64,
                     "group_size": 4,
                 },
-                "engine": {"kind": "measured", "profile": profile, **engine},
+                "engine": {"kind": "measured", "profile": profile, "slowdown": 1.0, **engine},
+                "admission": {"max_staleness": 1},
                 "fleet": {"instances": 2},
                 "trainer": {"batch_samples": 32, "fixed_s": 2.0},
                 "run": {"steps": 6, "replications": 1},
@@ -291,7 +292,7 @@ def test_size_prints_the_profile_s_error_and_takes_its_gpus(tmp_path: Path) -> N
     cheap = json.loads(answer("size", *SHORT, "--profile", one, "--json").stdout)
     cost = [d["candidates"][0]["cost_per_step"]["mean"] for d in (document, cheap)]
     assert cost[0] > cost[1], "two GPUs an instance cost more than one"
-    text = " ".join(answer("size", *SHORT, "--profile", file).stdout.split())
+    text = " ".join(answer("size", *SHORT, "--profile", file, "--explain").stdout.split())
     assert "NVIDIA H200 x 2" in text
     assert "error: median 1.7 %, worst 2.8 % (makespan of 3 batches kept out of the fit)" in text
 
@@ -318,7 +319,7 @@ def test_caching_off_in_the_engine_is_caching_off_in_the_answer(tmp_path: Path) 
 
 
 def test_simulate_prints_the_error_and_refuses_extrapolation_under_strict(tmp_path: Path) -> None:
-    inside = answer("simulate", job_file(tmp_path, profiles.profile_file(tmp_path)), "--strict")
+    inside = answer("simulate", job_file(tmp_path, profiles.profile_file(tmp_path)), "--strict", "--explain")
     assert inside.exit_code == 0, inside.output
     assert "error: median 1.7 %, worst 2.8 %" in " ".join(inside.stdout.split())
     assert inside.stderr == ""
@@ -338,7 +339,7 @@ def test_simulate_prints_the_error_and_refuses_extrapolation_under_strict(tmp_pa
 def test_a_derived_profile_is_told_apart_and_strict_inside_its_ranges(tmp_path: Path) -> None:
     provenance = profiles.provenance(source="bench.json")
     derived = profiles.profile_file(tmp_path, kind="derived", provenance=provenance, checks=None)
-    result = answer("simulate", job_file(tmp_path, derived), "--strict")
+    result = answer("simulate", job_file(tmp_path, derived), "--strict", "--explain")
     assert result.exit_code == 0, result.output
     assert "derived from bench.json" in " ".join(result.stdout.split())
     estimate = profiles.profile_file(tmp_path, "estimate.json", **profiles.estimate())

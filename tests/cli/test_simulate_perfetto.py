@@ -20,6 +20,7 @@ JOB = """
 name: small
 workload: {output_tokens: {mean: 200, cv: 0.8, max: 800}, prompt_tokens: 64, group_size: 4}
 fleet: {instances: 2}
+admission: {max_staleness: 1}
 trainer: {batch_samples: 32, fixed_s: 2.0}
 run: {steps: 30, replications: 2}
 """

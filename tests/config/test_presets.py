@@ -167,7 +167,7 @@ BOUNDS: list[tuple[dict[str, object], float | None]] = [
     ({"admission": {"law": "version_window", "max_staleness": 3}}, None),
     ({"admission": {"law": "version_window", "max_staleness": 2.5}, "buffer": {"wait_for_oldest": True}}, 3),
     ({"admission": {"law": "cumulative_ratio", "async_ratio": 1}, "buffer": {"wait_for_oldest": True}}, 1),
-    ({"admission": {"law": "target_step"}, "buffer": {"batch_rule": "exact_target_step"}}, 1),
+    ({"admission": {"law": "target_step", "max_staleness": 1}, "buffer": {"batch_rule": "exact_target_step"}}, 1),
     ({"admission": {"law": "unbounded", "age_action": "drop_on_dequeue", "max_age": 4}}, 4),
     ({"admission": {"law": "unbounded", "max_age": 4}}, None),
     ({"admission": {"law": "unbounded", "age_action": "wait", "max_age": 4}}, None),

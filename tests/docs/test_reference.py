@@ -14,7 +14,8 @@ from fleetsim.job import gate
 from fleetsim.replay.diagnose.finding import QUESTIONS, Check
 
 PACKAGE = Path(errors.__file__).parent
-READ = re.compile(r"(?<!\w)(?:FLEETSIM|OPENAI)_[A-Z]+(?:_[A-Z]+)*(?!\w)")
+# A name behind a dot is an attribute: UsageContext.OPENAI_API_SERVER of SkyRL.
+READ = re.compile(r"(?<![\w.])(?:FLEETSIM|OPENAI)_[A-Z]+(?:_[A-Z]+)*(?!\w)")
 
 
 def test_every_exit_code_is_listed() -> None:
