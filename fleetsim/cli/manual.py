@@ -54,6 +54,7 @@ class Manual:
 MANUALS: Mapping[str, Manual] = {
     "size": Manual((3, 10, 11, 12), (SCENARIO, CACHE), _KERNEL, ("docs/model.md", "split", "simulate", "alerts")),
     "split": Manual((3, 10, 12), (SCENARIO, CACHE), _KERNEL, ("docs/model.md", "size", "compare")),
+    "plan": Manual((3, 10, 11, 12), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/plan.md", "size", "split")),
     "simulate": Manual((3, 10, 12), (SCENARIO, CACHE), _KERNEL, ("docs/metrics.md", "docs/presets.md", "scenario")),
     "compare": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/metrics.md", "simulate", "replay")),
     "sweep": Manual((3, 10, 11), (SCENARIO, CACHE), _KERNEL, ("docs/metrics.md", "compare", "size")),
@@ -75,6 +76,7 @@ MANUALS: Mapping[str, Manual] = {
     "profile estimate": Manual((3,), see=("docs/accuracy.md", "calibrate")),
     "profile trainer": Manual((3,), (SCENARIO,), see=("docs/trainer-accuracy.md", "size", "split")),
     "scenario from": Manual((3,), see=("docs/frameworks.md", "scenario check")),
+    "scenario to": Manual((3,), see=("docs/frameworks.md", "scenario from")),
     "scenario init": Manual((3,), see=("docs/model.md", "size", "scenario schema")),
     "scenario check": Manual((), (SCENARIO,), see=("docs/model.md", "scenario schema")),
     "scenario schema": Manual(see=("docs/model.md", "scenario check")),
