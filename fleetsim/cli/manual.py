@@ -26,6 +26,7 @@ CODES: Mapping[int, str] = {
 _ANY = (0, 1, 2, 130)  # of every command
 SCENARIO, CACHE = "FLEETSIM_<SECTION>__<FIELD>", "FLEETSIM_CACHE_DIR"
 PROMETHEUS = ("FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD")
+_JOB = (SCENARIO, CACHE, *PROMETHEUS)  # of a job that --run may read from Prometheus
 _KERNEL = "~/.cache/fleetsim holds the kernel's machine code"
 
 
@@ -52,12 +53,12 @@ class Manual:
 
 
 MANUALS: Mapping[str, Manual] = {
-    "size": Manual((3, 10, 11, 12), (SCENARIO, CACHE), _KERNEL, ("docs/model.md", "split", "simulate", "alerts")),
-    "split": Manual((3, 10, 12), (SCENARIO, CACHE), _KERNEL, ("docs/model.md", "size", "compare")),
-    "plan": Manual((3, 10, 11, 12), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/plan.md", "size", "split")),
-    "simulate": Manual((3, 10, 12), (SCENARIO, CACHE), _KERNEL, ("docs/metrics.md", "docs/presets.md", "scenario")),
+    "size": Manual((3, 10, 11, 12), _JOB, _KERNEL, ("docs/model.md", "split", "simulate", "alerts")),
+    "split": Manual((3, 10, 12), _JOB, _KERNEL, ("docs/model.md", "size", "compare")),
+    "plan": Manual((3, 10, 11, 12), _JOB, _KERNEL, ("docs/plan.md", "size", "split")),
+    "simulate": Manual((3, 10, 12), _JOB, _KERNEL, ("docs/metrics.md", "docs/presets.md", "scenario")),
     "compare": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/metrics.md", "simulate", "replay")),
-    "sweep": Manual((3, 10, 11), (SCENARIO, CACHE), _KERNEL, ("docs/metrics.md", "compare", "size")),
+    "sweep": Manual((3, 10, 11), _JOB, _KERNEL, ("docs/metrics.md", "compare", "size")),
     "replay": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/replay.md", "docs/run_logs.md", "watch")),
     "alerts": Manual((3, 10), (SCENARIO, CACHE), _KERNEL, ("docs/alerts.md", "dashboard", "watch")),
     "dashboard": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/alerts.md", "alerts")),
@@ -74,8 +75,8 @@ MANUALS: Mapping[str, Manual] = {
     "profile show": Manual((3,), see=("docs/calibrate.md", "profile check")),
     "profile check": Manual((3, 10), (CACHE,), see=("docs/calibrate.md", "profile show")),
     "profile estimate": Manual((3,), see=("docs/accuracy.md", "calibrate")),
-    "profile trainer": Manual((3,), (SCENARIO,), see=("docs/trainer-accuracy.md", "size", "split")),
-    "scenario from": Manual((3,), see=("docs/frameworks.md", "scenario check")),
+    "profile trainer": Manual((3,), (SCENARIO, *PROMETHEUS), see=("docs/trainer-accuracy.md", "size", "split")),
+    "scenario from": Manual((3,), PROMETHEUS, see=("docs/frameworks.md", "docs/next_run.md", "scenario to")),
     "scenario to": Manual((3,), see=("docs/frameworks.md", "scenario from")),
     "scenario init": Manual((3,), see=("docs/model.md", "size", "scenario schema")),
     "scenario check": Manual((), (SCENARIO,), see=("docs/model.md", "scenario schema")),
