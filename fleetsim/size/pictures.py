@@ -132,21 +132,24 @@ def _less(gain_s: float) -> str:
 
 
 def headroom_chart(result: SizeResult) -> Chart:
-    """From what the fleet would make without any loss down to what the trainer consumes."""
+    """From what the fleet would make without any loss to what the trainer consumes, which may be more than that."""
     h = result.headroom
     shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if part >= _LEAST]
     # What is too small to be seen goes to the last bar, so that the bars still meet.
-    rest = 1.0 - sum(part for _, part in shown)
+    rest = max(h.computed, 1.0 - sum(part for _, part in shown))
+    bars = [Part(_SHORT.get(name, size_words.PARTS.get(name, name)), part) for name, part in shown]
+    if h.computed > 1.0:
+        bars.append(Part("more than the fleet makes: the trainer waits", 1.0 - sum(b.value for b in bars) - rest))
     largest = max(shown, key=lambda item: item[1], default=None)
     said = "" if largest is None else f" The largest part, {units.share(largest[1])}: {size_words.PARTS[largest[0]]}."
     return waterfall_chart(
         "headroom",
         "Headroom, part by part",
-        f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss the trainer consumes {units.share(h.computed)}; "
+        f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss {size_words.taken(h)}; "
         f"each cause was taken away alone to see its part; where they overlap, each gives way in proportion.{said}",
         Part("without any loss", 1.0),
-        [Part(_SHORT.get(name, size_words.PARTS.get(name, name)), part) for name, part in shown],
-        Part("consumed by the trainer", rest),
+        bars,
+        Part("consumed by the trainer" if h.computed <= 1.0 else "consumed by a trainer that never waits", rest),
         x_title="% of the rate without any loss",
         how="share",
     )

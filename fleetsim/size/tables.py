@@ -128,4 +128,4 @@ def spread_table(spread: Spread) -> Table:
     )
     headings = ("in doubt", "times", "step, s", "instances", "$/h, not known", "settled by")
     note = f"Each alone, within {units.limit(spread.confidence)} of cases; together they add as squares."
-    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing("times", "step, s")
+    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing(*headings[1:-1])

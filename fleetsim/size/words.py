@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fleetsim import units
 from fleetsim.job.words import target
 from fleetsim.size.explain import cost_words
-from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC
+from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import SizeResult
 
 PARTS: Mapping[str, str] = {
@@ -160,8 +160,18 @@ def headroom(result: SizeResult) -> str:
     return (
         f"computed headroom {h.computed:.2f} (the arithmetic took {result.rate_matching.headroom:g}): of the "
         f"{units.number(h.nameplate_tok_s)} tok/s that {units.plural(result.instances, 'instance')} would make without "
-        f"any loss, {units.share(h.computed)} is what the trainer consumes"
+        f"any loss, {units.share(h.computed)} is what {_consumes(h)}"
     )
+
+
+def taken(h: Headroom) -> str:
+    """What is consumed of the rate without any loss."""
+    return f"{_consumes(h)} {units.share(h.computed)}"
+
+
+def _consumes(h: Headroom) -> str:
+    """No trainer consumes more than there is; one that never waited would."""
+    return "the trainer consumes" if h.computed <= 1.0 else "a trainer that never waits would consume"
 
 
 def queue(result: SizeResult) -> str:

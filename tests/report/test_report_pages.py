@@ -24,7 +24,9 @@ from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
 from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
 from fleetsim.simulate.told import document as simulate_document
+from fleetsim.size.headroom import Headroom
 from fleetsim.size.neighbours import counts_around
+from fleetsim.size.pictures import headroom_chart
 from fleetsim.size.told import Pictured
 from fleetsim.size.told import document as size_document
 from fleetsim.split.told import document as split_document
@@ -197,7 +199,19 @@ def test_the_waterfall_leads_from_the_nameplate_to_what_is_consumed() -> None:
     assert bars[0] == (0.0, 100.0)
     assert bars[max(bars)][1] == pytest.approx(100 * headroom.computed, abs=0.05 * len(headroom.parts))
     lengths = sorted(b - a for i, (a, b) in bars.items() if 0 < i < max(bars))
-    assert lengths == pytest.approx(sorted(100 * abs(p) for p in headroom.parts.values() if abs(p) >= 0.0005))
+    # This fleet is smaller than a trainer needs that never waits: what it cannot make is a bar as well.
+    assert headroom.computed > 1.0
+    parts = [*headroom.parts.values(), headroom.computed - 1.0]
+    assert lengths == pytest.approx(sorted(100 * p for p in parts if p >= 0.0005))
+    assert "a trainer that never waits would consume 114.6 %" in chart.words
+
+
+def test_the_waterfall_of_a_fleet_that_suffices_ends_at_what_is_consumed() -> None:
+    parts = {"long_tail": 0.15, "sync_pauses": 0.1, "interaction": 0.0, "slack": 0.05}
+    chart = headroom_chart(replace(sized().result, headroom=Headroom(0.7, 3000.0, 4000.0, parts)))
+    bars = {y: (b, b + x) for t in chart.data for y, b, x in zip(t["y"], t["base"], t["x"], strict=True)}
+    assert [bars[i] for i in range(5)] == [pytest.approx(b) for b in ((0, 100), (85, 100), (75, 85), (70, 75), (0, 70))]
+    assert "the trainer consumes 70.0 %" in chart.words
 
 
 def test_levers_and_ways_are_the_paired_ratios() -> None:
