@@ -44,7 +44,7 @@ def how_sure(ranges: Ranges) -> Section:
     )
     note = f"Each alone, within {units.limit(ranges.confidence)} of cases; together they add as squares."
     table = Table("", ("in doubt", "times", "step, s", "settled by", "why"), rows, left=1, words_last=2, note=note)
-    return Section("How sure", (table.narrowing("why", "times"),), short="how sure")
+    return Section("How sure", (table.narrowing("why", "times", "step, s"),), short="how sure")
 
 
 def assumption_list(assumed: Iterable[Assumption], themes: Mapping[str, str]) -> Listed:

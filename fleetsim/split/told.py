@@ -110,7 +110,7 @@ def spread_table(spread: Spread) -> Table:
     )
     headings = ("in doubt", "times", "step, s", "right there", "$/h, not known", "settled by")
     note = f"Each alone, within {units.limit(spread.confidence)} of cases; together they add as squares."
-    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing("times", "step, s")
+    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing(*headings[1:-1])
 
 
 def ways_so_far(outcomes: Sequence[Outcome]) -> Document:

@@ -178,7 +178,9 @@ def test_most_trained_groups_lead_to_their_step() -> None:
 
 
 def test_what_was_moved_says_so() -> None:
-    changes = {"run.steps": 12, "fleet.failures": {"mtbf_s": 200.0, "restart_s": 20.0}}
+    # Samples that lag one version make a run long enough for many instances to fail.
+    failing = {"fleet.failures": {"mtbf_s": 200.0, "restart_s": 20.0}}
+    changes = {"run.steps": 12, "admission.max_staleness": 1.0, **failing}
     records, _, events = traced(with_changes(default_scenario(), changes))
     assert len(records.failures) > 5
     moved = [e for e in events if e["ph"] == "X" and e["args"].get("moved")]

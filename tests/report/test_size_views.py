@@ -21,7 +21,7 @@ from fleetsim.size.told import document
 from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
 from fleetsim.tell.terminal import draw
-from tests.plan.fakes import fluid
+from tests.plan.fakes import fluid, one_ahead
 
 
 def plan(**changes: object) -> SizeResult:
@@ -55,7 +55,7 @@ def test_the_way_out_comes_before_the_reasons() -> None:
     def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
         return fluid(floor_s=30.0 if s.admission.max_staleness < 2.0 else 0.0)(s, replication)
 
-    text = rendered(size(with_changes(default_scenario(), constant), measure=measure))
+    text = rendered(size(with_changes(one_ahead(), constant), measure=measure))
     assert 0 < text.index("Way out: with --max-staleness 2") < text.index("What binds: ")
 
 

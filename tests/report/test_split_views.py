@@ -17,7 +17,7 @@ from fleetsim.tell.data import dumps
 from fleetsim.tell.terminal import draw
 from tests.plan.test_split import JOB, fake
 
-WIN = {
+WIN: dict[str, tuple[float, ...]] = {
     "2 + 2": (8.0, 8.1, 7.9),
     "1 + 3": (20.0, 20.2, 19.8),
     "3 + 1": (8.01, 8.0, 8.1),
@@ -32,17 +32,16 @@ def advised(times: dict[str, tuple[float, ...]], replications: int = 3, **more: 
     return split(with_changes(JOB, {"run.replications": replications}), 4, measure=fake(times), **more)  # type: ignore[arg-type]
 
 
-def rendered(result: SplitResult, width: int = 80) -> str:
+def rendered(result: SplitResult, width: int = 80, explain: bool = True) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(draw(document(result)))
+    Console(file=stream, width=width, highlight=False).print(draw(document(result), explain))
     return stream.getvalue()
 
 
 def test_a_split_that_wins() -> None:
     result = advised(WIN)
-    assert split_words.headline(result) == (
-        "Split 2 + 2: 2 rollout instances (1,000 tok/s each) beside 2 trainer GPUs."
-    )
+    assert split_words.headline(result) == "Split 2 + 2: rollout + trainer GPUs."
+    assert "2 instances (1,000 tok/s each)" in " ".join(rendered(result, explain=False).split())
     text = split_words.verdict(result)
     told = "That is 20.3 % [19.5, 21.0] shorter than colocated async, the better of the two colocated ways (10.0 s, "
     assert told + "staleness p99 1)" in text
@@ -105,7 +104,11 @@ def test_no_name_and_no_figure_is_cut_in_two(width: int, by: str) -> None:
         assert any(character.isdigit() for character in rows[0])
     heading = {"step_s": "step, s", "goodput": "tok/GPU-s", "cost_per_step": "$/step"}[by]
     assert heading in "".join(table[:2]), "what ranks the ways is never left out"
-    assert ("the terminal is too narrow" in " ".join(" ".join(lines).split())) == (width < 80)
+    end = next(i for i, line in enumerate(lines) if line.startswith("the trainer's seconds"))
+    assert ("the terminal is too narrow" in " ".join(" ".join(lines[start:end]).split())) == (width < 80)
+    doubts = "\n".join(lines[lines.index("how sure") :]).split("\n\n")[0]
+    for name in ("trainer seconds", "--trainer-step-s", "weight sync seconds", "--sync-pause-s"):
+        assert name in doubts, "an input in doubt and what settles it are not cut either"
 
 
 def test_the_document_is_plain_json() -> None:
