@@ -31,13 +31,13 @@ def assumed_section(assumed: Sequence[Assumption]) -> Section:
 
 
 def how_sure(ranges: Ranges) -> Section:
-    """What each input that may be off does to a run, alone."""
+    """What each input that may be off does to a run, alone; what settles it is said as `simulate` takes it."""
     rows = tuple(
         (
             part.what,
             " to ".join(map(units.number, part.factors)),
             " to ".join(f"{x:,.1f}" for x in part.step_s),
-            str(part.measure),
+            words.as_settings(part.measure),
             part.why,
         )
         for part in ranges.parts

@@ -35,6 +35,8 @@ _SETTINGS = {
     "--max-staleness": "admission.max_staleness=N",
     "--max-len": "workload.output_tokens.max=N",
     "--sync-pause-s": "sync.pause_s=S",
+    "--trainer-step-s": "trainer.fixed_s=S",
+    "--len-cv": "workload.output_tokens.cv=CV",
     "--tp": "engine.tp=N",
     "--gpu": "engine.gpu=NAME",
 }

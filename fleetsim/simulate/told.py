@@ -190,7 +190,8 @@ def _measure(ranges: Ranges) -> str | None:
     """The input that moves a step most, where one does."""
     first = ranges.parts[0]
     low, high = map(units.seconds, first.step_s)
-    return None if low == high else f"{first.what} ({first.measure}): a step may take {low} to {high}"
+    how = words.as_settings(first.measure)
+    return None if low == high else f"{first.what} ({how}): a step may take {low} to {high}"
 
 
 def warm_up(view: RunView) -> Document:

@@ -28,7 +28,7 @@ def run(*arguments: str) -> tuple[str, str]:
 
 
 def test_the_steps_that_count_are_said_and_an_event_before_them_is_warned_of() -> None:
-    shown, told = run("async-one-step", *SMALL, "--replications", "2", "--set", EVENT)
+    shown, told = run("async-one-step", *SMALL, "--replications", "2", "--set", EVENT, "--explain")
     assert "counted: steps 5 to 11 (the rest is warm-up)" in shown
     assert "run.events: step 3 (lose_instance 1) is in the warm-up, so the metrics do not show what it did" in told
     document, _ = run("async-one-step", *SMALL, "--replications", "2", "--set", EVENT, "--json")
@@ -66,9 +66,8 @@ def test_values_that_nobody_gave_are_named_and_those_given_are_not(tmp_path: Pat
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
     file, page = tmp_path / "job.yaml", tmp_path / "run.html"
     file.write_text("name: almost empty\nengine: {gpu: H200}\n")
-    shown, _ = run(
-        str(file), "--set", "trainer.batch_samples=16", "--steps", "4", "--replications", "1", "--html", str(page)
-    )
+    small = ("--set", "trainer.batch_samples=16", "--steps", "4", "--replications", "1")
+    shown, _ = run(str(file), *small, "--html", str(page), "--explain")
     assert "values are defaults: engine.model, engine.tp," in shown
     html = page.read_text(encoding="utf-8")
     estimated = "of compute per step, log-probs included (estimated, FSDP"
