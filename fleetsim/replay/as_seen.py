@@ -1,4 +1,4 @@
-"""What a simulated run holds in flight and how long it stands idle, counted as a window of history shows it.
+"""What a simulated run holds in flight and queued and how long it stands idle, counted as a window of history shows it.
 
 Where pauses were seen in the window, `FleetView` leaves them out. A trial that is held against it must do the same:
 with a pause of 20 s in every minute, 207 samples are in flight outside pauses and 149 over all.
@@ -6,8 +6,12 @@ with a pause of 20 s in every minute, 207 samples are in flight outside pauses a
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.history.history import Floats
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
@@ -49,3 +53,34 @@ def idle_share(records: Records, *, in_pauses: bool) -> float:
     busy, idle, paused = (window.total(f"{name}_s") for name in ("busy", "idle", "paused"))
     up_s = busy + idle + (paused if in_pauses else 0.0)
     return idle / up_s if up_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """When finished groups came and left, in seconds since zero_s of `of`, and how many samples each holds.
+
+    most: samples that the queue holds; what is finished beyond that stands before it, where no queue's size shows it.
+    """
+
+    came: NDArray[np.float64]
+    left: NDArray[np.float64]
+    need: NDArray[np.float64]
+    most: float
+
+    @classmethod
+    def of(cls, records: Records, zero_s: float) -> Queue:
+        """The trainer's queue of a run; zero_s: second of the run from which it is counted."""
+        groups = records.groups[(records.groups["ready_s"] >= 0) & (records.groups["status"] != G_FILTERED)]
+        left = np.where(groups["left_s"] < 0, np.inf, groups["left_s"])
+        most = float(records.scenario.buffer.capacity_samples or np.inf)
+        return cls(groups["ready_s"] - zero_s, left - zero_s, groups["need"].astype(np.float64), most)
+
+    def mean(self, a: float, end: float) -> float:
+        """Mean samples in the queue from a to end, which lies later."""
+        came, left = np.clip(self.came, a, end), np.clip(self.left, a, end)
+        if self.most == np.inf:
+            return float(((left - came) * self.need).sum()) / (end - a)
+        times = np.concatenate([came, left])
+        order = np.argsort(times, kind="stable")
+        finished = np.cumsum(np.concatenate([self.need, -self.need])[order])
+        return float((np.minimum(finished, self.most)[:-1] * np.diff(times[order])).sum()) / (end - a)

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import Played, Sent, play
+from fleetsim.replay.as_seen import Queue
 from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, Row
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
@@ -225,19 +225,13 @@ def _held_out(hour: Hour, observed: Observed, implied: Implied) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and when groups came and left.
-
-    most: samples that the queue holds; what is finished beyond that stands before it, where no queue's size shows it.
-    """
+    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and the queue."""
 
     time: NDArray[np.float64]
     tokens: NDArray[np.float64]
     instance_s: NDArray[np.float64]
     wait: NDArray[np.float64]
-    came: NDArray[np.float64]
-    left: NDArray[np.float64]
-    need: NDArray[np.float64]
-    most: float
+    queue: Queue
 
     @classmethod
     def of(cls, records: Records) -> _Span:
@@ -250,17 +244,12 @@ class _Span:
         time = np.append(zero, steps["end_s"][first:]) - zero
         wait = np.append(0.0, np.cumsum(steps["wait_s"][first:]))
         up = rows["busy_s"] + rows["paused_s"] + rows["idle_s"]
-        groups = records.groups[(records.groups["ready_s"] >= 0) & (records.groups["status"] != G_FILTERED)]
-        left = np.where(groups["left_s"] < 0, np.inf, groups["left_s"])
         return cls(
             time,
             rows["generated_tokens"] - float(rows["generated_tokens"][0]),
             np.asarray(up - up[0], dtype=np.float64),
             wait,
-            groups["ready_s"] - zero,
-            left - zero,
-            groups["need"].astype(np.float64),
-            float(records.scenario.buffer.capacity_samples or np.inf),
+            Queue.of(records, zero),
         )
 
     def between(self, a: float, b: float | None) -> dict[Compared, float]:
@@ -280,18 +269,8 @@ class _Span:
             "instance_tok_s": growth(self.tokens) / instance_s if instance_s > 0 else 0.0,
             "step_s": span / max(steps, 1e-9),
             "trainer_idle": growth(self.wait) / span,
-            "queue": self._queued(a, end) / span,
+            "queue": self.queue.mean(a, end),
         }
-
-    def _queued(self, a: float, end: float) -> float:
-        """Samples in the queue x seconds, from a to end."""
-        came, left = np.clip(self.came, a, end), np.clip(self.left, a, end)
-        if self.most == np.inf:
-            return float(((left - came) * self.need).sum())
-        times = np.concatenate([came, left])
-        order = np.argsort(times, kind="stable")
-        finished = np.cumsum(np.concatenate([self.need, -self.need])[order])
-        return float((np.minimum(finished, self.most)[:-1] * np.diff(times[order])).sum())
 
 
 def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, limit: float) -> tuple[Row, ...]:

@@ -123,7 +123,8 @@ def test_warnings_name_the_number_and_the_way_out() -> None:
     def measure(s: Scenario, replication: int) -> Any:
         return metrics(20.0, 0.0, staleness_p99=3.0, preemptions=40.0)
 
-    result: SizeResult = size(job(), measure=measure, notes=("a note",))
+    given = ("admission.max_staleness",)  # a budget that nobody gave is told, and is no warning
+    result: SizeResult = size(job(), measure=measure, notes=("a note",), given=given)
     assert result.warnings[0] == "a note"
     text = " ".join(result.warnings)
     assert "at most 3 steps old, the budget is 1" in text

@@ -22,13 +22,14 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
-from fleetsim.replay.as_seen import idle_share, in_flight
+from fleetsim.replay.as_seen import Queue, idle_share, in_flight
 from fleetsim.replay.implied.prefix_hits import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import Observed, QueueView
 from fleetsim.replay.observe.trainer_queue import grows
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
+from fleetsim.sim.window import window_of
 
 Engine = tuple[StepTime, EngineLimits]
 # Steps of a trial.
@@ -266,7 +267,9 @@ def _distance(
     batch = scenario.trainer.batch_samples
     off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
     if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
-        off.append((float(metrics["queue_depth"]) - observed.queue.depth) / batch)
+        window = window_of(records)
+        depth = Queue.of(records, window.start_s).mean(0.0, window.span_s)
+        off.append((depth - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
         off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)
     if fleet.tok_s:
