@@ -234,14 +234,17 @@ def _candidates(
             "fleet.max_in_flight_samples": cap,
         }
     if (view.dropped_share or 0.0) > _DROPS:
-        yield from _droppers(cap, most, batch, group)
+        # A gauge that also counts what stands before the queue reads more than the capacity, but rarely the same twice:
+        # a highest reading that comes again and again is the capacity.
+        parts = (1.0,) if most == view.depth_p95 else (0.75, 1.0)
+        yield from _droppers(cap, None if most is None else [part * most for part in parts], batch, group)
 
 
-def _droppers(cap: int, most: float | None, batch: int, group: int) -> Iterator[dict[str, Any]]:
-    """Clients that keep their fleet full and throw away what has grown too old."""
+def _droppers(cap: int, held: Sequence[float] | None, batch: int, group: int) -> Iterator[dict[str, Any]]:
+    """Clients that keep their fleet full and throw away what has grown too old. held: samples that their queue may
+    hold, None = any number."""
     for age in (1.0, 2.0, 4.0, 8.0):
-        # a queue's highest reading is above its capacity where finished samples stand before it
-        for capacity in {None} if most is None else {max(batch, round(f * most / group) * group) for f in (0.75, 1.0)}:
+        for capacity in {None} if held is None else {max(batch, round(most / group) * group) for most in held}:
             yield {
                 "admission.law": "unbounded",
                 "fleet.max_in_flight_samples": cap,
