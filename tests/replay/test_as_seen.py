@@ -10,12 +10,14 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.as_seen import idle_share, in_flight
+from fleetsim.replay.as_seen import Queue, idle_share, in_flight
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.observe.observe import observe
+from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 
 SCRAPE_S = 15.0
 
@@ -66,3 +68,14 @@ def test_the_law_and_the_queue_of_a_fleet_with_pauses_are_found(paused: Records,
     assert law.law in ("version_window", "batches_ahead")
     errors = {row.quantity: row.error for row in backtest(seen, model).overall}
     assert all(abs(error) <= 0.03 for error in errors.values()), errors
+
+
+def test_a_full_queue_is_counted_as_its_export_counts_it() -> None:
+    """What stands before it is finished, too, and in no gauge: `queue_depth` of the metrics counts both."""
+    records = simulate(with_changes(load_scenario("presets/trl-async-grpo"), {"run.steps": 20}), scrape_every_s=1.0)
+    window, read = window_of(records), records.queue_scrapes
+    inside = read["samples"][(read["time_s"] >= window.start_s) & (read["time_s"] <= window.end_s)]
+    assert inside.max() == records.scenario.buffer.capacity_samples
+    depth = Queue.of(records, window.start_s).mean(0.0, window.span_s)
+    assert depth == pytest.approx(inside.mean(), rel=0.01)
+    assert metrics_of(records)["queue_depth"] > 1.05 * depth

@@ -236,8 +236,8 @@ def _candidates(
     if (view.dropped_share or 0.0) > _DROPS:
         # A gauge that also counts what stands before the queue reads more than the capacity, but rarely the same twice:
         # a highest reading that comes again and again is the capacity.
-        parts = (1.0,) if most == view.depth_p95 else (0.75, 1.0)
-        yield from _droppers(cap, None if most is None else [part * most for part in parts], batch, group)
+        shares = (1.0,) if most == view.depth_p95 else (0.75, 1.0)
+        yield from _droppers(cap, None if most is None else [share * most for share in shares], batch, group)
 
 
 def _droppers(cap: int, held: Sequence[float] | None, batch: int, group: int) -> Iterator[dict[str, Any]]:
