@@ -103,7 +103,7 @@ def simulate(asked: Simulate, output: Shown, files: FirstRun) -> None:
     from fleetsim.cli.progress import progress
 
     asked, places = _checked(asked, output, files)
-    with if_interrupted(lambda known, missing: _so_far(known, missing, output.json_)), progress(_LOADING) as watch:
+    with if_interrupted(lambda known, missing: _so_far(known, missing, output)), progress(_LOADING) as watch:
         result = ask(asked, watch)
         told = places.write(result.runs, watch)
     show_result(result, output.json_, output.explain)
@@ -177,14 +177,14 @@ def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate,
     return replace(asked, scrape_interval_s=every_s, activity=page is not None, check_steps=check_steps), places
 
 
-def _so_far(known: SimulateResult, missing: str, as_json: bool) -> None:
+def _so_far(known: SimulateResult, missing: str, output: Shown) -> None:
     """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
     from fleetsim.cli.output import show_result
 
     if not known.steady:
         missing += "; warm-up only, no steady value yet"
-    if as_json:
+    if output.json_:
         known = known.noting(f"interrupted: {missing}")
     else:
         say(f"Interrupted: {missing}.")
-    show_result(known, as_json)
+    show_result(known, output.json_, output.explain)
