@@ -61,10 +61,11 @@ def plan(asked: Plan, output: PlanOutput) -> None:
 
 def _save(place: Path, result: PlanResult) -> None:
     """Writes the recommended plan. Raises OutsideError."""
-    from fleetsim.config.load import dump_scenario
+    from fleetsim.config.load import dump_short
     from fleetsim.files import write_text
 
-    write_text(place, dump_scenario(result.scenario))
+    chosen = {"engine.gpu", "engine.tp", "fleet.instances", "fleet.placement", "trainer.gpus"}
+    write_text(place, dump_short(result.scenario, {*result.found.given, *chosen}))
 
 
 def _stop_if_missed(result: PlanResult) -> None:
