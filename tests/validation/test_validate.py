@@ -25,6 +25,7 @@ from fleetsim.validate.fit import fit
 from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share, ranged, ranged_arms
 from fleetsim.validate.run import run_case
 from fleetsim.validate.verdict import ABSOLUTE, RATIO_MEDIAN, RATIO_WORST, CaseResult, summary
+from tests.once import once
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,12 +116,12 @@ def test_an_arm_that_is_not_gated_counts_for_nothing() -> None:
 
 @cache
 def published() -> list[CaseResult]:
-    return [run_case(case) for case in load_cases()]
+    return once("published cases", lambda: [run_case(case) for case in load_cases()])
 
 
 @cache
 def told() -> tuple[RangedArm, ...]:
-    return ranged_arms(published())
+    return once("ranges of published arms", lambda: tuple(ranged_arms(published())))
 
 
 def test_ranges_hold_what_was_published_about_as_often_as_they_say() -> None:
