@@ -21,7 +21,6 @@ from fleetsim.calibrate.raw import RawWriter, read_raw
 from fleetsim.calibrate.server import measure_server
 from tests.real_vllm.serving import served
 
-
 K, REQUESTS, TOKENS = 3, 8, 400
 NGRAM = {"method": "ngram", "num_speculative_tokens": K, "prompt_lookup_min": 1, "prompt_lookup_max": 2}
 
