@@ -357,6 +357,10 @@ JOBS = (
         "trainer",
         NO_SYNC,
         "sync.",
+        overstated={
+            "bare": "no metric tells in which order the queue is emptied; found is the oldest version first, not first "
+            "in, first out as here"
+        },
     ),
     Job(
         "areal",
