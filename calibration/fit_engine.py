@@ -129,7 +129,7 @@ def _attention(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         "start_s": wide["start_s"],
         "bandwidth": wide["bandwidth"],
         "bandwidth_fp8": max(small["bandwidth"], 0.4),  # below: one engine's kernel that unpacks first
-        "compute": wide["compute"],
+        "compute": wide.get("compute", 1.0),  # operations never bind where heads do not share a latent
     }
 
 

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
-from fleetsim.engine.operators.curves import GemmCurve
-from fleetsim.engine.operators.device import product_s
+from fleetsim.engine.operators import device as operators
+from fleetsim.engine.operators.attention import cached_token_s
+from fleetsim.engine.operators.curves import AllReduceCurve, DecodeCurve, ExpertCurve, GemmCurve
 
 HERE = Path(__file__).resolve().parent
 CURVES = HERE / "kernel_curves.json"
@@ -56,28 +57,27 @@ class Form:
 
 def gemm_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
     """The operators' own formula, on a table's columns."""
-    return product_s(gpu, GemmCurve(**v), x["peak"], x["m"], x["k"], x["n"], (x["weight"], x["activation"]))
+    return operators.product_s(gpu, GemmCurve(**v), x["peak"], x["m"], x["k"], x["n"], (x["weight"], x["activation"]))
 
 
 def experts_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
-    """`Layers._experts_s` on a table's columns; the tables' routers pick by a power law."""
-    params, width = 3 * x["hidden"] * x["inter"], x["hidden"] + x["inter"]
+    """Likewise; the tables' routers pick by a power law."""
+    params = 3 * x["hidden"] * x["inter"]
     touched = x["experts"] * (1 - (1 - x["top"] / (x["experts"] * x["ep"])) ** x["tokens"])
-    rows = x["tokens"] * x["top"] / x["ep"]
-    moved = touched * params * x["weight"] + rows * 3 * width * 2
-    read_s = moved / (gpu.memory_bytes_s * v["bandwidth"])
-    return np.asarray(v["start_s"] + read_s + 2 * params * rows / (x["peak"] * v["compute"]))
+    rows, expert = x["tokens"] * x["top"] / x["ep"], (params, x["hidden"] + x["inter"])
+    return operators.experts_s(gpu, ExpertCurve(**v), x["peak"], touched * params * x["weight"], rows, expert)
 
 
 def decode_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
-    """A cache is read at a share of the bandwidth; a short context costs what `shortest` tokens do."""
-    moved = x["batch"] * np.maximum(x["context"], v["shortest"]) * x["bytes"]
-    multiplied_s = x["batch"] * x["context"] * x["flop"] / (gpu.bf16_flop_s * v["compute"])
-    return np.asarray(v["start_s"] + np.maximum(moved / (gpu.memory_bytes_s * v["bandwidth"]), multiplied_s))
+    """Likewise, but that a short context costs what `shortest` tokens do."""
+    curve = DecodeCurve(v["start_s"], v["bandwidth"], v["bandwidth"], v.get("compute", 1.0))
+    read_s, multiply_s = cached_token_s(gpu, curve, x["bytes"], x["flop"])
+    tokens = np.maximum(x["context"], v["shortest"])
+    return np.asarray(curve.start_s + x["batch"] * np.maximum(tokens * read_s, x["context"] * multiply_s))
 
 
 def prefill_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
-    """Half of all pairs, at a share of the peak, and the queries, keys and values at one of the bandwidth."""
+    """Half of all pairs, at the share of the peak that operators take; start and bandwidth are a table's own."""
     pairs_s = x["batch"] * x["tokens"] ** 2 / 2 * x["flop"] / (gpu.bf16_flop_s * v["compute"])
     return np.asarray(
         v["start_s"] + pairs_s + x["batch"] * x["tokens"] * x["bytes"] / (gpu.memory_bytes_s * v["bandwidth"])
@@ -85,17 +85,19 @@ def prefill_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.fl
 
 
 def allreduce_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
-    """`Device.allreduce_s` on a table's columns."""
-    moved = 2 * (x["gpus"] - 1) / x["gpus"] * x["message"]
-    return np.asarray(
-        v["start_s"] * (1 + v["per_doubling"] * np.log2(x["gpus"] / 2)) + moved / (gpu.link_bytes_s * v["link"])
-    )
+    """The operators' own formula, of GPUs of one server."""
+    curve = AllReduceCurve(**v)
+    start_s = operators.links_start_s(gpu, curve, x["gpus"])
+    return np.asarray(start_s + operators.through_links_s(gpu, curve, x["gpus"], x["message"]))
 
 
 _GEMM = Form(("start_s", "bandwidth", "compute", "wave", "knee"), (4e-6, 0.8, 0.7, 0.3, 2.0),
              (5e-7, 0.1, 0.05, 0.0, 1.0), (5e-5, 1.2, 1.2, 3.0, 8.0), gemm_s)  # fmt: skip
 _EXPERTS = Form(("start_s", "bandwidth", "compute"), (3e-5, 0.8, 0.3), (1e-6, 0.05, 0.02), (3e-4, 1.2, 1.2), experts_s)
-_DECODE = Form(("start_s", "bandwidth", "compute", "shortest"), (1e-5, 0.8, 0.5, 150.0), (1e-6, 0.05, 0.02, 1.0),
+_DECODE = Form(
+    ("start_s", "bandwidth", "shortest"), (1e-5, 0.8, 150.0), (1e-6, 0.05, 1.0), (5e-5, 1.2, 1000.0), decode_s
+)
+_LATENT = Form(("start_s", "bandwidth", "compute", "shortest"), (1e-5, 0.8, 0.5, 150.0), (1e-6, 0.05, 0.02, 1.0),
                (5e-5, 1.2, 3.0, 1000.0), decode_s)  # fmt: skip
 _PREFILL = Form(("start_s", "compute", "bandwidth"), (1e-5, 0.5, 0.5), (1e-6, 0.02, 0.02), (5e-5, 1.2, 3.0), prefill_s)
 _ALLREDUCE = Form(
@@ -185,7 +187,7 @@ def allreduces(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
         yield "allreduce", "bfloat16", gpu, columns
 
 
-FORMS = {"gemm": _GEMM, "experts": _EXPERTS, "decode": _DECODE, "latent": _DECODE, "prefill": _PREFILL,
+FORMS = {"gemm": _GEMM, "experts": _EXPERTS, "decode": _DECODE, "latent": _LATENT, "prefill": _PREFILL,
          "allreduce": _ALLREDUCE}  # fmt: skip
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.gemm import Gemm
 from fleetsim.engine.model.mixers import Attention, CompressedAttention, Indexer
 from fleetsim.engine.model.precision import Precision
@@ -11,6 +13,8 @@ from fleetsim.engine.model.shape import Attending, Mixer
 from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.curves import DecodeCurve
 from fleetsim.engine.operators.device import Device, Tokens
+
+Each = TypeVar("Each", float, Tokens)
 
 # Reading and writing a state of fixed size: small pieces, one for each head of each sequence.
 _STATE_BANDWIDTH = 0.7
@@ -57,7 +61,8 @@ def core_of(device: Device, mixer: Mixer, cache_bytes: float, queries: int = 1, 
         return replace(
             core,
             sequence_s=core.sequence_s
-            + mixer.window_bytes(device.tp, cache_bytes) / _cache_bytes_s(device, mixer, cache_bytes),
+            + mixer.window_bytes(device.tp, cache_bytes)
+            / _cache_bytes_s(device.gpu, _curve(device, mixer), cache_bytes),
             prompt_token_s=core.prompt_token_s + mixer.window_flop / device.tp / _prefill_flop_s(device),
         )
     return core
@@ -69,14 +74,22 @@ def _whole(device: Device, mixer: Attending, cache_bytes: float, queries: int, d
     GPUs that divide the cache read their part of it, for the heads of all of them: as many operations as before.
     """
     scored = mixer.indexer.cached_bytes / _ratio(mixer) if mixer.indexer is not None else 0.0
-    read_s = (mixer.token_bytes(device.tp, cache_bytes) - scored) / _cache_bytes_s(device, mixer, cache_bytes) / dcp
-    curve = _curve(device, mixer)
+    curve, flop = _curve(device, mixer), 0.0 if isinstance(mixer, Attention) else mixer.decode_flop / device.tp
+    moved = mixer.token_bytes(device.tp, cache_bytes) - scored
+    read_s, once_s = cached_token_s(device.gpu, curve, moved, flop, cache_bytes)
     pair_s = mixer.prefill_flop / device.tp / _prefill_flop_s(device)
     if isinstance(mixer, Attention):
         multiply_s = pair_s * queries if queries > 1 else 0.0  # one query alone never binds
     else:
-        multiply_s = mixer.decode_flop / device.tp / (device.gpu.bf16_flop_s * curve.compute) * queries
-    return Core(start_s=curve.start_s, kv_token_s=max(read_s, multiply_s), pair_s=pair_s)
+        multiply_s = once_s * queries
+    return Core(start_s=curve.start_s, kv_token_s=max(read_s / dcp, multiply_s), pair_s=pair_s)
+
+
+def cached_token_s(
+    gpu: GpuSpec, curve: DecodeCurve, moved_bytes: Each, flop: Each, cache_bytes: float = 2.0
+) -> tuple[Each, Each]:
+    """Seconds to read what one cached token has on a GPU, and to multiply a query with it. cache_bytes: of a number."""
+    return moved_bytes / _cache_bytes_s(gpu, curve, cache_bytes), flop / (gpu.bf16_flop_s * curve.compute)
 
 
 def _picked(device: Device, indexer: Indexer, dense: Core, ratio: int, queries: int) -> Core:
@@ -111,9 +124,8 @@ def _curve(device: Device, mixer: Attending) -> DecodeCurve:
     return device.family.decode if isinstance(mixer, Attention) else device.family.latent
 
 
-def _cache_bytes_s(device: Device, mixer: Attending, cache_bytes: float) -> float:
-    curve = _curve(device, mixer)
-    return device.gpu.memory_bytes_s * (curve.bandwidth if cache_bytes >= 2 else curve.bandwidth_fp8)
+def _cache_bytes_s(gpu: GpuSpec, curve: DecodeCurve, cache_bytes: float) -> float:
+    return gpu.memory_bytes_s * (curve.bandwidth if cache_bytes >= 2 else curve.bandwidth_fp8)
 
 
 def _prefill_flop_s(device: Device) -> float:

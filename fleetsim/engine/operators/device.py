@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.layout import near
 from fleetsim.engine.model.precision import PRECISIONS, Precision
-from fleetsim.engine.operators.curves import ExpertCurve, Family, GemmCurve
+from fleetsim.engine.operators.curves import AllReduceCurve, ExpertCurve, Family, GemmCurve
 
 Tokens = NDArray[np.float64]
 
@@ -76,24 +76,17 @@ class Device:
             return np.zeros_like(message_bytes)
         inside = near(gpus, self.gpu.node_gpus, stride)
         servers = gpus // inside
+        curve = self.family.allreduce
         if servers == 1:
-            return self._links_start_s(gpus) + self._through_links_s(inside, message_bytes)
+            return links_start_s(self.gpu, curve, gpus) + through_links_s(self.gpu, curve, inside, message_bytes)
         between_s = 2 * (servers - 1) / servers * message_bytes / inside / self._network_bytes_s
         start_s = _NETWORK_START_S + _NETWORK_HOP_S * math.log2(servers)
-        return start_s + between_s + self._through_links_s(inside, message_bytes)
-
-    def _links_start_s(self, gpus: int) -> float:
-        curve = self.family.allreduce
-        start_s = curve.start_s * (1 + curve.per_doubling * math.log2(gpus / 2))
-        return start_s + (_PCIE_START_S if self.gpu.pcie else 0.0)
-
-    def _through_links_s(self, gpus: int, message_bytes: Tokens) -> Tokens:
-        return 2 * (gpus - 1) / gpus * message_bytes / self._peers_bytes_s
+        return start_s + between_s + through_links_s(self.gpu, curve, inside, message_bytes)
 
     @property
     def _peers_bytes_s(self) -> float:
         """Between the GPUs of a server."""
-        return self.gpu.link_bytes_s * (1.0 if self.gpu.pcie else self.family.allreduce.link)
+        return _peers_bytes_s(self.gpu, self.family.allreduce)
 
     @property
     def _network_bytes_s(self) -> float:
@@ -127,6 +120,9 @@ class Device:
         return (stages - 1) * _HAND_OVER_S + sent_s + gathered_s
 
 
+# Of one size, or of as many as the arrays have: `calibration/kernels.py` fits the curves with these to whole tables.
+
+
 def product_s(
     gpu: GpuSpec,
     curve: GemmCurve,
@@ -136,10 +132,7 @@ def product_s(
     out: float | Tokens,
     moved_bytes: tuple[float | Tokens, float | Tokens],
 ) -> Tokens:
-    """Seconds of the product of n rows with a k x out matrix. moved_bytes: of one weight, and of one activation.
-
-    Of one size, or of as many as the arrays have: `calibration/kernels.py` fits the curve with it to whole tables.
-    """
+    """Seconds of the product of n rows with a k x out matrix. moved_bytes: of one weight, and of one activation."""
     weight_bytes, activation_bytes = moved_bytes
     flop_s = peak_flop_s * curve.compute
     moved = k * out * weight_bytes + n * (k * activation_bytes + out * 2)
@@ -147,6 +140,42 @@ def product_s(
     wave_s = curve.wave * 2 * k * _TILE * _TILE * gpu.processors / flop_s
     moved_s = moved / (gpu.memory_bytes_s * curve.bandwidth)
     return curve.start_s + _knee(moved_s, _knee(rows_s, wave_s, curve.knee), curve.knee)
+
+
+def experts_s(
+    gpu: GpuSpec,
+    curve: ExpertCurve,
+    peak_flop_s: float | Tokens,
+    stored_bytes: Tokens,
+    rows: Tokens,
+    expert: tuple[float | Tokens, float | Tokens],
+    uneven: float = 1.0,
+) -> Tokens:
+    """Seconds of a layer's routed experts on one GPU. stored_bytes: of those that its rows visit.
+
+    expert: parameters of one, and its inputs and inner numbers together, each of which is moved three times in 16 bits.
+    uneven: how much longer the busiest GPU takes for its operations.
+    """
+    params, width = expert
+    moved = stored_bytes + rows * 3 * width * 2
+    operations = 2 * params * rows * uneven
+    read_s = moved / (gpu.memory_bytes_s * curve.bandwidth)
+    return np.asarray(curve.start_s + read_s + operations / (peak_flop_s * curve.compute))
+
+
+def links_start_s(gpu: GpuSpec, curve: AllReduceCurve, gpus: float | Tokens) -> float | Tokens:
+    """Seconds that an all-reduce over so many GPUs of a server takes whatever its message."""
+    start_s = curve.start_s * (1 + curve.per_doubling * np.log2(gpus / 2))
+    return start_s + (_PCIE_START_S if gpu.pcie else 0.0)
+
+
+def through_links_s(gpu: GpuSpec, curve: AllReduceCurve, gpus: float | Tokens, message_bytes: Tokens) -> Tokens:
+    """Seconds that its message takes beside that."""
+    return np.asarray(2 * (gpus - 1) / gpus * message_bytes / _peers_bytes_s(gpu, curve))
+
+
+def _peers_bytes_s(gpu: GpuSpec, curve: AllReduceCurve) -> float:
+    return gpu.link_bytes_s * (1.0 if gpu.pcie else curve.link)
 
 
 def _nearest(curves: Mapping[str, _Curve], kind: str) -> _Curve:

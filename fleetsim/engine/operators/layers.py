@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fleetsim.engine.model.shape import Block, Mixer, ModelShape
 from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.attention import Core, core_of, gemms_s
 from fleetsim.engine.operators.curves import Curves, GemmCurve, Host
-from fleetsim.engine.operators.device import Device, Tokens
+from fleetsim.engine.operators.device import Device, Tokens, experts_s
 
 # Passes over a row of float32 logits in temperature, softmax and sampling.
 _LOGIT_PASSES = 6
@@ -146,10 +146,10 @@ class Layers:
         params = sum(g.params for g in mixture.expert_gemms(self.shape.hidden))
         width = self.shape.hidden + mixture.width
         rows = tokens * mixture.per_token / gpus
-        moved = mixture.touched(tokens) * params * precision.weight_bytes / gpus + rows * 3 * width * 2
-        operations = 2 * params * rows * (self.curves.uneven if gpus > 1 else 1.0)
-        read_s = moved / (device.gpu.memory_bytes_s * curve.bandwidth)
-        return np.asarray(self.host.experts * curve.start_s + read_s + operations / (flop_s * curve.compute))
+        stored = mixture.touched(tokens) * params * precision.weight_bytes / gpus
+        begun = replace(curve, start_s=self.host.experts * curve.start_s)
+        uneven = self.curves.uneven if gpus > 1 else 1.0
+        return experts_s(device.gpu, begun, flop_s, stored, rows, (params, width), uneven)
 
     def _precision(self, part: str) -> Precision:
         return PRECISIONS[getattr(self.shape.stored(self.dtype), part)]
