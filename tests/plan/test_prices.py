@@ -43,8 +43,8 @@ def test_a_type_costs_what_its_market_lists_and_a_given_price_goes_before() -> N
     assert of("H100", market="hyperscaler")[0] > 2 * of("H100")[0]
     assert of("H100", instance_price_usd_per_gpu_h=1.5) == (1.5, 2.95)
     assert of("H100", trainer_price_usd_per_gpu_h=0.0) == (2.95, 0.0)
-    assert of("GB300") == (3.0, 3.0)
-    assert not listed_price("GB300").known
+    assert of("H800") == (3.0, 3.0)
+    assert not listed_price("H800").known
 
 
 def test_a_table_of_ones_own_goes_before_and_may_be_edited(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_another_file_is_refused_with_what_is_wrong(tmp_path: Path, text: str, r
 
 @pytest.mark.parametrize(
     ("fleets", "told"),
-    [(["H100", "B200"], False), (["H100", "GB300"], True), (["GB300", "MI355X"], True), (["GB300"], False), ([], False),
+    [(["H100", "B200"], False), (["H100", "H800"], True), (["H800", "MI355X"], True), (["H800"], False), ([], False),
      (["mine", "H100"], True)],
 )  # fmt: skip
 def test_prices_are_missed_where_types_differ(fleets: list[str], told: bool) -> None:
@@ -85,7 +85,7 @@ def test_prices_are_missed_where_types_differ(fleets: list[str], told: bool) -> 
 def test_a_sweep_over_gpus_tells_of_prices_and_of_each_speed(tmp_path: Path) -> None:
     found = fs.sweep("async-one-step", {"engine.gpu": ["H100", "B200", "H200"]}, **SMALL)
     assert not any(MISSED in text for text in found.warnings)
-    unknown = fs.sweep("async-one-step", {"engine.gpu": ["H100", "GB300"]}, **SMALL)
+    unknown = fs.sweep("async-one-step", {"engine.gpu": ["H100", "H800"]}, **SMALL)
     assert sum(MISSED in text for text in unknown.warnings) == 1
     document = found.to_dict()
     assert [p["gpu"] for p in document["profiles"]] == ["H100", "B200", "H200"]
@@ -107,10 +107,10 @@ def test_a_sweep_with_prices_or_one_type_warns_of_nothing(grid: dict[str, list[o
 
 def test_a_comparison_of_gpus_tells_both() -> None:
     job = fs.load("async-one-step", steps=8)
-    found = fs.compare(job, job.with_({"engine.gpu": "GB300"}), replications=2).comparison
+    found = fs.compare(job, job.with_({"engine.gpu": "H800"}), replications=2).comparison
     assert sum(MISSED in note for note in found.notes) == 1
     assert [note[:16] for note in found.notes if "engine speed" in note] == ["A: engine speed:", "B: engine speed:"]
-    priced = fs.compare(job, job.with_({"engine.gpu": "GB300", PRICE: 5.0}), replications=2).comparison
+    priced = fs.compare(job, job.with_({"engine.gpu": "H800", PRICE: 5.0}), replications=2).comparison
     assert not any(MISSED in note for note in priced.notes)
     same = fs.compare(job, job.with_({"fleet.instances": 3}), replications=2).comparison
     assert [note[:14] for note in same.notes if "engine speed" in note] == ["A and B: engin"]
@@ -118,10 +118,10 @@ def test_a_comparison_of_gpus_tells_both() -> None:
 
 def test_results_of_runs_are_compared_as_their_jobs() -> None:
     job = fs.load("async-one-step", **SMALL)
-    a, b = job.simulate(), job.with_({"engine.gpu": "GB300"}).simulate()
+    a, b = job.simulate(), job.with_({"engine.gpu": "H800"}).simulate()
     found = fs.compare(a, b).comparison
     assert sum(MISSED in note for note in found.notes) == 1
-    assert any(note.startswith("B: engine speed") and "GB300" in note for note in found.notes)
+    assert any(note.startswith("B: engine speed") and "H800" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("door", ["size", "split", "simulate"])
