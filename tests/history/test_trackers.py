@@ -161,6 +161,24 @@ def test_tensorboard_files_of_their_own_writer(tmp_path: Path) -> None:
     assert _columns(history)["time_s"].tolist() == [1.7e9 + 60.0 * k for k in range(1, STEPS + 1)]
 
 
+def test_tensorboard_files_of_tensorboard_itself(tmp_path: Path) -> None:
+    """Its own writer, as torch.utils.tensorboard uses it."""
+    _library(
+        tmp_path,
+        "tensorboard",
+        "from tensorboard.compat.proto.event_pb2 import Event\n"
+        "from tensorboard.compat.proto.summary_pb2 import Summary\n"
+        "from tensorboard.summary.writer.event_file_writer import EventFileWriter\n"
+        "writer = EventFileWriter('runs')\n"
+        "LOOP\n"
+        "    for name, value in m.items():\n"
+        "        one = Summary.Value(tag=name, simple_value=value)\n"
+        "        writer.add_event(Event(wall_time=1.7e9 + k, step=k, summary=Summary(value=[one])))\n"
+        "writer.close()\n",
+    )
+    _whole(read_file(tmp_path / "runs"))
+
+
 def test_scalars_that_are_tensors_are_read(tmp_path: Path) -> None:
     """As TensorFlow 2 writes them: summary values with a tensor, by tensorboardX's messages."""
     pytest.importorskip("tensorboardX")
@@ -180,7 +198,7 @@ def test_scalars_that_are_tensors_are_read(tmp_path: Path) -> None:
 
 def _library(folder: Path, module: str, code: str, **environment: str) -> None:
     """Writes a run in a process of its own: trackers leave threads and settings behind."""
-    pytest.importorskip(module)
+    pytest.importorskip(module, reason=f"SKIPPED: {module} is not installed; pip install -e '.[test]' brings it")
     loop = "".join(
         f"\n    {line}" for line in ["m = {'timing_s/step': 60.0 + k % 3, 'timing_s/gen': 30.0,",
                                      "     'timing_s/update_actor': 20.0, 'actor/loss': float('nan')}"]

@@ -8,16 +8,25 @@ A trainer exports what docs/metrics.md asks trainers to export.
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.outside.setting import Setting
-from tests.outside.world import Engine, World
+from tests.outside.world import Engine, Histogram, World
 
 BEGIN = 1_795_000_000.0
 """Unix seconds of a history's beginning."""
 Sample = tuple[str, str, dict[str, str], float]
 """Family, suffix, labels, value."""
+
+
+def histograms(
+    prefix: str, named: Mapping[str, Histogram], labels: Mapping[str, str] | None = None
+) -> Iterator[Sample]:
+    """The series of each histogram."""
+    for name, histogram in named.items():
+        for suffix, bound, value in histogram.lines():
+            yield f"{prefix}{name}", suffix, {**(labels or {}), **({"le": bound} if bound else {})}, value
 
 
 def vllm(engine: Engine, prefix: str = "vllm:", old: bool = False) -> Iterator[Sample]:
@@ -43,13 +52,10 @@ def vllm(engine: Engine, prefix: str = "vllm:", old: bool = False) -> Iterator[S
         "request_queue_time_seconds": book.queued,
         "request_inference_time_seconds": book.inference,
     }
-    for name, histogram in named.items():
-        for suffix, bound, value in histogram.lines():
-            yield f"{prefix}{name}", suffix, {"le": bound} if bound else {}, value
+    yield from histograms(prefix, named)
     if it.weight_update_metric:
-        for suffix, bound, value in book.updates.lines():
-            labels = {"operation": "update"} | ({"le": bound} if bound else {})
-            yield f"{prefix}rl_weight_update_operation_duration_seconds", suffix, labels, value
+        updates = {"rl_weight_update_operation_duration_seconds": book.updates}
+        yield from histograms(prefix, updates, {"operation": "update"})
     info = {"block_size": "16", "num_gpu_blocks": str(it.kv_tokens // 16), "gpu_memory_utilization": "0.92"}
     yield f"{prefix}cache_config_info", "", info | {"enable_prefix_caching": str(it.prefix_caching)}, 1
 
@@ -77,9 +83,7 @@ def sglang(engine: Engine) -> Iterator[Sample]:
         "e2e_request_latency_seconds": book.e2e,
         "queue_time_seconds": book.scheduled,
     }
-    for name, histogram in named.items():
-        for suffix, bound, value in histogram.lines():
-            yield f"sglang:{name}", suffix, {"le": bound} if bound else {}, value
+    yield from histograms("sglang:", named)
     yield "sglang:cache_config_info", "", {"page_size": "1", "num_pages": str(it.kv_tokens)}, 1
 
 
@@ -107,9 +111,7 @@ def trtllm(engine: Engine) -> Iterator[Sample]:
         "request_queue_time_seconds": book.queued,
         "request_inference_time_seconds": book.inference,
     }
-    for name, histogram in named.items():
-        for suffix, bound, value in histogram.lines():
-            yield f"trtllm_{name}", suffix, {"le": bound} if bound else {}, value
+    yield from histograms("trtllm_", named)
 
 
 EXPORTERS: dict[str, Callable[[Engine], Iterator[Sample]]] = {
