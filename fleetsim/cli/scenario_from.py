@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleetsim.cli.say import say
+from fleetsim.cli.scenario_options import FRAMEWORKS, Force, OutputFile, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,10 +20,7 @@ _MODEL_FILE = "engine.model=PATH/config.json"
 
 
 def from_(
-    framework: Annotated[
-        str | None,
-        typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl."),
-    ] = None,
+    framework: Annotated[str | None, typer.Argument(help=FRAMEWORKS)] = None,
     config: Annotated[
         list[str] | None,
         typer.Argument(help="Its file or launch script; - is standard input. Its own flags go after --."),
@@ -31,13 +29,9 @@ def from_(
         str | None,
         typer.Option("--run", metavar="PATH|URL", help="What a run showed: its log, tracker, dump or Prometheus."),
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    output: OutputFile = None,
+    set_: Settings = None,
+    force: Force = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document: scenario and report.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="List every key that was not looked at.")] = False,
 ) -> None:

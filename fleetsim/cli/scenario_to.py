@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim.cli.say import say
+from fleetsim.cli.scenario_options import FRAMEWORKS, Force, OutputFile, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,17 +16,11 @@ if TYPE_CHECKING:
 
 
 def to(
-    framework: Annotated[
-        str, typer.Argument(help="verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl.")
-    ],
+    framework: Annotated[str, typer.Argument(help=FRAMEWORKS)],
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a shipped one.")],
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    output: OutputFile = None,
+    set_: Settings = None,
+    force: Force = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document: text, settings, what is left out.")] = False,
 ) -> None:
     """Write a scenario as a framework's own configuration, ready to paste; say what cannot be told to it.

@@ -8,6 +8,7 @@ import typer
 
 from fleetsim.cli.say import say
 from fleetsim.cli.scenario_from import from_
+from fleetsim.cli.scenario_options import Force, OutputFile
 from fleetsim.cli.scenario_to import to
 
 if TYPE_CHECKING:
@@ -45,10 +46,8 @@ _HEADER = """\
 @app.command("init")
 def init(
     name: Annotated[str | None, typer.Argument(help="A preset or shipped scenario; the defaults if left out.")] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    output: OutputFile = None,
+    force: Force = False,
 ) -> None:
     """Print a scenario to start from, or write it to a file.
 

@@ -9,9 +9,12 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.assumptions import Assumption
+from fleetsim.job.moved import Part
 from fleetsim.job.nameplate import trainer_step_s
+from fleetsim.quantities import quantity
 
-Range = tuple[float, float]
+# From, to of some metrics; None where no input is in doubt.
+Spans = Mapping[str, tuple[float, float]] | None
 
 # What a job is: of these an assumption is another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
@@ -26,11 +29,16 @@ _TYPED: Mapping[str, Callable[[Scenario], float]] = {
 }
 
 
-def with_range(value: float, ends: Range | None, written: Callable[[float], str]) -> str:
-    """ "30.2 s (24.0 s to 47.8 s)", the value alone where both ends read as it does."""
-    low, high = (value, value) if ends is None else ends
-    said, from_, to = written(value), written(low), written(high)
+def ranged(name: str, value: float, spans: Spans) -> str:
+    """A metric with its range: "30.2 s (24.0 s to 47.8 s)", the value alone where both ends read as it does."""
+    low, high = (value, value) if spans is None else spans[name]
+    said, from_, to = (units.written(x, quantity(name).unit) for x in (value, low, high))
     return said if said == from_ == to else f"{said} ({from_} to {to})"
+
+
+def step_line(step_s: float, idle: float, spans: Spans) -> str:
+    """A step and the trainer's idle share, with their ranges."""
+    return f"{ranged('step_s', step_s, spans)}, trainer idle {ranged('trainer_idle_fraction', idle, spans)}"
 
 
 def assumed_line(scenario: Scenario, assumed: Iterable[Assumption], in_doubt: Sequence[str]) -> str:
@@ -51,7 +59,7 @@ def _typed(scenario: Scenario, assumption: Assumption) -> str:
     return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
 
 
-def measure_line(what: str, measure: str, usd_per_h: float) -> str:
+def measure_line(part: Part[Any]) -> str:
     """What to measure first, with what, and what that is worth."""
-    worth = f", worth {units.money(usd_per_h)} an hour" if usd_per_h > 0 else ""
-    return f"{what} ({measure}){worth}"
+    worth = f", worth {units.money(part.usd_per_h)} an hour" if part.usd_per_h > 0 else ""
+    return f"{part.what} ({part.measure}){worth}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,12 @@ from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.speculation import SpeculationConfig
-from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.job.trials import Measure, Tell, flat
+from fleetsim.job.trials import Measure, Tell
+from fleetsim.job.ways import runs_of, step_beside
 from fleetsim.sim.engines import engine_of, profile_of, speculation_of, without_drafts
-from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.speculation import longest_draft
-from fleetsim.sim.threads import side_by_side
 
 # Lengths of drafts that are tried beside the scenario's own.
 _TRIED = (1, 2, 3, 5, 7)
@@ -64,14 +62,9 @@ def drafts_of(scenario: Scenario, replications: int, measure: Measure, tell: Tel
     ways = {own: scenario, 0: without_drafts(scenario)}
     if given.num_draft_tokens is None and given.num_speculative_tokens_per_batch_size is None:
         ways |= {k: _with_k(scenario, given, k) for k in _TRIED if k != own and k <= longest_draft(given)}
-    jobs = [(k, r) for k in ways for r in range(replications)]
-    found = side_by_side(lambda job: _measured(measure, ways[job[0]], job[1]), jobs)
-    runs: dict[int, list[Mapping[str, Any]]] = {k: [] for k in ways}
-    for (k, _), run in zip(jobs, found, strict=True):
-        if run is not None:
-            runs[k].append(run)
+    runs = runs_of(ways, replications, measure)
     base = runs[own]
-    tried = tuple(_length(k, of, base) for k, of in sorted(runs.items()) if of and base)
+    tried = tuple(DraftLength(k, *step_beside(of, base)) for k, of in sorted(runs.items()) if of and base)
     best = min(tried, key=lambda t: (t.step_s, t.k)).k if tried else own
     tokens, up_to = at_engine(scenario)
     told = (_verdict(own, tried, best), engine_words(scenario), _unmeasured(scenario))
@@ -89,19 +82,6 @@ def _with_k(scenario: Scenario, given: SpeculationConfig, k: int) -> Scenario:
         share = share_of_length(given.acceptance_length, given.num_speculative_tokens)
         changes |= {"engine.speculation.acceptance_length": None, "engine.speculation.acceptance": share}
     return with_changes(scenario, changes)
-
-
-def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, Any] | None:
-    try:
-        return flat(measure(scenario, replication))
-    except (StuckError, InputError):  # a drafter may leave no room for its longest request
-        return None
-
-
-def _length(k: int, runs: Sequence[Mapping[str, Any]], base: Sequence[Mapping[str, Any]]) -> DraftLength:
-    ratio = ratio_of(runs, base, "step_s")
-    step_s = sum(float(run["step_s"]) for run in runs) / len(runs)
-    return DraftLength(k, step_s, ratio, differs(ratio, min(len(runs), len(base))))
 
 
 def _verdict(own: int, tried: Sequence[DraftLength], best: int) -> str:

@@ -7,10 +7,10 @@ as squares.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -26,6 +26,7 @@ _PER_STEP = ("step_s", "cost_per_step")
 _WIDE = 1.5
 Figures = Mapping[str, float]
 InDoubt = tuple[Uncertain, Interval]
+E = TypeVar("E", bound="End")
 
 
 def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
@@ -59,8 +60,7 @@ class Moved:
     def off(self, metric: str) -> tuple[float, float]:
         """How far a metric may lie below and above what was simulated, by all inputs together."""
         moves = [[end[metric] - self.base[metric] for end in ends] for ends in self.ends]
-        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs)) for xs in moves)) for sign in (-1, 1))
-        return down, up
+        return reach(moves)
 
     def around(self, estimates: Mapping[str, Estimate]) -> dict[str, tuple[float, float]]:
         """name -> from, to of each metric, with the simulation's own noise, and what seconds of a step, and their cost,
@@ -72,6 +72,12 @@ class Moved:
             low = max(0.0, e.mean - math.hypot(down, e.mean - e.ci_low, again))
             found[name] = (low, e.mean + math.hypot(up, e.ci_high - e.mean, again))
         return found
+
+
+def reach(moves: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """How far down and how far up all inputs together move a value, both >= 0. moves: of each input, by its ends."""
+    each = [(0.0, *ends) for ends in moves]  # a zero first: an end that is not a number moves nothing
+    return math.hypot(*(-min(ends) for ends in each)), math.hypot(*(max(ends) for ends in each))
 
 
 def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measure) -> Moved:
@@ -93,6 +99,39 @@ def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measur
         (figures(moved(measure, u, low), base), figures(moved(measure, u, high), base)) for u, (low, high) in inputs
     )
     return Moved(base, tuple(ends))
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One input at one end of its interval. metrics: of the advised fleet."""
+
+    factor: float
+    metrics: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[E]):
+    """What one input does alone to an advice, at the low and the high end of its interval. path: its value in a
+    scenario, if any. usd_per_h: what not knowing it costs, the mean of its ends."""
+
+    what: str
+    path: str
+    why: str
+    measure: str
+    low: E
+    high: E
+    usd_per_h: float
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """What the input is multiplied by, low, high."""
+        return self.low.factor, self.high.factor
+
+    @property
+    def step_s(self) -> tuple[float, float]:
+        """A step of the advised fleet, from, to."""
+        low, high = sorted(end.metrics["step_s"] for end in (self.low, self.high))
+        return low, high
 
 
 @dataclass(frozen=True, slots=True)

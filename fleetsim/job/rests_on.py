@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from fleetsim import units
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import Ranges
+from fleetsim.job.moved import Part, Ranges, Swing
 from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
+
+P = TypeVar("P", bound=Part[Any])
+_OFF = ("in doubt", "times", "step, s")
 
 
 def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assumed: str, *more: Block | None) -> Section:
@@ -32,19 +36,33 @@ def assumed_section(assumed: Sequence[Assumption]) -> Section:
 
 def how_sure(ranges: Ranges) -> Section:
     """What each input that may be off does to a run, alone; what settles it is said as `simulate` takes it."""
-    rows = tuple(
-        (
-            part.what,
-            " to ".join(map(units.number, part.factors)),
-            " to ".join(f"{x:,.1f}" for x in part.step_s),
-            words.as_settings(part.measure),
-            part.why,
-        )
-        for part in ranges.parts
-    )
-    note = f"Each alone, within {units.limit(ranges.confidence)} of cases; together they add as squares."
-    table = Table("", ("in doubt", "times", "step, s", "settled by", "why"), rows, left=1, words_last=2, note=note)
-    return Section("How sure", (table.narrowing("why", "times", "step, s"),), short="how sure")
+    rows = tuple((*_off(part), words.as_settings(part.measure), part.why) for part in ranges.parts)
+    table = Table("", (*_OFF, "settled by", "why"), rows, left=1, words_last=2, note=_alone(ranges.confidence))
+    return _sure(table.narrowing("why", "times", "step, s"))
+
+
+def worth_knowing(parts: Sequence[P], confidence: float, heading: str, right: Callable[[P], str]) -> Section:
+    """What each input that may be off does to an advice, alone, and what not knowing it costs, the dearest first.
+
+    right: what would be right at both ends of a part, under its heading.
+    """
+    rows = tuple((*_off(part), right(part), units.money(part.usd_per_h), part.measure) for part in parts)
+    headings = (*_OFF, heading, "$/h, not known", "settled by")
+    table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence))
+    return _sure(table.narrowing(*headings[1:-1]))
+
+
+def _off(part: Part[Any] | Swing) -> tuple[str, str, str]:
+    """An input, between what it lies, and between what a step then takes."""
+    return part.what, " to ".join(map(units.number, part.factors)), " to ".join(f"{x:,.1f}" for x in part.step_s)
+
+
+def _alone(confidence: float) -> str:
+    return f"Each alone, within {units.limit(confidence)} of cases; together they add as squares."
+
+
+def _sure(table: Table) -> Section:
+    return Section("How sure", (table,), short="how sure")
 
 
 def assumption_list(assumed: Iterable[Assumption], themes: Mapping[str, str]) -> Listed:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.trials import Measure, Tell, flat
+from fleetsim.job.trials import Measure, Tell
+from fleetsim.job.ways import runs_of, step_beside
 from fleetsim.quantities import PREFILL_BUSY
-from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.sim.threads import side_by_side
 
 BUSY = PREFILL_BUSY.name
 # Engines of a side that are tried, and ratios beside the scenario's own.
@@ -71,18 +68,14 @@ def sides_of(scenario: Scenario, replications: int, measure: Measure, tell: Tell
     if tell is not None:
         tell("trying other ratios of prefill and decode engines")
     own = (given.prefill, given.decode)
-    base = [run for r in range(replications) if (run := _measured(measure, scenario, r)) is not None]
+    base = runs_of({own: scenario}, replications, measure)[own]
     if not base:
         return None
     busy = sum(float(run[BUSY]) for run in base) / len(base)
     ways = {own: scenario} | dict(_ways(scenario, busy))
-    jobs = [(way, r) for way in ways for r in range(replications)]
-    found = side_by_side(lambda job: _measured(measure, ways[job[0]], job[1]), jobs)
-    runs: dict[tuple[int, int], list[Mapping[str, Any]]] = {way: [] for way in ways}
-    for (way, _), run in zip(jobs, found, strict=True):
-        if run is not None:
-            runs[way].append(run)
-    tried = tuple(_ratio(way, ways[way].fleet.instances, of, base) for way, of in sorted(runs.items()) if of)
+    runs = runs_of(ways, replications, measure)
+    each = ((p, d, of) for (p, d), of in sorted(runs.items()) if of)
+    tried = tuple(Ratio(p, d, ways[p, d].fleet.instances, *step_beside(of, base)) for p, d, of in each)
     best = min(tried, key=lambda t: (t.step_s, t.text))
     binds = "prefill" if busy > _FULL else _less_decode(tried, own)
     verdict = _verdict(tried, own, scenario)
@@ -109,19 +102,6 @@ def _ways(scenario: Scenario, busy: float) -> Iterator[tuple[tuple[int, int], Sc
     for _, each, p, d in sorted(found)[:_TRIED]:
         changes = {"engine.disaggregation.prefill": p, "engine.disaggregation.decode": d}
         yield (p, d), with_changes(scenario, {**changes, "fleet.instances": gpus // each})
-
-
-def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, Any] | None:
-    try:
-        return flat(measure(scenario, replication))
-    except (StuckError, InputError):  # a side may have no room for the longest request
-        return None
-
-
-def _ratio(way: tuple[int, int], instances: int, runs: Sequence[Any], base: Sequence[Any]) -> Ratio:
-    ratio = ratio_of(runs, base, "step_s")
-    step_s = sum(float(run["step_s"]) for run in runs) / len(runs)
-    return Ratio(*way, instances, step_s, ratio, differs(ratio, min(len(runs), len(base))))
 
 
 def _less_decode(tried: Sequence[Ratio], own: tuple[int, int]) -> str:

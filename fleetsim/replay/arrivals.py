@@ -20,7 +20,6 @@ from fleetsim.history.counters import mended
 from fleetsim.history.history import Buckets, History
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.implied.observed_load import own_paces
-from fleetsim.replay.implied.speed import times
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.short_stops import have_rhythm
 from fleetsim.workload.lengths import sample_lengths
@@ -153,7 +152,7 @@ def play(
         output = sample_lengths(scenario.workload.output_tokens, rng, n).astype(np.float64)
         output[:early] = _left(scenario.workload.output_tokens, rng, early)
         prompt = sample_lengths(prompts, rng, n) if not isinstance(prompts, int) else np.full(n, prompts)
-        own = step if alike or pace == 1.0 else times(step, 1.0 / pace)
+        own = step if alike else step.slower(1.0 / pace)
         done = run_requests(own, limits, prompt, output, arrival_s=at_s)
         parts.append((at_s, done.first_token_s, done.finish_s, output, np.arange(n) >= early))
     came, first, ended, tokens, new = zip(*parts, strict=True)

@@ -20,7 +20,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumed_values, short
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import assumed_line, with_range
+from fleetsim.job.brief import Spans, assumed_line, ranged
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.moved import Ranges
@@ -146,8 +146,7 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
 
 def headline(view: RunView) -> str:
     """The answer in one sentence: how long a step takes, with its range."""
-    ends = None if view.ranges is None else view.ranges.metrics["step_s"]
-    step = with_range(view.metrics["step_s"].mean, ends, units.seconds)
+    step = ranged("step_s", view.metrics["step_s"].mean, _spans(view))
     wide = ", a wide range" if view.ranges is not None and view.ranges.wide else ""
     return f"{view.scenario.name}: a step takes {step}{wide}."
 
@@ -170,15 +169,18 @@ def brief_of(view: RunView) -> Brief:
     )
 
 
+def _spans(view: RunView) -> Spans:
+    return None if view.ranges is None else view.ranges.metrics
+
+
 def _idle(view: RunView) -> str:
-    ends = None if view.ranges is None else view.ranges.metrics["trainer_idle_fraction"]
     idle, rollout = (view.metrics[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
-    return f"the trainer {with_range(idle, ends, units.share)}, instances {units.share(rollout)}"
+    return f"the trainer {ranged('trainer_idle_fraction', idle, _spans(view))}, instances {units.share(rollout)}"
 
 
 def _cost(view: RunView) -> str:
-    ends = None if view.ranges is None else view.ranges.metrics["cost_per_step"]
-    return f"{with_range(view.metrics['cost_per_step'].mean, ends, units.money)} a step, {_prices(view.scenario)}"
+    cost = ranged("cost_per_step", view.metrics["cost_per_step"].mean, _spans(view))
+    return f"{cost} a step, {_prices(view.scenario)}"
 
 
 def _age(view: RunView) -> str:

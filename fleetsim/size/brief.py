@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import assumed_line, measure_line, with_range
+from fleetsim.job.brief import Spans, assumed_line, measure_line, ranged, step_line
 from fleetsim.job.observed import observed_line
 from fleetsim.job.words import target, target_value
 from fleetsim.size.knee import usd_per_h
@@ -51,25 +51,23 @@ def _missed(result: SizeResult) -> str:
 
 def _step(result: SizeResult) -> str:
     of = result.recommended.estimates
-    idle = with_range(of["trainer_idle_fraction"].mean, _ends(result, "trainer_idle_fraction"), units.share)
-    return f"{with_range(of['step_s'].mean, _ends(result, 'step_s'), units.seconds)}, trainer idle {idle}"
+    return step_line(of["step_s"].mean, of["trainer_idle_fraction"].mean, _spans(result))
 
 
 def _cost(result: SizeResult) -> str:
     s, step = result.scenario, result.recommended.estimates["cost_per_step"].mean
     hour, own = units.money(usd_per_h(s, result.instances)), s.fleet.placement != "colocated"
     gpus = f"{result.instances * s.engine.gpus:,}{f' + {s.trainer.gpus:,}' if own else ''} GPUs"
-    return f"{with_range(step, _ends(result, 'cost_per_step'), units.money)} a step, {hour} an hour for {gpus}"
+    return f"{ranged('cost_per_step', step, _spans(result))} a step, {hour} an hour for {gpus}"
 
 
-def _ends(result: SizeResult, metric: str) -> tuple[float, float] | None:
-    return None if result.spread is None else result.spread.metrics[metric]
+def _spans(result: SizeResult) -> Spans:
+    return None if result.spread is None else result.spread.metrics
 
 
 def _measure(result: SizeResult) -> str | None:
     """The input whose error costs most, and whether some case leaves no count."""
     if result.spread is None:
         return None
-    first = result.spread.parts[0]
     none = "; if it is slow, no count is enough" if result.knee is None and not result.spread.held else ""
-    return f"{measure_line(first.what, first.measure, first.usd_per_h)}{none}"
+    return f"{measure_line(result.spread.parts[0])}{none}"

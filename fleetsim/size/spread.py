@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.moved import Figures, Moved, in_doubt, moved, moved_metrics, shortened
+from fleetsim.job.moved import End, Figures, Moved, Part, in_doubt, moved, moved_metrics, reach, shortened
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, with_instances
 from fleetsim.job.uncertain import CONFIDENCE, Uncertain
 from fleetsim.size.best import best_of
@@ -39,57 +39,26 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """One input at one end of its interval. metrics: of the recommended fleet. instances: what would be recommended
-    instead, and held: that this holds all targets; else no count does, and instances is the last count that did on the
-    way there."""
+class CountEnd(End):
+    """instances: what would be recommended at this end, and held: that this holds all targets; else no count does, and
+    instances is the last count that did on the way there."""
 
-    factor: float
-    metrics: Figures
     instances: int
     held: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one input does alone, at the ends of its interval, low and high. path: its value in a scenario, if any.
-
-    usd_per_h: what not knowing it costs, the mean of its ends: instances too many; or those that are missing; or, where
-    no count makes up for it, the steps that take longer.
-    """
-
-    what: str
-    path: str
-    why: str
-    measure: str
-    low: End
-    high: End
-    usd_per_h: float
-
-    @property
-    def step_s(self) -> tuple[float, float]:
-        """The recommended fleet's step, from, to."""
-        low, high = sorted(end.metrics["step_s"] for end in (self.low, self.high))
-        return low, high
-
-    @property
-    def instances(self) -> tuple[int, int]:
-        """The counts that would be right, from, to."""
-        low, high = sorted(end.instances for end in (self.low, self.high))
-        return low, high
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
     """instances: the counts that are right in `confidence` of all cases, from, to. held: whether every input alone
     leaves a count that holds the targets. metrics: name -> from, to of the recommended fleet, with the simulation's own
-    noise. parts: the inputs, the dearest first."""
+    noise. parts: the inputs, the dearest first. An input costs the instances that are too many; or those that are
+    missing; or, where no count makes up for it, the steps that take longer."""
 
     confidence: float
     instances: tuple[int, int]
     held: bool
     metrics: Mapping[str, tuple[float, float]]
-    parts: tuple[Part, ...]
+    parts: tuple[Part[CountEnd], ...]
 
     @property
     def wide(self) -> bool:
@@ -157,11 +126,10 @@ class Doubt:
 
         An end at which no count holds the targets says nothing of how many are right.
         """
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        moves = [[math.log(end.instances / self.instances) for end in ends] for _, *ends in self.ends]
-        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs), 0.0) for xs in moves)) for sign in (-1, 1))
+        wider = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+        down, up = reach([math.log(end.instances / self.instances) for end in ends] for _, *ends in self.ends)
         unit = self._job.engine.dp
-        low, high = (self.instances * math.exp(reach * x) / unit for x in (-down, up))
+        low, high = (self.instances * math.exp(wider * x) / unit for x in (-down, up))
         # ends that were found are whole; what is between them is rounded to the nearest, and up
         return max(unit, round(low) * unit), math.ceil(high - 1e-9) * unit
 
@@ -190,7 +158,7 @@ def spread_of(doubt: Doubt, chosen: Trial, usd_per_h: Callable[[int], float]) ->
     parts = []
     for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.ends, strict=True):
         stakes = [stake(end, at) for end, at in zip(counts, metrics, strict=True)]
-        low, high = (End(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
+        low, high = (CountEnd(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
         parts.append(Part(u.what, u.path, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2))
     # where nothing is at stake in instances, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, -(p.step_s[1] - p.step_s[0])))

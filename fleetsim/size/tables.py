@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
+from fleetsim.job.moved import Part
+from fleetsim.job.rests_on import worth_knowing
 from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.size import words
 from fleetsim.size.size import SizeResult
-from fleetsim.size.spread import Part, Spread
-from fleetsim.tell.document import Cell, Table, estimated
+from fleetsim.size.spread import CountEnd, Spread
+from fleetsim.tell.document import Cell, Section, Table, estimated
 from fleetsim.tell.terminal import word_a_line
 
 # Quantity, whether a narrow terminal shows it, and the cell; of seconds without a unit: a column of minutes does not
@@ -105,27 +107,14 @@ def headroom_table(result: SizeResult) -> Table:
     return Table("", ("", ""), rows, left=0, words_last=1)
 
 
-def _counts_of(part: Part) -> str:
+def how_sure(spread: Spread) -> Section:
+    """What each uncertain input does to a plan alone."""
+    return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of)
+
+
+def _counts_of(part: Part[CountEnd]) -> str:
     """From, to; none where no count holds the targets."""
     held = [end.instances for end in (part.low, part.high) if end.held]
     if not held:
         return "none"
     return f"{min(held):,} to {max(held):,}" if len(held) == 2 else f"{held[0]:,} to none"
-
-
-def spread_table(spread: Spread) -> Table:
-    """What each uncertain input does alone, the dearest first."""
-    rows = tuple(
-        (
-            part.what,
-            f"{units.number(part.low.factor)} to {units.number(part.high.factor)}",
-            f"{part.step_s[0]:,.1f} to {part.step_s[1]:,.1f}",
-            _counts_of(part),
-            units.money(part.usd_per_h),
-            str(part.measure),
-        )
-        for part in spread.parts
-    )
-    headings = ("in doubt", "times", "step, s", "instances", "$/h, not known", "settled by")
-    note = f"Each alone, within {units.limit(spread.confidence)} of cases; together they add as squares."
-    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing(*headings[1:-1])

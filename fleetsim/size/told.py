@@ -20,7 +20,7 @@ from fleetsim.size.brief import brief_of
 from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import SizeResult
-from fleetsim.size.tables import counts_table, headroom_table, rate_table, spread_table, trials_table
+from fleetsim.size.tables import counts_table, headroom_table, how_sure, rate_table, trials_table
 from fleetsim.size.targets import RULE
 from fleetsim.tell.document import (
     Block,
@@ -91,7 +91,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
                 short="queue",
             ),
             *((_at_work(result, pictured.run),) if pictured else ()),
-            *((Section("How sure", (spread_table(result.spread),), short="how sure"),) if result.spread else ()),
+            *((how_sure(result.spread),) if result.spread else ()),
             observed_section(result.scenario),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.moved import Figures, in_doubt, moved, moved_metrics, shortened
+from fleetsim.job.moved import End, Figures, Part, in_doubt, moved, moved_metrics, reach, shortened
 from fleetsim.job.trials import Measure, Tell
 from fleetsim.job.uncertain import CONFIDENCE, Uncertain
 from fleetsim.split.arrangements import Arrangement, Kind, split
@@ -29,12 +29,10 @@ _WIDE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """One input at one end of its interval. metrics: of the advised way. way, kind: the label and the kind of what
-    would be right there, with so many instances; regret: the share by which the advised way is worse."""
+class WayEnd(End):
+    """way, kind: the label and the kind of what would be right at this end, with so many instances; regret: the share
+    by which the advised way is worse."""
 
-    factor: float
-    metrics: Figures
     way: str
     kind: Kind
     instances: int
@@ -42,37 +40,17 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one input does alone. path: its value in a scenario, if any. usd_per_h: what not knowing it costs, the mean
-    of its ends: the share by which the advised way is worse there, of what the GPUs cost."""
-
-    what: str
-    path: str
-    why: str
-    measure: str
-    low: End
-    high: End
-    usd_per_h: float
-
-    @property
-    def step_s(self) -> tuple[float, float]:
-        """A step of the advised way, from, to."""
-        low, high = sorted(end.metrics["step_s"] for end in (self.low, self.high))
-        return low, high
-
-
-@dataclass(frozen=True, slots=True)
 class Spread:
     """ways: labels of the splits that are right in `confidence` of all cases, from, to; instances: of them. held:
     whether every input alone leaves the verdict. metrics: name -> from, to of the advised way. parts: the dearest
-    first."""
+    first; an input costs the share by which the advised way is worse, of what the GPUs cost."""
 
     confidence: float
     ways: tuple[str, str]
     instances: tuple[int, int]
     held: bool
     metrics: Mapping[str, tuple[float, float]]
-    parts: tuple[Part, ...]
+    parts: tuple[Part[WayEnd], ...]
 
     @property
     def wide(self) -> bool:
@@ -112,10 +90,10 @@ class Doubt:
             return self._chosen, 0.0
         return best, 1.0 - cost(best) / own if math.isfinite(own) else 1.0
 
-    def end(self, uncertain: Uncertain, factor: float, figures: Figures, measure: Measure) -> End:
+    def end(self, uncertain: Uncertain, factor: float, figures: Figures, measure: Measure) -> WayEnd:
         """One input at one end. figures: of the advised way there."""
         way, regret = (self._chosen, 0.0) if factor == 1.0 else self.right(moved(measure, uncertain, factor))
-        return End(factor, figures, way.label, way.kind, way.instances, regret)
+        return WayEnd(factor, figures, way.label, way.kind, way.instances, regret)
 
     def _cost(self, measure: Measure) -> Callable[[Arrangement], float]:
         """What is to be small of a way, by one short run; infinite for one that gets stuck."""
@@ -150,11 +128,10 @@ class Doubt:
             best, stride = better, stride if better != best else stride // 2
         return ways[best]
 
-    def around(self, parts: Sequence[Part]) -> tuple[Arrangement, Arrangement]:
+    def around(self, parts: Sequence[Part[WayEnd]]) -> tuple[Arrangement, Arrangement]:
         """The splits that are right with the inputs together: the logarithms of their instances add as squares."""
         n = self._chosen.instances
-        moves = [[math.log(e.instances / n) for e in (p.low, p.high) if e.kind == "split"] for p in parts]
-        down, up = (math.hypot(*(max(0.0, *(sign * x for x in xs), 0.0) for xs in moves)) for sign in (-1, 1))
+        down, up = reach([math.log(e.instances / n) for e in (p.low, p.high) if e.kind == "split"] for p in parts)
         wanted = (n * math.exp(-down), n * math.exp(up))
         near = [min(self._counts, key=lambda count: abs(math.log(count / w))) for w in wanted]
         low, high = (self._chosen if k == n else split(self._job, k, self._gpus) for k in near)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.job.observed import observed_section
-from fleetsim.job.rests_on import assumed_section, rests_on
+from fleetsim.job.rests_on import assumed_section, rests_on, worth_knowing
 from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
@@ -88,35 +88,22 @@ def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> 
                 on=("page",),
             ),
             observed_section(result.scenario),
-            *((Section("How sure", (spread_table(result.spread),), short="how sure"),) if result.spread else ()),
+            *((_how_sure(result.spread),) if result.spread else ()),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
     )
 
 
-def spread_table(spread: Spread) -> Table:
-    """What each uncertain input does alone, the dearest first."""
-    rows = tuple(
-        (
-            part.what,
-            f"{units.number(part.low.factor)} to {units.number(part.high.factor)}",
-            f"{part.step_s[0]:,.1f} to {part.step_s[1]:,.1f}",
-            f"{part.low.way}; {part.high.way}",
-            units.money(part.usd_per_h),
-            str(part.measure),
-        )
-        for part in spread.parts
-    )
-    headings = ("in doubt", "times", "step, s", "right there", "$/h, not known", "settled by")
-    note = f"Each alone, within {units.limit(spread.confidence)} of cases; together they add as squares."
-    return Table("", headings, rows, left=1, words_last=1, note=note).narrowing(*headings[1:-1])
-
-
 def ways_so_far(outcomes: Sequence[Outcome]) -> Document:
     """What a terminal shows of ways that were simulated before there was an advice."""
     title = "ways that were simulated (rollout + trainer GPUs), best first so far"
     return Document("fleetsim split", "", (), (), (), (Section(title, (ways_table(outcomes),)),))
+
+
+def _how_sure(spread: Spread) -> Section:
+    """What each uncertain input does to an advice alone."""
+    return worth_knowing(spread.parts, spread.confidence, "right there", lambda p: f"{p.low.way}; {p.high.way}")
 
 
 def _why(result: SplitResult) -> Iterator[Block]:

@@ -12,7 +12,6 @@ from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import History, StepLog
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.implied.implied import Implied, implied
-from fleetsim.replay.implied.speed import times
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
@@ -60,7 +59,7 @@ def test_throughput_and_step_without_a_scenario(name: str) -> None:
 def test_a_wrong_engine_is_told() -> None:
     observed, model = implied_of("async-one-step", known=True)
     assert model.engine is not None
-    slow = replace(model, engine=(times(model.engine[0], 2.0), model.engine[1]), speed=None)
+    slow = replace(model, engine=(model.engine[0].slower(2.0), model.engine[1]), speed=None)
     back = backtest(observed, slow)
     assert back.verdict == "wrong"
     assert back.where[0].startswith("engine speed: the model's instances are slower")
@@ -74,7 +73,7 @@ def test_an_engine_that_the_window_confirms_is_not_sent_to_be_measured_again() -
     observed, model = implied_of("async-one-step", known=True)
     assert model.engine is not None
     assert model.speed is not None
-    off = replace(model, engine=(times(model.engine[0], 2.0), model.engine[1]))
+    off = replace(model, engine=(model.engine[0].slower(2.0), model.engine[1]))
     guesses = ("engine.tp: 1", "trainer.fixed_s: 0, no trainer was read", "admission: so many in flight")
     where = backtest(observed, replace(off, assumed=guesses), replications=1).where
     assert [place.rpartition(": ")[0] for place in where[:2]] == [

@@ -9,7 +9,7 @@ import pytest
 
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
-from fleetsim.replay.implied.speed import Speed, speed_of, times
+from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.observe.observed import Observed, Pause, Pauses, QueueView, TrainerView
 
 TRUE = LinearStepTime(0.012, 4e-5, 1.5e-5, 3e-8)
@@ -90,7 +90,7 @@ def test_the_sampled_gauge_stands_in_for_counted_seconds() -> None:
 
 
 def test_a_roofline_takes_one_factor() -> None:
-    speed = found(history(times(TRUE, 1.3), 8, 96), observed(), TRUE, KV_TOKENS)
+    speed = found(history(TRUE.slower(1.3), 8, 96), observed(), TRUE, KV_TOKENS)
     assert speed.shape == "roofline"
     assert speed.factor == pytest.approx(1.3, rel=0.01)
 
@@ -140,7 +140,7 @@ def test_intervals_with_preemptions_are_no_rows_and_their_requests_seconds_no_le
 
 def test_the_second_half_is_held_out() -> None:
     """An engine that becomes slower at half time is fitted as it was before, and found off by as much."""
-    fast, slow = history(TRUE, 8, 96), history(times(TRUE, 1.25), 8, 96)
+    fast, slow = history(TRUE, 8, 96), history(TRUE.slower(1.25), 8, 96)
     middle = len(fast.times) // 2
     growth = [np.diff(h.values["generation_tokens"], axis=1) for h in (fast, slow)]
     mixed = np.concatenate([growth[0][:, :middle], growth[1][:, middle:]], axis=1)

@@ -11,7 +11,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.replay.implied.speed import Shape, Speed, times
+from fleetsim.replay.implied.speed import Shape, Speed
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 
@@ -57,7 +57,7 @@ class Extrapolated:
 
     def engines(self, engine: Engine) -> tuple[Engine, ...]:
         """The engine at both ends of the doubt."""
-        return tuple((times(engine[0], factor), engine[1]) for factor in self.doubt)
+        return tuple((engine[0].slower(factor), engine[1]) for factor in self.doubt)
 
 
 def running_per_instance(scenario: Scenario, engine: Engine | None, step_s: float) -> float:

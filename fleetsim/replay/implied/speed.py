@@ -148,7 +148,7 @@ def _fit(
     known: Shape = "assumed" if roofline is None else "roofline"
     shape = likely if roofline is None else roofline
     factor = None if shape is None else level.seconds / _of_level(level, shape)
-    scaled = None if shape is None or factor is None else times(shape, factor)
+    scaled = None if shape is None or factor is None else shape.slower(factor)
     if _one_load(level):
         return scaled or _assumed(level), known, factor, ""
     if len(seen.rows) < (FEWEST if scaled is None else FEWEST_AGAINST):
@@ -201,18 +201,6 @@ def _trust(residual: Floats) -> Floats:
     """Square roots of Huber's weights: rows beyond 1.5 robust standard deviations count less."""
     spread = max(1e-6, 1.4826 * float(np.median(np.abs(residual))))
     return np.asarray(np.sqrt(np.minimum(1.0, 1.5 * spread / np.maximum(np.abs(residual), 1e-12))))
-
-
-def times(step_time: StepTime, factor: float) -> StepTime:
-    """The same engine, every iteration `factor` times as long."""
-    return replace(
-        step_time,
-        knots_s=tuple(factor * s for s in step_time.knots_s),
-        per_seq_s=factor * step_time.per_seq_s,
-        per_prefill_token_s=factor * step_time.per_prefill_token_s,
-        per_kv_token_s=factor * step_time.per_kv_token_s,
-        per_attn_pair_s=factor * step_time.per_attn_pair_s,
-    )
 
 
 def _assumed(level: Level) -> StepTime:
