@@ -29,6 +29,8 @@ PUBLISHED: dict[str, tuple[float, float, int, float]] = {
     "Qwen/Qwen3.5-122B-A10B": (122, 9.8, 2, 12 * 2 * 2 * 256 * 2),
     "Qwen/Qwen3.5-27B": (27, 27, 2, 16 * 2 * 4 * 256 * 2),
     "Qwen/Qwen3.5-397B-A17B": (397, 17.4, 2, 15 * 2 * 2 * 256 * 2),
+    # Sizes from slime's scripts/models/qwen3.5-9B.sh; heads of its states as its users list them.
+    "Qwen/Qwen3.5-9B": (9, 9, 2, 8 * 2 * 4 * 256 * 2),
     "XiaomiMiMo/MiMo-7B-Base": (7.62, 7.62, 2, 36 * 2 * 8 * 128 * 2),
     "XiaomiMiMo/MiMo-V2-Flash": (309, 15.4, 2, 9 * 4 * (192 + 128) * 2),
     "allenai/Olmo-3-7B-Think": (7.3, 7.3, 2, 32 * 2 * 32 * 128 * 2),

@@ -34,15 +34,9 @@ from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.run import simulate
+from tests.engine.test_published_models import config_of
 
-# Layer sizes of a 9B like Qwen3.5-9B, from memory: its config.json was not found. SkyRL ran that model.
-QWEN35_9B = {
-    "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text", "hidden_size": 4096, "head_dim": 256,
-    "intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 16, "num_key_value_heads": 4,
-    "attn_output_gate": True, "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "vocab_size": 248320,
-    "tie_word_embeddings": False, "hidden_act": "silu", "max_position_embeddings": 262144, "dtype": "bfloat16",
-}  # fmt: skip
+QWEN35_9B = config_of("Qwen/Qwen3.5-9B")
 
 
 def with_drafts(scenario: Scenario, **speculation: Any) -> Scenario:
@@ -261,11 +255,11 @@ def test_k_by_batch_size_is_read_as_vllm_has_it() -> None:
     assert drafts.schedule == ((8, 5), (20, 2))
 
 
-def skyrl_ratio(tmp_path: Path, launches_s: float) -> float:
+def skyrl_ratio(launches_s: float) -> float:
     """Rollout of one step of SkyRL's run, without over with MTP: 256 samples on 8 engines, as its script sets them."""
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(QWEN35_9B))
-    scenario = with_changes(default_scenario(), {"engine.model": str(path), "engine.gpu_memory_utilization": 0.5})
+    scenario = with_changes(
+        default_scenario(), {"engine.model": "Qwen/Qwen3.5-9B", "engine.gpu_memory_utilization": 0.5}
+    )
     rng = np.random.default_rng(1)
     lengths = np.clip(rng.lognormal(np.log(4000), 0.7, 256), 1, 8192).astype(int)
     seconds = []
@@ -276,13 +270,13 @@ def skyrl_ratio(tmp_path: Path, launches_s: float) -> float:
     return seconds[0] / seconds[1]
 
 
-def test_skyrls_mtp_run(tmp_path: Path) -> None:
+def test_skyrls_mtp_run() -> None:
     """Published: 310.1 s without, 152.4 s with MTP, k 3: 2.03 times. Nothing is fitted.
 
     The run had no CUDA graphs: 310 s for at most 8,192 tokens are 38 ms an iteration, of which the GPU needs 10. What
     the drafter's own launches take then is not modelled, so this holds the ratio of the GPU's work alone against it.
     """
-    assert skyrl_ratio(tmp_path, 0.0) == pytest.approx(310.1 / 152.4, rel=0.08)
+    assert skyrl_ratio(0.0) == pytest.approx(310.1 / 152.4, rel=0.08)
 
 
 def test_verls_mtp_on_a_gpu_with_little_compute() -> None:

@@ -136,6 +136,7 @@ MIXTURES = (
     _qwen_hybrid("Qwen/Qwen3.5-122B-A10B", 48, 3072, 248320, 32, 2, 64, Mixture(256, 8, 1024, 1024, shared_gate=True)),
     _qwen_hybrid("Qwen/Qwen3.5-397B-A17B", 60, 4096, 248320, 32, 2, 64,
                  Mixture(512, 10, 1024, 1024, shared_gate=True)),
+    _qwen_hybrid("Qwen/Qwen3.5-9B", 32, 4096, 248320, 16, 4, 32, Dense(12288)),
     _qwen_hybrid("Qwen/Qwen3.5-27B", 64, 5120, 248320, 24, 4, 48, Dense(17408)),
     _deepseek("deepseek-ai/DeepSeek-V2", 60, 5120, 12288, 128, 102400, Mixture(160, 6, 1536, 3072), 1, 1536,
               "bfloat16", 163840),

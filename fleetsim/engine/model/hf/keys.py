@@ -15,7 +15,7 @@ _STRUCTURE = re.compile(
 # none changes the weights that a token of text is multiplied with, or its cache.
 _HARMLESS = re.compile(
     r".*(rope|rotary|norm|dropout|bias_update|aux_loss|token_id|token_index|_capacity|jitter|z_loss|eps|epsilon|beta|"
-    r"_scale|scaling|alpha|softcap\w*|logits?|init\w*|mtp|nextn|vision|audio|video|image)\w*|"
+    r"_scale|scaling|alpha|softcap\w*|logits?|init\w*|mtp|nextn|vision|audio|video|image|img)\w*|"
     r"architectures|auto_map|hidden_act\w*|.*_hidden_act|num_nextn_predict_layers|chunk_size|chunk_size_feed_forward|"
     r"add_cross_attention|cross_attention_hidden_size|output_attentions|output_hidden_states|pruned_heads|tie_\w+|"
     r"top_k|top_p|num_beam\w*|ep_size|n_group|topk_group|topk_method|num_expert_group|use_grouped_topk|num_hash_layers|"
