@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, BriefOutput
@@ -13,6 +13,8 @@ from fleetsim.job.question import Option, Question
 
 if TYPE_CHECKING:
     from fleetsim.job.gate import Gate
+    from fleetsim.job.result import Recommendation, SoFar
+    from fleetsim.job.watch import Watch
 
 Q = TypeVar("Q", bound=Question)
 
@@ -57,3 +59,34 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
         asked = asked.ready()
     wrong.stop()
     return asked, Places(place, page, gate)
+
+
+def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOutput, more: Sequence[str]) -> None:
+    """Asks, shows what is recommended, writes it where it was asked for, and ends with the exit code.
+
+    more: what a condition can name beside the metrics.
+    """
+    from fleetsim.cli.interrupted import if_interrupted
+    from fleetsim.cli.output import finish, show_result
+    from fleetsim.cli.pages import write_page
+    from fleetsim.cli.progress import progress
+    from fleetsim.errors import InfeasibleError
+    from fleetsim.files import write_text
+
+    def so_far(known: SoFar[Any], _: str) -> None:
+        if output.json_ or known.found:
+            show_result(known, output.json_)
+
+    asked, places = checked(asked, output, more)
+    with if_interrupted(so_far), progress("loading the simulator") as watch:
+        result = ask(asked, watch)
+    if places.save is not None:
+        write_text(places.save, result.saved())
+    show_result(result, output.json_, output.explain)
+    if places.page is not None:
+        with progress("for the page") as watch:
+            page = result.page(watch)
+        write_page(places.page, page)
+    if result.missed():
+        raise InfeasibleError(result.missed())
+    finish(result, places.gate, output.strict)

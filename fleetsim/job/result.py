@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fleetsim.job.keywords import keywords
 from fleetsim.job.watch import SILENT, Watch
@@ -13,9 +15,13 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
+    from fleetsim.job.metrics import Metrics
     from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
+
+F = TypeVar("F")
 
 
 class Result(ABC):
@@ -89,6 +95,69 @@ class Briefed(Result):
         from fleetsim.tell.console import as_text
 
         return as_text(self.view(explain=True))
+
+
+class Recommendation(Briefed):
+    """A result that recommends a fleet."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def metrics(self) -> Metrics:
+        """Of the recommended fleet: name -> Estimate."""
+
+    @property
+    @abstractmethod
+    def profile(self) -> EngineSource:
+        """What the engine's speed rests on."""
+
+    @property
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """As the command prints them on stderr."""
+
+    @abstractmethod
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask."""
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Metric name -> mean, of the recommended fleet."""
+        return self.metrics.mean
+
+    @abstractmethod
+    def saved(self) -> str:
+        """What the command writes under --save: the job with the recommended fleet."""
+
+    def missed(self) -> str:
+        """Which wish of the user the recommended fleet does not hold, in words; empty for none."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar(Generic[F]):
+    """What a command had found of a job when Ctrl-C came; nothing is recommended yet.
+
+    told, written: what makes a document, and the JSON, of it. missing: how far the search came, in words.
+    """
+
+    scenario: Scenario
+    found: Sequence[F]
+    missing: str
+    told: Callable[[Sequence[F]], Document]
+    written: Callable[[Scenario, Sequence[F], str], dict[str, Any]]
+    warnings: tuple[str, ...] = ()
+
+    def view(self) -> View:
+        """What was found, a row each."""
+        from fleetsim.tell.terminal import draw
+
+        return draw(self.told(self.found))
+
+    def document(self) -> dict[str, Any]:
+        """The same, as --json prints it."""
+        return self.written(self.scenario, self.found, self.missing)
 
 
 class Answer(Protocol):

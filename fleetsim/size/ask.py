@@ -11,21 +11,19 @@ from fleetsim.faces import flag, text
 from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Recommendation, SoFar
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.job.trials import Measure, Trial
+    from fleetsim.job.trials import Measure
     from fleetsim.size.size import SizeResult as Plan
     from fleetsim.tell.document import Document
-    from fleetsim.tell.terminal import View
 
 TARGETS = "Targets and prices"
 # Beyond it the errors' law is not known: nobody has that many published runs.
@@ -65,7 +63,7 @@ class Size:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SizeResult(Briefed):
+class SizeResult(Recommendation):
     """The recommended fleet.
 
     plan: everything that was found (fleetsim/size/size.py): candidates, targets, rate matching, headroom, queue cap,
@@ -98,11 +96,6 @@ class SizeResult(Briefed):
         from fleetsim.job.metrics import Metrics
 
         return Metrics(self.plan.recommended.estimates)
-
-    @property
-    def mean(self) -> dict[str, float]:
-        """Metric name -> mean, of the recommended fleet."""
-        return self.metrics.mean
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, and the count of instances."""
@@ -158,6 +151,20 @@ class SizeResult(Briefed):
         ]
         return frame(rows).set_index("instances")
 
+    def saved(self) -> str:
+        """What the command writes under --save: the job with the recommended fleet."""
+        from fleetsim.config.load import dump_short
+        from fleetsim.job.trials import with_instances
+
+        said = {*self.asked.given, "fleet.instances", "engine.tp"}
+        return dump_short(with_instances(self.asked.scenario, self.instances), said)
+
+    def missed(self) -> str:
+        """The targets that the user gave and no fleet holds."""
+        from fleetsim.size.words import why_infeasible
+
+        return "" if self.feasible else f"{why_infeasible(self.plan)}; the best that was found is printed above"
+
     def told(self) -> Document:
         """What there is to say of it."""
         from fleetsim.size.told import document
@@ -187,34 +194,11 @@ class SizeResult(Briefed):
         return size_document(self.plan)
 
 
-@dataclass(frozen=True, slots=True)
-class SizeSoFar:
-    """The fleets that were tried when Ctrl-C came; none is recommended yet."""
-
-    scenario: Scenario
-    trials: tuple[Trial, ...]
-    missing: str
-    warnings: tuple[str, ...] = ()
-
-    def view(self) -> View:
-        """The fleets, a row each."""
-        from fleetsim.size.told import tried
-        from fleetsim.tell.terminal import draw
-
-        return draw(tried(self.trials))
-
-    def document(self) -> dict[str, Any]:
-        """The same, as --json prints it."""
-        from fleetsim.size.data import tried_document
-
-        return tried_document(self.scenario, self.trials, self.missing)
-
-
 def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     """The smallest rollout fleet that keeps the trainer busy.
 
     Raises InputError for a job that cannot be sized, StuckError where its limits block each other in every fleet, and
-    Interrupted on Ctrl-C, with the SizeSoFar.
+    Interrupted on Ctrl-C, with the SoFar.
     """
     from fleetsim.job.trial_record import Tried
     from fleetsim.job.trials import remembered
@@ -235,8 +219,12 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
             measure=measure,
         )
     except KeyboardInterrupt:
+        from fleetsim.size.data import tried_document
+        from fleetsim.size.told import tried as tried_told
+
         missing = "these fleets were tried, none is recommended yet"
-        raise Interrupted(SizeSoFar(job.scenario, tried.trials(), missing), missing) from None
+        known = SoFar(job.scenario, tried.trials(), missing, tried_told, tried_document)
+        raise Interrupted(known, missing) from None
     return SizeResult(job, plan, measure if asked.for_page else None)
 
 

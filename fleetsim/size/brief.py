@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import Spans, assumed_line, measure_line, ranged, step_line
+from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.observed import observed_line
 from fleetsim.job.words import target, target_value
 from fleetsim.size.knee import usd_per_h
@@ -14,7 +14,6 @@ from fleetsim.tell.document import Brief, Tone, brief
 
 def brief_of(result: SizeResult) -> Brief:
     """What one must know of a plan; its headline is the answer."""
-    in_doubt = () if result.spread is None else [part.path for part in result.spread.parts]
     return brief(
         ("missed", _missed(result)),
         ("step", _step(result)),
@@ -23,7 +22,7 @@ def brief_of(result: SizeResult) -> Brief:
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
         ("change", None if result.change is None else result.change.words),
         ("observed", observed_line(result.scenario)),
-        ("assumed", assumed_line(result.scenario, result.assumptions, in_doubt)),
+        ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
         ("measure", _measure(result)),
         tone=_tone(result),
     )
@@ -51,18 +50,14 @@ def _missed(result: SizeResult) -> str:
 
 def _step(result: SizeResult) -> str:
     of = result.recommended.estimates
-    return step_line(of["step_s"].mean, of["trainer_idle_fraction"].mean, _spans(result))
+    return step_line(of["step_s"].mean, of["trainer_idle_fraction"].mean, result.spans)
 
 
 def _cost(result: SizeResult) -> str:
     s, step = result.scenario, result.recommended.estimates["cost_per_step"].mean
     hour, own = units.money(usd_per_h(s, result.instances)), s.fleet.placement != "colocated"
     gpus = f"{result.instances * s.engine.gpus:,}{f' + {s.trainer.gpus:,}' if own else ''} GPUs"
-    return f"{ranged('cost_per_step', step, _spans(result))} a step, {hour} an hour for {gpus}"
-
-
-def _spans(result: SizeResult) -> Spans:
-    return None if result.spread is None else result.spread.metrics
+    return f"{ranged('cost_per_step', step, result.spans)} a step, {hour} an hour for {gpus}"
 
 
 def _measure(result: SizeResult) -> str | None:

@@ -13,7 +13,6 @@ from fleetsim.tell.data import brief, estimate, head
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.trials import Trial
-    from fleetsim.size.alternatives import Alternatives
     from fleetsim.size.size import SizeResult
 
 
@@ -39,16 +38,8 @@ def size_document(result: SizeResult) -> dict[str, Any]:
         "headroom": asdict(result.headroom),
         "queue_cap": asdict(result.queue_cap),
         "candidates": [_candidate(c) for c in result.candidates],
-        "alternatives": alternatives(result.alternatives),
         "confidence": result.confidence,
-        "spread": None if result.spread is None else asdict(result.spread),
-        "explanation": result.explanation,
-        **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
-        **({} if result.sides is None else {"sides": asdict(result.sides)}),
-        "assumptions": [asdict(a) for a in result.assumptions],
-        "warnings": list(result.warnings),
-        "profile": asdict(result.profile),
-        "simulations": result.simulations,
+        **result.said(),
     }
 
 
@@ -69,8 +60,3 @@ def _candidate(trial: Trial) -> dict[str, Any]:
         "binding": trial.binding,
         **{field: estimate(trial.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
     }
-
-
-def alternatives(found: Alternatives) -> dict[str, Any]:
-    """Every alternative that was solved anew, with whether it is free."""
-    return {**asdict(found), "tried": [{**asdict(a), "free": a.free} for a in found.tried]}

@@ -14,10 +14,10 @@ from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job import nameplate
-from fleetsim.job.assumptions import Assumption, assumptions_of
-from fleetsim.job.drafts import Drafts, drafts_of
-from fleetsim.job.engine_source import EngineSource, engine_source
-from fleetsim.job.sides import Sides, sides_of
+from fleetsim.job.assumptions import assumptions_of
+from fleetsim.job.drafts import drafts_of
+from fleetsim.job.engine_source import engine_source
+from fleetsim.job.sides import sides_of
 from fleetsim.job.trials import (
     Measure,
     Tell,
@@ -30,10 +30,10 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
-from fleetsim.size.alternatives import Alternatives, alternatives_of
+from fleetsim.size.alternatives import alternatives_of
 from fleetsim.size.best import Best, best_of
 from fleetsim.size.caveats import stuck_warnings, warnings_of
-from fleetsim.size.change import Change, change_of
+from fleetsim.size.change import change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
@@ -42,6 +42,7 @@ from fleetsim.size.larger_budget import WayOut, way_out_of
 from fleetsim.size.levers import STALENESS
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
+from fleetsim.size.reasons import Reasons
 from fleetsim.size.spread import Doubt, Spread, spread_of
 from fleetsim.size.targets import Target, targets_of
 
@@ -51,21 +52,17 @@ _LEVERS = 3
 _NEAR = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class SizeResult:
-    """What `size` found. Field by field the JSON document that `fleetsim size --json` prints.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeResult(Reasons[Spread]):
+    """What `size` found.
 
     instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None;
     knee: then, the count from which more stop paying; way_out: the staleness budget that would do, if there is one.
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
-    about half and twice of it, and the rate-matching count, ascending, without those that get stuck. alternatives:
-    what one more instance and every other lever would buy, explanation: that in words. drafts: what speculative
-    decoding does at the recommended count, None without it. sides: what disaggregation does there, likewise.
-    spread: how far the answer may be off; None where no input is in doubt. confidence: the share of cases that it was
-    sized for, None = the likeliest; enough: whether some count is enough in so many. change: the one that helps most.
+    about half and twice of it, and the rate-matching count, ascending, without those that get stuck. confidence: the
+    share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
     """
 
-    scenario: Scenario
     instances: int
     binding: str
     largest: Trial | None
@@ -77,18 +74,8 @@ class SizeResult:
     headroom: Headroom
     queue_cap: QueueCap
     candidates: tuple[Trial, ...]
-    alternatives: Alternatives
-    explanation: str
-    assumptions: tuple[Assumption, ...]
-    warnings: tuple[str, ...]
-    profile: EngineSource
-    simulations: int
-    drafts: Drafts | None = None
-    sides: Sides | None = None
-    spread: Spread | None = None
     confidence: float | None = None
     enough: bool | None = None
-    change: Change | None = None
 
     @property
     def recommended(self) -> Trial:

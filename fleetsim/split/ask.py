@@ -11,7 +11,7 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Recommendation, SoFar
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.split.candidates import By
-    from fleetsim.split.split import Outcome
     from fleetsim.split.split import SplitResult as Advice
     from fleetsim.tell.document import Document
-    from fleetsim.tell.terminal import View
 
 RULES = "Ranking and prices"
 
@@ -126,7 +124,7 @@ class Split:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SplitResult(Briefed):
+class SplitResult(Recommendation):
     """The advised way to use the GPUs.
 
     advice: everything that was found (fleetsim/split/split.py): all ways with their runs, the ratio of the best split
@@ -153,9 +151,14 @@ class SplitResult(Briefed):
     def job(self) -> Job:
         """The advised way as a job, in which every value counts as given."""
         from fleetsim.job.job_face import load
+
+        return load(self._asked_way())
+
+    def _asked_way(self) -> Scenario:
+        """The advised way, its lengths written as the job had asked for them."""
         from fleetsim.job.length_growth import as_asked
 
-        return load(as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario))
+        return as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario)
 
     @property
     def metrics(self) -> Metrics:
@@ -163,11 +166,6 @@ class SplitResult(Briefed):
         from fleetsim.job.metrics import Metrics
 
         return Metrics(self.advice.chosen.estimates)
-
-    @property
-    def mean(self) -> dict[str, float]:
-        """Metric name -> mean, of the advised way."""
-        return self.metrics.mean
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, and the GPUs of both pools."""
@@ -209,6 +207,13 @@ class SplitResult(Briefed):
         ]
         return frame(rows)
 
+    def saved(self) -> str:
+        """What the command writes under --save: the advised way."""
+        from fleetsim.config.load import dump_short
+
+        said = {*self.asked.given, "fleet.instances", "fleet.placement", "trainer.gpus", "engine.tp"}
+        return dump_short(self._asked_way(), said)
+
     def told(self) -> Document:
         """What there is to say of it."""
         from fleetsim.split.told import document
@@ -233,34 +238,11 @@ class SplitResult(Briefed):
         return split_document(self.advice)
 
 
-@dataclass(frozen=True, slots=True)
-class SplitSoFar:
-    """The ways that were simulated when Ctrl-C came, best first."""
-
-    scenario: Scenario
-    outcomes: tuple[Outcome, ...]
-    missing: str
-    warnings: tuple[str, ...] = ()
-
-    def view(self) -> View:
-        """The ways, a row each."""
-        from fleetsim.split.told import ways_so_far
-        from fleetsim.tell.terminal import draw
-
-        return draw(ways_so_far(self.outcomes))
-
-    def document(self) -> dict[str, Any]:
-        """The same, as --json prints it."""
-        from fleetsim.split.data import ways_document
-
-        return ways_document(self.scenario, self.outcomes, self.missing)
-
-
 def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     """Every way to use the GPUs, simulated and ranked.
 
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
-    SplitSoFar, None before the first way.
+    SoFar, None before the first way.
     """
     from fleetsim.split.arrangements import Rules
     from fleetsim.split.split import split as advise
@@ -274,6 +256,9 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     except Interrupted as cut:
         if cut.known is None:
             raise
+        from fleetsim.split.data import ways_document
+        from fleetsim.split.told import ways_so_far
+
         scenario, outcomes = cut.known
-        raise Interrupted(SplitSoFar(scenario, outcomes, cut.missing), cut.missing) from None
+        raise Interrupted(SoFar(scenario, outcomes, cut.missing, ways_so_far, ways_document), cut.missing) from None
     return SplitResult(job, advice)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.size.data import alternatives
 from fleetsim.split.told import document
 from fleetsim.tell.data import brief, estimate, head
 
@@ -33,18 +32,10 @@ def split_document(result: SplitResult) -> dict[str, Any]:
             **_outcome(result.chosen),
         },
         "brief": brief(document(result)),
-        "spread": None if result.spread is None else asdict(result.spread),
         "arrangements": [_outcome(o) for o in result.outcomes],
         "splits": result.splits,
         "stuck": [{"arrangement": label, "reason": reason} for label, reason in result.stuck],
-        "alternatives": alternatives(result.alternatives),
-        "explanation": result.explanation,
-        **({} if result.drafts is None else {"drafts": asdict(result.drafts)}),
-        **({} if result.sides is None else {"sides": asdict(result.sides)}),
-        "assumptions": [asdict(a) for a in result.assumptions],
-        "warnings": list(result.warnings),
-        "profile": asdict(result.profile),
-        "simulations": result.simulations,
+        **result.said(),
     }
 
 

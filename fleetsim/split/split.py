@@ -16,10 +16,10 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
-from fleetsim.job.assumptions import Assumption, is_given
-from fleetsim.job.drafts import Drafts, drafts_of
-from fleetsim.job.engine_source import EngineSource, engine_source
-from fleetsim.job.sides import Sides, sides_of
+from fleetsim.job.assumptions import is_given
+from fleetsim.job.drafts import drafts_of
+from fleetsim.job.engine_source import engine_source
+from fleetsim.job.sides import sides_of
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
     Measure,
@@ -33,10 +33,11 @@ from fleetsim.job.trials import (
     with_instances,
 )
 from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.size.alternatives import Alternatives, alternatives_of
-from fleetsim.size.change import Change, change_of
+from fleetsim.size.alternatives import alternatives_of
+from fleetsim.size.change import change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.implausible_defaults import implausible
+from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import (
     SWITCH_S,
     Arrangement,
@@ -80,8 +81,8 @@ class Outcome:
         return self.estimates[metric].mean
 
 
-@dataclass(frozen=True, slots=True)
-class SplitResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResult(Reasons[Spread]):
     """What `split` found.
 
     scenario: the job, with the trainer's seconds as given. outcomes: ranked by `by`, best first: the two colocated ways
@@ -89,12 +90,9 @@ class SplitResult:
 
     verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
     the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
-    alternatives and their explanation. stuck: arrangements that cannot run, with the reason. drafts: what speculative
-    decoding does in it, None without; sides: what disaggregation does, likewise. spread: how far the advice may be off,
-    None where no input is in doubt. change: the one that helps most.
+    alternatives and their explanation. stuck: arrangements that cannot run, with the reason.
     """
 
-    scenario: Scenario
     gpus: int
     by: By
     rules: Rules
@@ -106,16 +104,6 @@ class SplitResult:
     chosen: Outcome
     best_split: Outcome | None
     best_colocated: Outcome | None
-    alternatives: Alternatives
-    explanation: str
-    assumptions: tuple[Assumption, ...]
-    warnings: tuple[str, ...]
-    profile: EngineSource
-    simulations: int
-    drafts: Drafts | None = None
-    sides: Sides | None = None
-    spread: Spread | None = None
-    change: Change | None = None
 
     def of(self, kind: str) -> Outcome | None:
         """The best outcome of one kind."""

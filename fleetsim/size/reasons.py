@@ -1,0 +1,81 @@
+"""What `size` and `split` say beside their answers: what binds, what else would help, how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.job.assumptions import Assumption
+from fleetsim.job.drafts import Drafts
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.moved import Part
+from fleetsim.job.sides import Sides
+from fleetsim.size.alternatives import Alternatives
+from fleetsim.size.change import Change
+
+if TYPE_CHECKING:
+    from fleetsim.job.brief import Spans
+
+
+class Doubts(Protocol):
+    """How far an answer may be off."""
+
+    @property
+    def metrics(self) -> Mapping[str, tuple[float, float]]:
+        """Name -> from, to."""
+
+    @property
+    def parts(self) -> tuple[Part[Any], ...]:
+        """What each input does alone, the dearest first."""
+
+
+S = TypeVar("S", bound=Doubts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons(Generic[S]):
+    """Why an answer is what it is.
+
+    scenario: the job. alternatives: what one more instance and every other lever would buy; explanation: that in words.
+    drafts: what speculative decoding does in the advised fleet, None without it; sides: what disaggregation does,
+    likewise. spread: how far the answer may be off; None where no input is in doubt. change: the one that helps most.
+    """
+
+    scenario: Scenario
+    alternatives: Alternatives
+    explanation: str
+    assumptions: tuple[Assumption, ...]
+    warnings: tuple[str, ...]
+    profile: EngineSource
+    simulations: int
+    drafts: Drafts | None = None
+    sides: Sides | None = None
+    spread: S | None = None
+    change: Change | None = None
+
+    @property
+    def spans(self) -> Spans:
+        """Between what the metrics of the advised fleet lie."""
+        return None if self.spread is None else self.spread.metrics
+
+    @property
+    def in_doubt(self) -> tuple[str, ...]:
+        """Paths of the inputs whose values are not certain, the dearest first."""
+        return () if self.spread is None else tuple(part.path for part in self.spread.parts)
+
+    def said(self) -> dict[str, Any]:
+        """All of it but the scenario and the change, as it stands in a JSON document."""
+        tried = [{**asdict(a), "free": a.free} for a in self.alternatives.tried]
+        parts = {"drafts": self.drafts, "sides": self.sides}
+        return {
+            "alternatives": {**asdict(self.alternatives), "tried": tried},
+            "explanation": self.explanation,
+            "assumptions": [asdict(a) for a in self.assumptions],
+            "warnings": list(self.warnings),
+            "profile": asdict(self.profile),
+            "simulations": self.simulations,
+            "spread": None if self.spread is None else asdict(self.spread),  # type: ignore[call-overload]
+            **{name: asdict(part) for name, part in parts.items() if part is not None},
+        }
