@@ -104,7 +104,8 @@ HOW = """## What is assumed
 - In the tables above a response's first token is the median one, without the path to a server: the rule of before.
   It is 1 to 5 % of a response. Later tokens are at {later:.2f} of the measured time.
 - Experts are picked evenly and independently; the busiest GPU takes {uneven:.2f} times the mean for its operations.
-- Layers that look back up to 2,048 tokens cost every sequence the same; longer windows count as full attention.
+- Layers that look back up to 2,048 tokens cost every sequence the same. Of longer windows each request sees what it has
+  of them, but no public run is of a model with one.
 - fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
 - Runs with prefill on other GPUs are not among these.

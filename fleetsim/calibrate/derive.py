@@ -112,7 +112,7 @@ def estimate_profile(
     return Profile(
         name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
         kind="derived",
-        coefficients=coefficients_of(step_time),
+        coefficients=coefficients_of(step_time.seeing_all),
         limits=_limit_fields(limits),
         error=ProfileError(median=known.median, worst=known.p90, what=what),
         provenance=Provenance(

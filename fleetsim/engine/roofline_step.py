@@ -15,6 +15,7 @@ One iteration of n tokens, b of them decodes with K tokens of cache between them
     + K * cache bytes per token / bandwidth, or what multiplying with the latent takes
     + p * (host + what sparse and windowed attention look at)
     + A * operations per pair / compute of the attention
+    + the same of the tokens and pairs within a long window, for the layers that see no more
 
 Matrices, heads and cache are per GPU, that is, divided by tp. Under MLA the cache is one latent per token, on every
 GPU. Data-parallel ranks share the experts: each GPU keeps 1 / (tp dp) of them and reads those that the tokens of all
@@ -52,6 +53,7 @@ from fleetsim.engine.operators.curves import Curves, shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.engine.operators.layers import Layers
 from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.window import Window
 from fleetsim.errors import InputError, Problem
 
 _KNOTS_PER_OCTAVE = 4
@@ -83,6 +85,7 @@ def roofline_step_time(
     device = Device(gpu, curves.families[gpu.family], layout.tp)
     layers = Layers(device, shape, dtype, layout, curves, curves.hosts[engine], engine)
     core = layers.cores(KV_BYTES[kv_dtype])
+    tokens, near = shape.window, (core.window_token_s, core.window_pair_s)
     octaves = math.log2(max_tokens)
     grid = [2 ** (i / _KNOTS_PER_OCTAVE) for i in range(math.ceil(octaves * _KNOTS_PER_OCTAVE))]
     knots = np.array(sorted({*(round(n) for n in grid), max(2, max_tokens)}), dtype=np.float64)
@@ -97,6 +100,7 @@ def roofline_step_time(
         kind="roofline",
         source=f"roofline of {shape.name} on {gpu.name} {layout.text}, {dtype}"
         + (", KV cache in fp8" if kv_dtype == "fp8" else ""),
+        window=Window(tokens, *near, chunked=shape.chunked) if tokens else None,
     )
 
 

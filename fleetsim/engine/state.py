@@ -96,6 +96,8 @@ class World:
             behind = _instances(instances * engines, up * engines, prefill.limits.kv_blocks, slow_engines)
             self.rows = np.concatenate([self.rows, behind])
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
+        seen = step_time.window
+        self.crossings = np.zeros((instances, 1 if seen is None else limits.max_num_seqs), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
         self.loads = _tree(np.where(np.arange(half) < up, 0.0, np.inf))
@@ -150,6 +152,10 @@ class World:
             per_prefill_token_s=step_time.prompt_token_s / step_time.engines,
             per_kv_token_s=step_time.per_kv_token_s,
             per_attn_pair_s=step_time.per_attn_pair_s / step_time.engines,
+            window=0 if seen is None else seen.tokens,
+            chunked=int(seen is not None and seen.chunked),
+            window_token_s=0.0 if seen is None else seen.per_kv_token_s,
+            window_pair_s=0.0 if seen is None else seen.per_attn_pair_s / step_time.engines,
             **_of_prefill(prefill),
             speculates=int(step_time.speculation is not None),
             redrafts=int(drafts.redrafts),
@@ -280,8 +286,10 @@ def _of_prefill(side: PrefillSide | None) -> dict[str, float]:
         "prefills": side.engines,
         "prompt_seqs": side.limits.max_num_seqs,
         "prompt_tokens": side.limits.max_num_batched_tokens,
+        "prompt_unit": side.limits.chunk_unit,
         "prompt_token_s": side.step_time.prompt_token_s,
         "prompt_pair_s": side.step_time.per_attn_pair_s,
+        "prompt_window_pair_s": 0.0 if side.step_time.window is None else side.step_time.window.per_attn_pair_s,
         "transfer_s": side.transfer_s,
         "transfer_token_s": side.transfer_token_s,
     }

@@ -8,6 +8,8 @@ with n = tokens in the iteration (b + p), b = decodes, p = prefill tokens, K = t
 the decodes before the iteration runs, A = query-key pairs of the prefill chunks (chunk of q tokens after c cached
 ones: q*c + q*(q+1)/2). f is piecewise linear and non-decreasing.
 
+Layers that look back a number of tokens only have a K and an A of their own, of the tokens that they see (`window`).
+
 Under speculative decoding a decode puts 1 + k tokens into f, the drafter's seconds are added, and an iteration brings
 more than one token of each decode: `speculation` says how many (`engine/speculation.py`).
 """
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from fleetsim.config.iteration import iteration_s
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import Speculation
+from fleetsim.engine.window import Window
 from fleetsim.errors import InputError, Problem
 
 
@@ -36,6 +39,8 @@ class StepTime:
     `prefill`: the engines that compute the prompts of an instance, which else its own do.
     `engines`: engines of an instance that share its decodes evenly and run side by side; `seconds` and `each_s` are of
     one of them, `mixed_s`, `decode_tok_s` and `table` of the instance.
+    `window`: layers that do not see the whole context, beside those of `per_kv_token_s` and `per_attn_pair_s`. The
+    kernel counts what each request sees; `seconds` and `each_s` take all decodes, and all prompts, as alike.
 
     Raises InputError for a negative or non-finite coefficient, unsorted knots or a decreasing curve.
     """
@@ -51,6 +56,7 @@ class StepTime:
     speculation: Speculation | None = None
     prefill: PrefillSide | None = None
     engines: int = 1
+    window: Window | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -110,7 +116,8 @@ class StepTime:
     ) -> float:
         """One iteration's seconds: to the last bit what `each_s` says, many times faster than an array of one."""
         held = (float(decodes), float(prefill_tokens), float(kv_tokens), float(attn_pairs))
-        return iteration_s((self.knots_tokens, self.knots_s), self._per_unit, held)
+        found = iteration_s((self.knots_tokens, self.knots_s), self._per_unit, held)
+        return found if self.window is None else found + _in_window_s(self.window, *held)
 
     def each_s(
         self,
@@ -120,13 +127,18 @@ class StepTime:
         attn_pairs: NDArray[np.float64] | float = 0.0,
     ) -> NDArray[np.float64]:
         """Seconds of many iterations, in the shape of `decodes`."""
-        return np.asarray(
+        found = np.asarray(
             self.curve(decodes + prefill_tokens)
             + self.per_seq_s * decodes
             + self.per_prefill_token_s * prefill_tokens
             + self.per_kv_token_s * kv_tokens
             + self.per_attn_pair_s * attn_pairs
         )
+        if self.window is None:
+            return found
+        held = np.broadcast_arrays(decodes, prefill_tokens, kv_tokens, attn_pairs)
+        added = [_in_window_s(self.window, *each) for each in zip(*(a.ravel().tolist() for a in held), strict=True)]
+        return np.asarray(found + np.reshape(added, found.shape))
 
     def mixed_s(
         self, decodes: NDArray[np.float64], context: float, prefills: float, pairs: float
@@ -138,7 +150,9 @@ class StepTime:
         """
         decodes = decodes / self.at_work(decodes)
         each = self.per_seq_s + self.per_kv_token_s * context
-        of_prompt = self.prompt_token_s + self.per_attn_pair_s * pairs
+        of_prompt = self.prompt_token_s + self.attention_s(pairs)
+        if self.window is not None:
+            each += self.window.decode_s(context)
         if self.speculation is None:
             return self.curve(decodes * (1.0 + prefills)) + (each + prefills * of_prompt) * decodes
         at = self.speculation.at(decodes)
@@ -161,7 +175,25 @@ class StepTime:
             per_attn_pair_s=factor * self.per_attn_pair_s,
             speculation=None if drafts is None else drafts.slower(factor),
             prefill=None if self.prefill is None else self.prefill.slower(factor),
+            window=None if self.window is None else self.window.slower(factor),
         )
+
+    @property
+    def seeing_all(self) -> StepTime:
+        """The same engine, whose layers all see the whole context: what has no place for a window takes it for that."""
+        if self.window is None:
+            return self
+        return replace(
+            self,
+            per_kv_token_s=self.per_kv_token_s + self.window.per_kv_token_s,
+            per_attn_pair_s=self.per_attn_pair_s + self.window.per_attn_pair_s,
+            window=None,
+        )
+
+    def attention_s(self, looks_at: float) -> float:
+        """Seconds of a prompt's token in attention, where it looks at so many tokens in the mean."""
+        full = self.per_attn_pair_s * looks_at
+        return full if self.window is None else full + self.window.prompt_token_s(looks_at)
 
     @property
     def prompt_token_s(self) -> float:
@@ -214,6 +246,12 @@ class PrefillSide:
     def table(self) -> NDArray[np.float64]:
         """What `StepTime.table` gives for an iteration of one of the engines."""
         return self.step_time.table(self.limits.max_num_batched_tokens)
+
+
+def _in_window_s(window: Window, decodes: float, prompts: float, kv_tokens: float, pairs: float) -> float:
+    """Seconds of the layers with a window in an iteration whose decodes, and whose prompts, are alike."""
+    of_decodes = decodes * window.decode_s(kv_tokens / decodes) if decodes else 0.0
+    return of_decodes + (prompts * window.prompt_token_s(pairs / prompts) if prompts else 0.0)
 
 
 def LinearStepTime(  # noqa: N802 - reads as a constructor, and is one

@@ -64,11 +64,12 @@ def _too_long(shape: ModelShape, context: float, words: str) -> Iterator[str]:
 
 
 def _unseen_window(shape: ModelShape, context: float) -> Iterator[str]:
-    if shape.window and context > shape.window:
+    layers, window = shape.held_whole
+    if layers and context > window:
         yield (
-            f"{shape.window_layers} of the {shape.layers} layers of {shape.name} look back {shape.window:,} tokens; "
-            f"here all attend to the whole context, of up to {context:,.0f} tokens: the KV cache holds fewer samples "
-            "than the real one, and long responses are taken too slow"
+            f"{layers} of the {shape.layers} layers of {shape.name} look back {window:,} tokens; here their cache is "
+            f"kept for the whole context, of up to {context:,.0f} tokens, so that it holds fewer samples than the real "
+            "one"
         )
 
 

@@ -139,8 +139,12 @@ def play(
     step, limits = implied.engine if change is None else change(implied.engine)
     # No prompt is known to be another's sibling here: what the cache saves is taken off the work of a prompt.
     left = 1.0 - sent.prefix_hit
+    near = step.window
     step = replace(
-        step, per_prefill_token_s=left * step.per_prefill_token_s, per_attn_pair_s=left * step.per_attn_pair_s
+        step,
+        per_prefill_token_s=left * step.per_prefill_token_s,
+        per_attn_pair_s=left * step.per_attn_pair_s,
+        window=None if near is None else replace(near, per_attn_pair_s=left * near.per_attn_pair_s),
     )
     prompts = scenario.workload.prompt_tokens
     rng = np.random.default_rng([scenario.run.seed, replication])

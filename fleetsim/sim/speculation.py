@@ -208,7 +208,8 @@ def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, lim
 
     def verified(queries: int) -> tuple[float, float]:
         core = layers.cores(element, queries)
-        return core.sequence_s - alone.sequence_s, core.kv_token_s - alone.kv_token_s
+        of_tokens = core.kv_token_s - alone.kv_token_s + (core.window_token_s - alone.window_token_s)
+        return core.sequence_s - alone.sequence_s, of_tokens
 
     token = kv_bytes_per_token(shape, layout_of(engine), element)
     blocks = limits.kv_blocks

@@ -12,8 +12,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from fleetsim.engine import EngineLimits, StepTime
+from fleetsim.engine.window import Window
 
 TOLERANCE = 1e-12  # the same rounding allowance as the kernel's
+
+
+def sees(near: Window, position: int) -> int:
+    """Tokens that a prompt's token at this position, counted from 0, looks at, itself among them."""
+    return position % near.tokens + 1 if near.chunked else min(position + 1, near.tokens)
 
 
 @dataclass(eq=False)
@@ -135,6 +141,14 @@ class Engine:
     def at_work(self, decodes: int) -> int:
         """Engines that have one of so many decodes."""
         return max(1, min(decodes, self.step_time.engines))
+
+    def seen(self, r: Request) -> float:
+        """Cached tokens that a decode sees in layers with a window, its part of the last one included."""
+        near = self.step_time.window
+        assert near is not None
+        if near.chunked:
+            return r.computed % near.tokens + float(self.phase)
+        return r.computed + float(self.phase) if r.computed < near.tokens else near.tokens
 
     def blocks(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_size)
@@ -320,6 +334,11 @@ class Engine:
         p = sum(tokens for _, tokens in prefills)
         pairs = sum(tokens * r.computed + tokens * (tokens + 1) / 2 for r, tokens in prefills)
         s = self.step_time
+        near, near_pairs = s.window, 0
+        seen = 0.0
+        if near is not None:
+            seen = sum(self.seen(r) for r in decodes)
+            near_pairs = sum(sees(near, r.computed + j) for r, tokens in prefills for j in range(tokens))
         cached = sum(r.computed for r in decodes) + len(decodes) * float(self.phase)
         dt = self.slow * (
             self.f[len(decodes) * (1 + self.drafts(len(decodes))) + p]
@@ -329,6 +348,9 @@ class Engine:
             + s.per_attn_pair_s * pairs / s.engines
             + self.added_s(len(decodes), cached)
         )
+        if near is not None:
+            dt += self.slow * near.per_kv_token_s * seen / self.at_work(len(decodes))
+            dt += self.slow * near.per_attn_pair_s * near_pairs / s.engines
         if decodes:
             whole = self.phase + self.length(len(decodes))
             self.phase = whole - math.floor(whole)

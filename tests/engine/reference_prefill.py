@@ -6,7 +6,7 @@ import heapq
 
 from fleetsim.engine import EngineLimits, StepTime
 from fleetsim.engine.step_time import PrefillSide
-from tests.engine.reference import TOLERANCE, Engine, Prefix, Request
+from tests.engine.reference import TOLERANCE, Engine, Prefix, Request, sees
 from tests.engine.reference_modes import ENGINES, SglangEngine, TensorrtEngine
 
 SGLANG_RESERVES = 512
@@ -114,6 +114,9 @@ class PromptEngine:
         s = self.side.step_time
         self.batch = len(chunks)
         self.ready += keeper.f[p] + s.per_prefill_token_s * p + s.per_attn_pair_s * pairs
+        if s.window is not None:
+            seen = sum(sees(s.window, r.computed + j) for r, tokens in chunks for j in range(tokens))
+            self.ready += s.window.per_attn_pair_s * seen
         done = []
         for r, tokens in chunks:
             r.computed += tokens

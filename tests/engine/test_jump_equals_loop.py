@@ -18,6 +18,7 @@ from fleetsim.engine import EngineLimits, LinearStepTime, StepTime, run_requests
 from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import PrefillSide
+from fleetsim.engine.window import Window
 from tests.engine.reference import run_reference
 
 seconds = st.sampled_from([0.0, 1.7e-5, 3.1e-4, 0.0123])
@@ -58,7 +59,17 @@ def speculations(draw: st.DrawFn) -> Speculation:
 
 
 @st.composite
-def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int) -> PrefillSide:
+def windows(draw: st.DrawFn) -> Window | None:
+    """Layers that look back a few tokens, or as far as the longest request goes, sliding or in chunks."""
+    tokens = draw(st.sampled_from([0, 0, 1, 3, 16, 40, 90, 1000]))
+    if tokens == 0:
+        return None
+    cost = draw(st.sampled_from([0.0, 1.3e-6, 2.9e-4])), draw(st.sampled_from([0.0, 1.1e-6]))
+    return Window(tokens, *cost, chunked=draw(st.booleans()))
+
+
+@st.composite
+def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int, window: Window | None) -> PrefillSide:
     """One to three prefill engines, whose cache just holds the longest prompt or plenty."""
     seqs = draw(st.integers(1, 12))
     own = replace(
@@ -68,7 +79,7 @@ def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int) -> Prefil
         kv_blocks=limits.blocks_for(longest) + draw(st.integers(0, 40)),
     )
     moved = draw(st.sampled_from([0.0, 0.004])), draw(st.sampled_from([0.0, 2e-5]))
-    return PrefillSide(draw(st.integers(1, 3)), draw(step_times()), own, *moved)
+    return PrefillSide(draw(st.integers(1, 3)), replace(draw(step_times()), window=window), own, *moved)
 
 
 @st.composite
@@ -95,7 +106,8 @@ def cases(draw: st.DrawFn) -> dict:
         no_evict=draw(st.booleans()),
     )
     arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
-    prefill = draw(st.one_of(st.none(), prefill_sides(limits, longest)))
+    window = draw(windows())
+    prefill = draw(st.one_of(st.none(), prefill_sides(limits, longest, window)))
     engines = 1 if prefill is None else draw(st.integers(1, 3))
     limits = replace(limits, kv_blocks=limits.kv_blocks * engines)  # the longest request fits one of them
     return {
@@ -104,6 +116,7 @@ def cases(draw: st.DrawFn) -> dict:
             speculation=draw(st.one_of(st.none(), speculations())),
             prefill=prefill,
             engines=engines,
+            window=window,
         ),
         "limits": limits,
         "prompt": prompts,

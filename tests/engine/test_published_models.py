@@ -114,10 +114,11 @@ def test_a_window_costs_a_sequence_and_no_longer_context() -> None:
     wide = shape_from_config({**config_of("openai/gpt-oss-20b"), "sliding_window": 4096}, "wide")
     step, limits = roofline("H100", near)
     wide_step, wide_limits = roofline("H100", wide)
-    assert step.per_kv_token_s == pytest.approx(wide_step.per_kv_token_s / 2)
+    assert wide_step.window is not None
+    assert step.per_kv_token_s == pytest.approx(wide_step.per_kv_token_s) == wide_step.window.per_kv_token_s
     assert limits.kv_tokens > 1.9 * wide_limits.kv_tokens
     assert (limits.state_blocks, wide_limits.state_blocks) == (8, 0)
-    assert (near.window, wide.window, wide.window_layers) == (0, 4096, 12)
+    assert (near.window, wide.window, wide.held_whole) == (0, 4096, (12, 4096))
 
 
 FP4 = {"num_bits": 4, "type": "float", "group_size": 16}

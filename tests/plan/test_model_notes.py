@@ -160,7 +160,7 @@ def test_windows_are_read_and_told_where_a_context_leaves_them(
 ) -> None:
     file = config(tmp_path, **{"max_position_embeddings": 2**20, **more})
     shape = shape_from_config(file)
-    assert (shape.window, shape.window_layers) == (window, layers)
+    assert shape.held_whole == (layers, window)
     for most in (window // 2, 2 * window + 1000):
         changes = {
             "workload.prompt_tokens": 1,

@@ -12,6 +12,7 @@ import argparse
 import faulthandler
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -21,6 +22,8 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, with_changes
 from fleetsim.engine.compiled import is_checked
+from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.window import Window
 from fleetsim.errors import InputError, StuckError
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.run import simulate
@@ -95,13 +98,22 @@ class EnoughError(Exception):
     """The run was long enough."""
 
 
-def run(scenario: Scenario) -> None:
-    """So much of a run; its fences are looked at in the end, however it ends."""
+@st.composite
+def windows(draw: st.DrawFn) -> Window | None:
+    """Of a few tokens, or as far back as most requests go; sliding or in chunks; or none."""
+    tokens = draw(st.sampled_from([0, 0, 1, 5, 40, 200]))
+    return Window(tokens, 2e-6, 1e-7, chunked=draw(st.booleans())) if tokens else None
+
+
+def run(scenario: Scenario, window: Window | None = None) -> None:
+    """So much of a run, by engines with such a window; its fences and sums are looked at in the end."""
     fleets: list[Fleet] = []
     begin, move, left = Fleet.__init__, Fleet._move, [MOST_MOVES]
 
-    def remembered(self: Fleet, *args: Any) -> None:
-        begin(self, *args)
+    def remembered(self: Fleet, scenario: Scenario, step_time: StepTime, *args: Any) -> None:
+        side = step_time.prefill
+        side = None if side is None else replace(side, step_time=replace(side.step_time, window=window))
+        begin(self, scenario, replace(step_time, prefill=side, window=window), *args)
         fleets.append(self)
 
     def counted(self: Fleet, *args: Any) -> int:
@@ -116,6 +128,9 @@ def run(scenario: Scenario) -> None:
         finally:
             for fleet in fleets:
                 fleet.world.inspect()
+                rows = fleet.world.instances
+                still = rows[rows["decodes"] == 0]
+                assert not any(still[name].any() for name in ("near_sum", "near", "crossings_n"))
 
 
 def fuzz(count: int, first: int) -> Counter[str]:
@@ -139,9 +154,11 @@ def fuzz(count: int, first: int) -> Counter[str]:
         except InputError:
             ends["refused"] += 1
             return
+        window = data.draw(windows())
+        note(str(window))
         note(yaml.safe_dump(scenario.model_dump(mode="json", exclude_defaults=True)))
         try:
-            run(scenario)
+            run(scenario, window)
         except (InputError, StuckError, EnoughError) as error:
             ends[type(error).__name__] += 1
         else:

@@ -11,6 +11,7 @@ from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import begin_to_run, ends_of, evict
 from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int64_at, sample_at
 from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, FRACTION, IDLE, JUMP, STEP
+from fleetsim.engine.kernel.windows import crossings_of, prompts_in_window, see_prompt
 
 
 @compiled
@@ -47,6 +48,7 @@ def continue_partial(fleet: int, i: int, chunk: int, need: int) -> float:
     p = instance.partial
     done = sample_at(w.samples, p).computed
     take(fleet, i, need)
+    see_prompt(fleet, i, done, chunk)
     if done + chunk == context(fleet, p):
         instance.fresh = p
         instance.partial = -1
@@ -98,6 +100,7 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
         S.redo = 0
     instance.hit_tokens += hit
     S.computed = hit
+    see_prompt(fleet, i, hit, chunk)
     if hit + chunk < length:
         instance.partial = s
         instance.chunk = chunk
@@ -134,6 +137,18 @@ def decode_load(fleet: int, i: int, decodes: int) -> tuple[int, float, float, fl
 
 
 @compiled
+def window_load(fleet: int, i: int, decodes: int) -> tuple[float, float]:
+    """Seconds that `decodes` (all or none of them) take in layers with a window, and what an iteration adds to them."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    if decodes == 0:
+        return 0.0, 0.0
+    token_s = w.window_token_s / engines_at_work(fleet, decodes)
+    seen = instance.near_sum + instance.near * (instance.phase * FRACTION)
+    return token_s * seen, token_s * instance.near * (instance.growth * FRACTION)
+
+
+@compiled
 def sequences_s(fleet: int, decodes: int) -> float:
     """Seconds for so many decodes beside those of their tokens and of their cache."""
     w = fleet_at(fleet, 0)
@@ -152,6 +167,9 @@ def run_step(fleet: int, i: int, t: float, decodes: int, prefill: int, pairs: fl
     dt = float_at(w.table_s, tokens + prefill) + sequences_s(fleet, decodes) + w.per_prefill_token_s * prefill
     dt += kv_token_s * held + w.per_attn_pair_s * pairs
     dt += drafts_s
+    if w.window > 0:
+        near_s, _ = window_load(fleet, i, decodes)
+        dt += near_s + w.window_pair_s * prompts_in_window(fleet, i)
     instance.kind = STEP
     instance.k = 1 if decodes > 0 else 0
     instance.first_s = dt * instance.slow
@@ -176,11 +194,19 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
         return
     tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, b)
     most = iterations_for(fleet, i, (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count)
+    first_s = float_at(w.table_s, tokens) + sequences_s(fleet, b) + kv_token_s * held
+    slope_s = kv_token_s * b * (instance.growth * FRACTION)
+    if w.window > 0:
+        near_s, near_slope_s = window_load(fleet, i, b)
+        first_s += near_s
+        slope_s += near_slope_s
+        if instance.crossings_n > 0:
+            crossing = (int64_at(crossings_of(fleet, i), 0) >> 32) - instance.count
+            most = min(most, iterations_for(fleet, i, crossing))
     instance.kind = JUMP
     instance.k = 1 if once else iterations_that_fit(fleet, i, most)
-    first_s = float_at(w.table_s, tokens) + sequences_s(fleet, b) + kv_token_s * held
     instance.first_s = (first_s + drafts_s) * instance.slow
-    instance.slope_s = kv_token_s * b * (instance.growth * FRACTION) * instance.slow
+    instance.slope_s = slope_s * instance.slow
     if instance.account != ACC_BUSY:
         account(fleet, i, ACC_BUSY, t)
     set_next(fleet, i, t + elapsed(fleet, i, instance.k))

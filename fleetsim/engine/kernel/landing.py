@@ -46,6 +46,7 @@ from fleetsim.engine.kernel.tables import (
     VLLM,
 )
 from fleetsim.engine.kernel.trees import heap_remove, timer_push
+from fleetsim.engine.kernel.windows import cross
 
 
 @compiled
@@ -210,6 +211,9 @@ def land(fleet: int, i: int, t: float) -> None:
         instance.count += tokens
         instance.ratio_count += tokens - k  # SGLang's ratio falls with iterations, whatever they bring
         instance.kv_sum += tokens * instance.decodes
+        if w.window > 0:
+            instance.near_sum += tokens * instance.near
+            cross(fleet, i)
         instance.generated += tokens * instance.decodes
         while instance.heap_n > 0 and (int64_at(ends_of(fleet, i), 0) >> 32) <= instance.count:
             s = heap_remove(ends_of(fleet, i), instance.heap_n, FIRST) & 0xFFFFFFFF

@@ -23,6 +23,7 @@ from fleetsim.engine.kernel.memory import (
 )
 from fleetsim.engine.kernel.tables import LESS, MORE, RUNNING, WAITING
 from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
+from fleetsim.engine.kernel.windows import enter_window, forget_crossing, leave_window, rebase_crossings
 
 
 @compiled
@@ -144,6 +145,8 @@ def join_decodes(fleet: int, i: int, s: int) -> None:
     add_residue(fleet, i, S.computed, MORE)
     instance.kv_sum += S.computed
     instance.decodes += 1
+    if w.window > 0:
+        enter_window(fleet, i, s)
 
 
 @compiled
@@ -157,6 +160,8 @@ def close_decode(fleet: int, i: int, s: int) -> None:
     add_residue(fleet, i, S.computed, LESS)
     instance.kv_sum -= S.computed
     instance.decodes -= 1
+    if w.window > 0:
+        leave_window(fleet, i, s)
     over = S.made - S.goal
     if over > 0:
         instance.free += blocks(S.computed, w.block_size) - blocks(S.computed - over, w.block_size)
@@ -177,6 +182,9 @@ def leave_decodes(fleet: int, i: int, s: int) -> None:
         at += 1
     heap_remove(ends_of(fleet, i), instance.heap_n, at)
     instance.heap_n -= 1
+    if w.window > 0:
+        made = S.goal - (S.end_count - instance.count)
+        forget_crossing(fleet, i, s, S.prompt + S.extra + made - 1)
     close_decode(fleet, i, s)
 
 
@@ -191,6 +199,7 @@ def rebase(fleet: int, i: int) -> None:
         key = int64_at(ends_of(fleet, i), at)
         sample_at(w.samples, key & 0xFFFFFFFF).end_count -= back
         put_int64(ends_of(fleet, i), at, key - (back << 32))
+    rebase_crossings(fleet, i, back)
     instance.count -= back
     instance.ratio_count -= back
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.batch import chunk_of, start
+from fleetsim.engine.kernel.batch import start
 from fleetsim.engine.kernel.blocks import blocks, context, give_back, look_up, publish, remember_turn, take
 from fleetsim.engine.kernel.boundary import at_boundary
 from fleetsim.engine.kernel.instance import account, mark, set_next
@@ -30,6 +30,14 @@ from fleetsim.engine.kernel.tables import (
     VLLM,
 )
 from fleetsim.engine.kernel.trees import timer_push
+from fleetsim.engine.kernel.windows import prompts_in_window, see_prompt
+
+
+@compiled
+def prompt_chunk(fleet: int, rest: int, budget: int) -> int:
+    """What `chunk_of` gives in a prefill engine, whose unit is its own: it goes with the tokens of an iteration."""
+    w = fleet_at(fleet, 0)
+    return rest if rest <= budget else budget - budget % w.prompt_unit
 
 
 @compiled
@@ -42,9 +50,10 @@ def continue_prompt(fleet: int, row: int) -> tuple[int, float]:
         return 0, 0.0
     S = sample_at(w.samples, p)
     done = S.computed
-    chunk = chunk_of(fleet, context(fleet, p) - done, w.prompt_tokens)
+    chunk = prompt_chunk(fleet, context(fleet, p) - done, w.prompt_tokens)
     take(fleet, row, blocks(done + chunk, w.block_size) - blocks(done, w.block_size))
     S.computed = done + chunk
+    see_prompt(fleet, row, done, chunk)
     if S.computed == context(fleet, p):
         engine.partial = -1
         if w.scheduler == VLLM:
@@ -72,7 +81,7 @@ def plan_prompts(fleet: int, row: int) -> None:
         found, unread = look_up(fleet, row, s)
         if blocks(length, size) - found + unread + w.state_blocks > engine.free:
             break
-        chunk = chunk_of(fleet, length - found * size, budget)
+        chunk = prompt_chunk(fleet, length - found * size, budget)
         if chunk == 0:
             break
         pairs += start(fleet, row, s, engine.t0, chunk, found, unread)
@@ -93,6 +102,8 @@ def plan_prompts(fleet: int, row: int) -> None:
         set_next(fleet, row, math.inf)
         return
     seconds = float_at(w.prompt_table_s, prefill) + w.prompt_token_s * prefill + w.prompt_pair_s * pairs
+    if w.window > 0:
+        seconds += w.prompt_window_pair_s * prompts_in_window(fleet, row)
     engine.kind = STEP
     engine.prefilled += prefill
     if engine.account != ACC_BUSY:

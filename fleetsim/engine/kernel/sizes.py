@@ -62,6 +62,11 @@ SIZES: dict[str, Size] = {
     "prefixes": Size(PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"),
     "instances": Size(INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"),
     "ends": Size(INT, lambda w: (w["n_instances"], w["max_num_seqs"]), "schedulers run max_num_seqs requests at most"),
+    "crossings": Size(
+        INT,
+        lambda w: (w["n_instances"], w["max_num_seqs"] if w["window"] else 1),
+        "as ends; used only where there is a window",
+    ),
     "residues": Size(SHORT, lambda w: (w["n_instances"], w["block_size"]), "indices are taken modulo block_size"),
     "clock": Size(FLOAT, _leaves, "leaf i of row i, half >= n_rows"),
     "loads": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),

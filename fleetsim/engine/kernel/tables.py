@@ -138,6 +138,10 @@ INSTANCE = np.dtype(
         ("growth", "i8"),  # tokens that each decode grows by in an iteration, in 2^-20
         ("phase", "i8"),  # what it has grown by beyond `count`, in 2^-20
         ("kv_sum", "i8"),  # K: tokens in the cache over all decodes
+        ("near_sum", "i8"),  # the same within the window of layers that look back so far only
+        ("near", "i8"),  # decodes that see more of it with each token
+        ("crossings_n", "i8"),  # decodes that will cross the window
+        ("near_pairs", "f8"),  # query-key pairs within the window, of the prompts in the iteration that is planned
         ("free", "i8"),  # KV blocks free (cached prefixes nobody reads count as free)
         ("taken", "i8"),  # blocks ever taken from the free list
         ("slow", "f8"),  # iteration time multiplier
@@ -189,6 +193,7 @@ ADDRESSES = (
     "prefixes",
     "instances",
     "ends",
+    "crossings",
     "residues",
     "clock",
     "loads",
@@ -223,6 +228,11 @@ FLEET = np.dtype(
         ("per_prefill_token_s", "f8"),
         ("per_kv_token_s", "f8"),
         ("per_attn_pair_s", "f8"),
+        ("window", "i8"),  # tokens that some layers look back; 0 = all layers see everything
+        ("chunked", "i1"),  # to the last multiple of `window` instead
+        ("window_token_s", "f8"),  # their seconds for each cached token and each pair that they see
+        ("window_pair_s", "f8"),
+        ("prompt_window_pair_s", "f8"),  # the latter of a prefill engine
         ("credits", "i8"),  # groups that may still start
         ("floor", "i8"),  # groups start without credits while fewer than this are unfinished
         ("in_flight", "i8"),  # samples submitted and not generated
@@ -240,6 +250,7 @@ FLEET = np.dtype(
         ("decoders", "i8"),  # engines of an instance, evenly loaded
         ("prompt_seqs", "i8"),  # of a prefill engine: requests, tokens in an iteration
         ("prompt_tokens", "i8"),
+        ("prompt_unit", "i8"),  # its prompts are cut at multiples of so many tokens
         ("prompt_token_s", "f8"),  # its seconds for each prompt token beside the table's, and for each pair
         ("prompt_pair_s", "f8"),
         ("transfer_s", "f8"),  # until a computed prompt is where it decodes, and for each of its tokens

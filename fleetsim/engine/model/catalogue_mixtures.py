@@ -55,7 +55,8 @@ def _gpt_oss(name: str, layers: int, experts: int) -> ModelShape:
 
 def _llama4(name: str, experts: int, ctx: int, dense: int = 0) -> ModelShape:
     """dense: layers without experts; they are among the 36 of 48 that look back a chunk."""
-    full, near = (Attention(40, 8, 128, window=w, qk_norm=not dense) for w in (0, 8192))
+    full = Attention(40, 8, 128, qk_norm=not dense)
+    near = replace(full, window=8192, chunked=True)
     mixture = Mixture(experts, 1, 8192, 8192)
     blocks = Block(36 - dense, near, mixture), Block(dense, near, Dense(16384)), Block(12, full, mixture)
     return ModelShape(name, 5120, 202048, tuple(b for b in blocks if b.count), max_position=ctx)

@@ -9,7 +9,7 @@ from fleetsim.engine.model.gemm import Gemm, weights
 
 # Tokens in a group of DeepSeek-V4's small groups, which overlap.
 _OVERLAPS = 4
-# A longer window is taken to see everything: most responses end within it, so that its cache grows with them.
+# In a longer window many responses end: what they see of it, and hold, grows with them until they leave it.
 SHORT_WINDOW = 2048
 
 
@@ -82,10 +82,11 @@ class Windowed(ABC):
 class Attention(Windowed):
     """Grouped-query attention: keys and values per head in the cache.
 
-    value_dim: of the values where it is not head_dim. window: tokens that it looks back, 0 = all. bias: of queries,
-    keys and values. qk_norm: queries and keys are normed per head. gate: queries come with a gate of their size.
-    head_gate: with one number per head. kv_shared: it reads the keys and values of an earlier layer and has none.
-    k_is_v: values are its keys before their norm, so that no weights make them. indexer: it looks at picked tokens.
+    value_dim: of the values where it is not head_dim. window: tokens that it looks back, 0 = all. chunked: it looks
+    back to the last multiple of the window (Llama 4's local attention). bias: of queries, keys and values. qk_norm:
+    queries and keys are normed per head. gate: queries come with a gate of their size. head_gate: with one number per
+    head. kv_shared: it reads the keys and values of an earlier layer and has none. k_is_v: values are its keys before
+    their norm, so that no weights make them. indexer: it looks at picked tokens.
     """
 
     heads: int
@@ -93,6 +94,7 @@ class Attention(Windowed):
     head_dim: int
     value_dim: int = 0
     window: int = 0
+    chunked: bool = False
     bias: bool = False
     qk_norm: bool = False
     gate: bool = False

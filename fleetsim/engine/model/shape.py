@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fleetsim.engine.model.gemm import Gemm, weights
-from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fleetsim.engine.model.mixers import SHORT_WINDOW, Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Mixture, Mlp
 from fleetsim.engine.model.precision import PRECISIONS, WIDE, Parts, kv_precision_of, precision_of, usual_parts
 from fleetsim.engine.model.states import StateMixer
@@ -41,6 +41,10 @@ def _params_on(part: Mixer | Mlp, hidden: int, tp: int) -> float:
     else:
         gemms, params = part.gemms(hidden), part.params(hidden)
     return params - weights(gemms) + sum(g.params_on(tp) for g in gemms)
+
+
+def _has_long_window(mixer: Attending) -> bool:
+    return mixer.window > SHORT_WINDOW and not isinstance(mixer, CompressedAttention)
 
 
 def blocks_of(layers: Iterable[tuple[Mixer | None, Mlp | None]]) -> tuple[Block, ...]:
@@ -140,18 +144,28 @@ class ModelShape:
 
     @property
     def window(self) -> int:
-        """Tokens that some layers look back though here they see everything, the fewest; 0 without such layers."""
-        return min((m.window for _, m in self._long_windows), default=0)
+        """Tokens that layers look back in the long window of the model, that of most layers; 0 without one."""
+        layers: Counter[int] = Counter()
+        for n, m in self._growing:
+            layers[m.window] += n * _has_long_window(m)
+        return max((w for w in layers if layers[w]), key=lambda w: (layers[w], w), default=0)
+
+    def in_window(self, mixer: Mixer) -> bool:
+        """Whether a layer looks back no more than `window` tokens. Any other that grows sees the whole context here."""
+        return (
+            isinstance(mixer, Attention | LatentAttention) and _has_long_window(mixer) and mixer.window == self.window
+        )
 
     @property
-    def window_layers(self) -> int:
-        """How many layers `window` is about."""
-        return sum(n for n, _ in self._long_windows)
+    def chunked(self) -> bool:
+        """Whether they look back to the last multiple of `window`."""
+        return any(isinstance(m, Attention) and m.chunked for _, m in self.attentions if self.in_window(m))
 
     @property
-    def _long_windows(self) -> list[tuple[int, Attending]]:
-        """Layers with a window that are taken to see everything: a long one, or else all layers have one."""
-        return [(n, m) for n, m in self._growing if m.window and not isinstance(m, CompressedAttention)]
+    def held_whole(self) -> tuple[int, int]:
+        """Layers with a window whose cache grows with the context here, and their shortest window; or 0, 0."""
+        found = [(n, m.window) for n, m in self._growing if m.window and not isinstance(m, CompressedAttention)]
+        return sum(n for n, _ in found), min((window for _, window in found), default=0)
 
     @property
     def _growing(self) -> list[tuple[int, Attending]]:

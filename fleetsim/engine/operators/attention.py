@@ -26,13 +26,18 @@ _INDEXER_BANDWIDTH, _INDEXER_COMPUTE = 0.8, 0.35
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """Seconds of one layer beside its matrices: for each iteration, sequence, cached token, pair and prompt token."""
+    """Seconds of layers beside their matrices: for each iteration, sequence, cached token, pair and prompt token.
+
+    window_token_s, window_pair_s: for each cached token and pair that layers with the model's long window see.
+    """
 
     start_s: float = 0.0
     sequence_s: float = 0.0
     kv_token_s: float = 0.0
     pair_s: float = 0.0
     prompt_token_s: float = 0.0
+    window_token_s: float = 0.0
+    window_pair_s: float = 0.0
 
 
 def gemms_s(device: Device, n: Tokens, gemms: tuple[Gemm, ...], precision: Precision) -> Tokens:

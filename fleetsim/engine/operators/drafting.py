@@ -110,7 +110,8 @@ def draft_model(target: Layers, shape: ModelShape, element_bytes: float) -> Draf
 
     prompt_s = (float(own.tokens_s(np.array([_CHUNK]))[0]) - host.iteration_s) / _CHUNK
     cached = shape.kv_bytes_per_token(tp, element_bytes)
-    return Drafting(pass_s, nothing, core.kv_token_s, prompt_s, shape.weight_bytes_per_gpu(tp), cached)
+    read_s = core.kv_token_s + core.window_token_s
+    return Drafting(pass_s, nothing, read_s, prompt_s, shape.weight_bytes_per_gpu(tp), cached)
 
 
 def _layer(

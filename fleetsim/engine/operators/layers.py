@@ -57,7 +57,7 @@ class Layers:
         return [layers / self.shape.layers for layers in self.layout.stages(self.shape.layers, self.engine)]
 
     def cores(self, cache_bytes: float, queries: int = 1) -> Core:
-        """Seconds per sequence, cached token, pair and prompt token of the whole model, sampler and host included.
+        """Seconds per sequence, token and pair, as `Core` has them, of the whole model, sampler and host included.
 
         Stages work on different sequences at the same time, so the one with most layers counts. The LM head and the
         sampler are on the last one for all sequences; the host works beside the other batches. queries: tokens of each
@@ -65,6 +65,8 @@ class Layers:
         """
         mixers, dcp = tuple(self.shape.mixers), self.layout.dcp
         found = [(n, core_of(self.device, mixer, cache_bytes, queries, dcp)) for n, mixer in mixers]
+        each = list(zip(found, (self.shape.in_window(mixer) for _, mixer in mixers), strict=True))
+        whole, near = [core for core, some in each if not some], [core for core, some in each if some]
         part, batches = max(self._stage_shares), self.layout.pp
         gpu, shape = self.device.gpu, self.shape
         head_s = 2 * shape.vocab * shape.hidden / self.device.tp / (gpu.bf16_flop_s * self._wide.compute)
@@ -75,8 +77,10 @@ class Layers:
             + sampler_s * queries
             + part * sum(n * c.sequence_s for n, c in found)
             + part * queries * sum(n * self._context_sequence_s(mixer) for n, mixer in mixers),
-            kv_token_s=part * sum(n * c.kv_token_s for n, c in found),
-            pair_s=part * sum(n * c.pair_s for n, c in found),
+            kv_token_s=part * sum(n * c.kv_token_s for n, c in whole),
+            pair_s=part * sum(n * c.pair_s for n, c in whole),
+            window_token_s=part * sum(n * c.kv_token_s for n, c in near),
+            window_pair_s=part * sum(n * c.pair_s for n, c in near),
             prompt_token_s=self.host.prompt_token_s / batches + part * sum(n * c.prompt_token_s for n, c in found),
         )
 

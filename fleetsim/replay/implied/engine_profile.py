@@ -31,7 +31,7 @@ def profile_of_window(implied: Implied, name: str, source: str, date: str) -> Pr
     return Profile(
         name=name[:1000],
         kind="derived",
-        coefficients=coefficients_of(step_time),
+        coefficients=coefficients_of(step_time.seeing_all),
         ranges=ranges,
         limits=limits_of(limits),
         error=error,

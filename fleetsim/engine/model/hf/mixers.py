@@ -70,10 +70,14 @@ def _named_kinds(fields: Fields, names: list[Any]) -> list[str]:
 
 def _window(fields: Fields) -> int:
     """Tokens that the near layers look back; 0 where all layers see everything."""
-    chunk = fields.get("attention_chunk_size") is not None and fields.family.startswith("llama4")
-    window = fields.count("attention_chunk_size" if chunk else "sliding_window", default=0, least=0)
+    window = fields.count("attention_chunk_size" if _in_chunks(fields) else "sliding_window", default=0, least=0)
     used = fields.flag("use_sliding_window", default=not fields.family.startswith("qwen"))
     return window if used else 0
+
+
+def _in_chunks(fields: Fields) -> bool:
+    """Whether they look back to the last multiple of that instead."""
+    return fields.get("attention_chunk_size") is not None and fields.family.startswith("llama4")
 
 
 def _window_kinds(fields: Fields, layers: int) -> list[str]:
@@ -133,7 +137,7 @@ def _near(fields: Fields, full: Attention | LatentAttention, window: int) -> Mix
     value = fields.count("swa_v_head_dim", default=full.value_dim, least=0)
     return replace(
         full, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=0 if value == head_dim else value,
-        window=window, k_is_v=False,
+        window=window, chunked=_in_chunks(fields), k_is_v=False,
     )  # fmt: skip
 
 

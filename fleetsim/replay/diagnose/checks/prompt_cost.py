@@ -39,7 +39,7 @@ def prompt_cost(case: Case) -> PromptCost | None:
     f_now -= step.per_prefill_token_s * decodes
     lengths = case.observed.lengths
     prompt = 0.0 if lengths is None or lengths.prompt_mean is None else lengths.prompt_mean
-    seconds = max(0.0, f_full - f_now) / (most - decodes) + step.per_prefill_token_s + step.per_attn_pair_s * prompt / 2
+    seconds = max(0.0, f_full - f_now) / (most - decodes) + step.per_prefill_token_s + step.attention_s(prompt / 2)
     engine = case.scenario.engine
     name = (
         f"profile {engine.profile}" if engine.kind == "measured" else f"{engine.model} on {engine.gpu} x {engine.gpus}"

@@ -1,0 +1,99 @@
+"""Layers that look back a number of tokens only: what models with them take, by hand and by brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
+from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.window import Window
+from tests.engine.test_roofline import IDEAL
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "full", "near", "heads", "kv_heads", "chunked"),
+    # Layers and heads of the published config.json: `layer_types` of Olmo-3, every fourth layer of Llama 4
+    # (`no_rope_layers`) and every second one of Gemma 2 sees everything.
+    [
+        ("allenai/Olmo-3-32B", 4096, 16, 48, 40, 8, False),
+        ("allenai/Olmo-3-7B", 4096, 8, 24, 32, 32, False),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 12, 36, 40, 8, True),
+    ],
+)
+def test_each_layer_reads_what_it_sees(
+    model: str, window: int, full: int, near: int, heads: int, kv_heads: int, chunked: bool
+) -> None:
+    """Bytes of keys and values of 128 numbers in 16 bits over 3.35 TB/s, operations of a pair over 989 TFLOP/s."""
+    step_time, _ = roofline("H100", model, tp=8, curves=IDEAL)
+    read_s, pair_s = 2 * 2 * 128 * kv_heads / 8 / 3.35e12, 4 * 128 * heads / 8 / 989.4e12
+    assert step_time.window is not None
+    assert (step_time.window.tokens, step_time.window.chunked) == (window, chunked)
+    assert step_time.per_kv_token_s == pytest.approx(full * read_s)
+    assert step_time.window.per_kv_token_s == pytest.approx(near * read_s)
+    assert step_time.per_attn_pair_s == pytest.approx(full * pair_s, rel=0.01)
+    assert step_time.window.per_attn_pair_s == pytest.approx(near * pair_s, rel=0.01)
+
+
+def test_of_two_long_windows_that_of_most_layers_counts() -> None:
+    """Gemma 2 has one; the others of a model with several see everything, as does a window of 2,048 tokens nothing."""
+    assert model_shape("google/gemma-2-9b").window == 4096
+    assert model_shape("google/gemma-3-27b-pt").window == 0
+    assert model_shape("Qwen/Qwen3-32B").window == 0
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("prompt", [1, 60, 64, 65, 300])
+def test_a_response_takes_what_each_of_its_tokens_sees(prompt: int, chunked: bool) -> None:
+    """One request alone, in chunks of 50 tokens: added up token by token."""
+    window, output = 64, 500
+    near = Window(window, 1e-5, 1e-6, chunked)
+    step_time = StepTime((0.0,), (0.01,), per_kv_token_s=1e-6, per_attn_pair_s=1e-7, window=near)
+    got = run_requests(step_time, EngineLimits(4, 50, 1000), [prompt], [output])
+    at = np.arange(prompt)
+    looks_at = at % window + 1 if chunked else np.minimum(at + 1, window)
+    first_s = 0.01 * -(-prompt // 50) + 1e-7 * (at + 1).sum() + 1e-6 * looks_at.sum()
+    context = prompt + np.arange(output - 1)
+    sees = context % window if chunked else np.minimum(context, window)
+    assert got.first_token_s[0] == pytest.approx(first_s, rel=1e-9)
+    assert got.finish_s[0] == pytest.approx(first_s + (0.01 + 1e-6 * context + 1e-5 * sees).sum(), rel=1e-9)
+
+
+def test_a_window_that_nobody_leaves_is_none() -> None:
+    """Responses within it take the same time as in a model whose layers all see everything, to rounding."""
+    near = Window(700, 3e-6, 2e-9)
+    step_time = StepTime((0.0, 500.0), (0.01, 0.03), 1e-5, 1e-6, 1e-6, 1e-9, window=near)
+    prompt, output = np.arange(100, 300), np.arange(1, 401, 2)
+    times = [run_requests(t, EngineLimits(64, 512, 500), prompt, output) for t in (step_time, step_time.seeing_all)]
+    np.testing.assert_allclose(times[0].finish_s, times[1].finish_s, rtol=1e-9)
+
+
+@given(st.integers(1, 5000), st.integers(1, 3000), st.booleans())
+def test_the_mean_token_of_a_prompt_is_that_of_all_of_them(length: int, window: int, chunked: bool) -> None:
+    at = np.arange(length)
+    looks_at = at % window + 1 if chunked else np.minimum(at + 1, window)
+    found = Window(window, 0.0, 1.0, chunked).prompt_token_s(length / 2.0)
+    # A chunk that is cut off is taken for a whole one, and a token's look at itself for half a look.
+    assert found == pytest.approx(looks_at.mean(), rel=0.5 if chunked and length > window else 0.0, abs=0.51)
+
+
+@given(st.integers(1, 300), st.integers(0, 600), st.floats(1.0, 9000.0), st.integers(1, 5000), st.booleans())
+def test_one_iteration_and_many_are_told_alike(
+    decodes: int, prompts: int, context: float, window: int, chunked: bool
+) -> None:
+    near = Window(window, 3e-7, 2e-9, chunked)
+    step_time = StepTime((1.0, 500.0), (0.01, 0.03), 1e-5, 1e-6, 1e-7, 1e-9, window=near)
+    held = (float(decodes), float(prompts), decodes * context, prompts * context / 2.0)
+    many = step_time.each_s(*(np.array([x, x]) for x in held))
+    assert many.tolist() == [step_time.seconds(*held)] * 2
+    alone = step_time.mixed_s(np.array([float(decodes)]), context, 0.0, 0.0)[0]
+    assert alone == pytest.approx(step_time.seconds(decodes, kv_tokens=decodes * context))
+
+
+def test_a_longer_context_costs_three_quarters_less_beyond_the_window() -> None:
+    """Olmo-3-32B: 48 of 64 layers look back 4,096 tokens, so that what a token more costs falls to a quarter."""
+    step_time, _ = roofline("H100", "allenai/Olmo-3-32B", tp=4)
+    before, within, beyond, after = (step_time.seconds(8, kv_tokens=8.0 * n) for n in (1000, 2000, 9000, 10000))
+    assert (after - beyond) / (within - before) == pytest.approx(0.25)
