@@ -1,6 +1,7 @@
 """What a launch script starts, with its variables filled in as far as they can be known without running it.
 
-Followed: `NAME=value`, `export`, arrays (`ARGS=(...)`, `"${ARGS[@]}"`), `${NAME}`, `${NAME:-default}`, `$((1024 * 8))`.
+Followed: `NAME=value`, `export`, arrays (`ARGS=(...)`, `"${ARGS[@]}"`), `${NAME}`, `${NAME:-default}`,
+`${NAME:=default}`, `$((1024 * 8))`.
 Not followed, and said so: `$(commands)`, sourced files, positional parameters. An assignment inside `if`, `for` or
 `case` counts only where nothing else gives the variable a value.
 """
@@ -188,7 +189,10 @@ class _Shell:
         if value is not None and ("[" in text or (value and (_known(value) or not match[2]))):
             return value
         if match[2] and depth < _DEEPEST_DEFAULT:
-            return self._expand(word_of(match[3]), depth + 1) or [("", True)]
+            words = self._expand(word_of(match[3]), depth + 1) or [("", True)]
+            if match[2].endswith("="):
+                self._assign(match[1], words)
+            return words
         if "[" in text:
             self.say(
                 self.not_understood, f"line {self.line}: {match[1]} is not set in this script: its flags are missing"
