@@ -25,12 +25,13 @@ from scipy.optimize import least_squares
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.operators import device as operators
 from fleetsim.engine.operators.attention import cached_token_s
-from fleetsim.engine.operators.curves import AllReduceCurve, DecodeCurve, ExpertCurve, GemmCurve
+from fleetsim.engine.operators.curves import AllReduceCurve, DecodeCurve, ExpertCurve, GemmCurve, GroupedCurve
 
 HERE = Path(__file__).resolve().parent
 CURVES = HERE / "kernel_curves.json"
 SYSTEMS = {"a100_sxm": "A100", "h100_sxm": "H100", "h200_sxm": "H200", "b200_sxm": "B200"}
 ROWS = 1500
+LEAST = 25
 Columns = dict[str, NDArray[np.float64]]
 
 # How the tables call a precision; weight bytes; the arithmetic it is multiplied in.
@@ -68,6 +69,16 @@ def experts_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.fl
     return operators.experts_s(gpu, ExpertCurve(**v), x["peak"], touched * params * x["weight"], rows, expert)
 
 
+def grouped_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
+    """The operators' own formula, and passes over all tokens, which only these tables' programs make."""
+    curve = GroupedCurve(v["start_s"], v["bandwidth"], v["compute"])
+    params, rows = 3 * x["hidden"] * x["inter"], x["tokens"] * x["top"] / x["ep"]
+    touched = np.minimum(x["experts"], x["tokens"] * x["top"]) / x["ep"]
+    expert = params, x["hidden"] + x["inter"]
+    own_s = operators.grouped_s(gpu, curve, x["peak"], touched * params * x["weight"], rows, expert)
+    return np.asarray(own_s + v["passes"] * x["tokens"] * x["hidden"] * 2 / gpu.memory_bytes_s)
+
+
 def decode_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.float64]:
     """Likewise, but that a short context costs what `shortest` tokens do."""
     curve = DecodeCurve(v["start_s"], v["bandwidth"], v["bandwidth"], v.get("compute", 1.0))
@@ -94,6 +105,8 @@ def allreduce_s(gpu: GpuSpec, x: Columns, v: Mapping[str, float]) -> NDArray[np.
 _GEMM = Form(("start_s", "bandwidth", "compute", "wave", "knee"), (4e-6, 0.8, 0.7, 0.3, 2.0),
              (5e-7, 0.1, 0.05, 0.0, 1.0), (5e-5, 1.2, 1.2, 3.0, 8.0), gemm_s)  # fmt: skip
 _EXPERTS = Form(("start_s", "bandwidth", "compute"), (3e-5, 0.8, 0.3), (1e-6, 0.05, 0.02), (3e-4, 1.2, 1.2), experts_s)
+_GROUPED = Form(("start_s", "bandwidth", "compute", "passes"), (5e-5, 0.8, 0.5, 1.0), (1e-6, 0.05, 0.02, 0.0),
+                (6e-4, 1.2, 0.7, 9.0), grouped_s)  # fmt: skip
 _DECODE = Form(
     ("start_s", "bandwidth", "shortest"), (1e-5, 0.8, 150.0), (1e-6, 0.05, 1.0), (5e-5, 1.2, 1000.0), decode_s
 )
@@ -147,6 +160,20 @@ def experts(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
             yield "experts", kind, gpu, _typed(columns, gpu, kind, name)
 
 
+def sent_experts(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
+    """Experts in 8 bits behind DeepEP, evenly visited. Of many tokens those that visit each expert: with fewer the
+    table packs them into as few experts as can be."""
+    for kind, table in (("few", "wideep_generation_moe_perf"), ("many", "wideep_context_moe_perf")):
+        for gpu, _, rows in tables(root, "moe", table):
+            enough = (kind == "few") | (rows.num_tokens >= 1024 * rows.moe_ep_size)
+            x = rows[(rows.distribution == "uniform") & enough]
+            columns = _columns(x, {
+                "tokens": "num_tokens", "hidden": "hidden_size", "inter": "inter_size", "top": "topk",
+                "experts": "num_experts", "ep": "moe_ep_size",
+            })  # fmt: skip
+            yield "grouped", kind, gpu, _typed(columns, gpu, "fp8", "fp8_block")
+
+
 def decodes(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
     for gpu, _, rows in tables(root, "attention", "generation_attention_perf"):
         for kind, size in (("bfloat16", 2), ("fp8", 1)):
@@ -187,8 +214,8 @@ def allreduces(root: Path) -> Iterator[tuple[str, str, GpuSpec, Columns]]:
         yield "allreduce", "bfloat16", gpu, columns
 
 
-FORMS = {"gemm": _GEMM, "experts": _EXPERTS, "decode": _DECODE, "latent": _LATENT, "prefill": _PREFILL,
-         "allreduce": _ALLREDUCE}  # fmt: skip
+FORMS = {"gemm": _GEMM, "experts": _EXPERTS, "grouped": _GROUPED, "decode": _DECODE, "latent": _LATENT,
+         "prefill": _PREFILL, "allreduce": _ALLREDUCE}  # fmt: skip
 
 
 def fit(form: Form, rows: list[tuple[GpuSpec, Columns]]) -> dict[str, float]:
@@ -213,9 +240,9 @@ def errors(form: Form, values: Mapping[str, float], rows: list[tuple[GpuSpec, Co
 def fit_all(root: Path) -> dict[str, Any]:
     """Family -> kernel -> type -> parameters, number of rows and errors."""
     grouped: dict[tuple[str, str, str], list[tuple[GpuSpec, Columns]]] = {}
-    for source in (gemms, experts, decodes, prefills, allreduces):
+    for source in (gemms, experts, sent_experts, decodes, prefills, allreduces):
         for kernel, kind, gpu, columns in source(root):
-            if len(columns["seconds"]) >= 30:
+            if len(columns["seconds"]) >= LEAST:
                 grouped.setdefault((gpu.family, kernel, kind), []).append((gpu, columns))
     document: dict[str, Any] = {}
     for (family, kernel, kind), rows in sorted(grouped.items()):

@@ -76,6 +76,11 @@ class EngineConfig(Section):
         description="how tokens reach the experts of other ranks: all tokens are gathered on every GPU, or each goes "
         "to its experts only (DeepEP); auto = gather within a server, all_to_all across servers",
     )
+    overlap: Literal["none", "two_batch"] = Field(
+        default="none",
+        description="two_batch: ranks that share experts divide each iteration's tokens into two batches, one of which "
+        "computes while the other's are on their way (SGLang's two-batch overlap, vLLM's dual-batch overlap)",
+    )
     nic_gb_s: Rate | None = Field(
         default=None,
         description="network of one GPU to other servers, one direction, GB/s; null = the usual card of engine.gpu",
@@ -139,6 +144,12 @@ class EngineConfig(Section):
         apart = self.disaggregation
         own = self.tp * self.pp
         return own if apart is None else apart.decode * own + apart.prefill * self.prefill_tp
+
+    @property
+    def ranks(self) -> int:
+        """Engines that share the experts of a mixture, of the side that has more."""
+        apart = self.disaggregation
+        return self.dp if apart is None else max(apart.prefill_dp, apart.decode_dp)
 
     @property
     def prefill_tp(self) -> int:

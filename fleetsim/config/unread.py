@@ -26,6 +26,10 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         lambda s: s.engine.kind == "roofline" and s.engine.name == "vllm",
         "a vLLM of engine.kind roofline",
     ),
+    "engine.overlap": (
+        lambda s: s.engine.kind == "roofline" and s.engine.ranks > 1,
+        "an engine of kind roofline whose ranks share experts (engine.dp, or prefill_dp or decode_dp)",
+    ),
     "admission.max_age": (
         lambda s: AGE_ACTIONS[s.admission.age_action].limits_age,
         "an admission.age_action other than train_anyway",

@@ -8,6 +8,7 @@ from typing import Literal
 from fleetsim.config.engine import EngineConfig
 
 Exchange = Literal["auto", "gather", "all_to_all"]
+Overlap = Literal["none", "two_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Layout:
     dp: int = 1
     dcp: int = 1
     exchange: Exchange = "auto"
+    overlap: Overlap = "none"
 
     @property
     def gpus(self) -> int:
@@ -42,7 +44,14 @@ class Layout:
         parts = f" (TP{self.tp} x PP{self.pp})" if self.pp > 1 else ""
         ranks = f" of {self.dp} ranks" if self.dp > 1 else ""
         context = f", cache divided by {self.dcp}" if self.dcp > 1 else ""
-        return f"x{self.gpus}{parts}{ranks}{context}"
+        halves = ", two batches overlap" if self.overlap == "two_batch" and self.dp > 1 else ""
+        return f"x{self.gpus}{parts}{ranks}{context}{halves}"
+
+    def gathers(self, node_gpus: int) -> bool:
+        """Whether all ranks' tokens are gathered on every GPU, and not sent to their experts only."""
+        if self.exchange != "auto":
+            return self.exchange == "gather"
+        return self.overlap == "none" and near(self.sharing, node_gpus) == self.sharing
 
     def stages(self, layers: int, engine: str) -> tuple[int, ...]:
         """Layers of each stage, as the engine divides them.
@@ -60,7 +69,7 @@ def layout_of(engine: EngineConfig) -> Layout:
     """The layout that a scenario asks for, of the engines that decode."""
     apart = engine.disaggregation
     dp = engine.dp if apart is None else apart.decode_dp
-    return Layout(engine.tp, engine.pp, dp, engine.dcp, engine.expert_exchange)
+    return Layout(engine.tp, engine.pp, dp, engine.dcp, engine.expert_exchange, engine.overlap)
 
 
 def near(gpus: int, node_gpus: int, stride: int = 1) -> int:

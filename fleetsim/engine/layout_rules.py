@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from fleetsim.engine.layout import Exchange, Layout
+from fleetsim.engine.layout import Exchange, Layout, Overlap
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import Problem
@@ -28,6 +28,11 @@ def layout_problems(shape: ModelShape, layout: Layout) -> list[Problem]:
     if layout.exchange not in get_args(Exchange):
         rule = f"one of {', '.join(get_args(Exchange))}"
         wrong.append(Problem("expert_exchange", layout.exchange, rule, "take auto"))
+    if layout.overlap not in get_args(Overlap):
+        wrong.append(Problem("overlap", layout.overlap, f"one of {', '.join(get_args(Overlap))}", "take none"))
+    if layout.overlap == "two_batch" and layout.exchange == "gather":
+        rule = "two batches overlap where tokens are sent to their experts (all_to_all)"
+        wrong.append(Problem("overlap", layout.overlap, rule, "take expert_exchange auto, or no overlap"))
     wrong_names = {p.path for p in wrong}
     return wrong + [p for p in _of_model(shape, layout, wrong_names) if p.path not in wrong_names]
 

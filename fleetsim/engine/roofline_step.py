@@ -43,7 +43,7 @@ from fleetsim.engine.defaults import (
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
 from fleetsim.engine.kv_memory import kv_bytes_per_token
-from fleetsim.engine.layout import Exchange, Layout
+from fleetsim.engine.layout import Exchange, Layout, Overlap
 from fleetsim.engine.layout_rules import layout_problems
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.model.names import model_shape
@@ -116,6 +116,7 @@ def roofline(
     pp: int = 1,
     dcp: int = 1,
     expert_exchange: Exchange = "auto",
+    overlap: Overlap = "none",
     engine: str = "vllm",
     entry_point: str = "api_server",
     max_num_seqs: int | None = None,
@@ -130,14 +131,14 @@ def roofline(
     gpu: data sheet name ("H100", "MI300X"). model: a built-in Hugging Face id or a path to a config.json. dtype: of the
     weights: auto (as the checkpoint has them), bfloat16, float16, fp8, nvfp4, mxfp4 or int4. kv_dtype: of the KV cache:
     auto (as the checkpoint asks, else 16 bits), bfloat16 or fp8. dp: ranks that share a mixture's experts, of which
-    this instance is one. pp, dcp, expert_exchange: as in `fleetsim.engine.layout.Layout`; tp and dp beyond a server
-    cross its network. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in for
-    what is not given and whose rules the limits carry. entry_point: how vLLM is started, one of its `ENTRY_POINTS`.
+    this instance is one. pp, dcp, expert_exchange, overlap: as in `fleetsim.engine.layout.Layout`; tp and dp beyond a
+    server cross its network. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in
+    for what is not given and whose rules the limits carry. entry_point: how vLLM is started, one of its `ENTRY_POINTS`.
     kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once.
     Raises InputError: unknown names, a layout that the model cannot have, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
-    layout = Layout(tp, pp, dp, dcp, expert_exchange)
+    layout = Layout(tp, pp, dp, dcp, expert_exchange, overlap)
     problems = [*layout_problems(shape, layout), *_wrong_share(gpu_memory_utilization)]
     for asked, named in ((dtype, shape.weights_type), (kv_dtype, shape.cache_type)):
         try:

@@ -169,6 +169,9 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
     sent = draft.maybe_text("sglang_moe_a2a_backend")
     if (sent is not None and sent.value == "deepep") or draft.flag("sglang_enable_deepep_moe", default=False).value:
         draft.semantics("engine.expert_exchange", "all_to_all", "DeepEP")
+    halves = draft.flag("sglang_enable_two_batch_overlap", default=False)
+    overlap = one_of({"two_batch": {halves.key: True}, "none": {halves.key: False}})
+    draft.put("engine.overlap", "two_batch" if halves.value else "none", halves, back=overlap, unless="none")
     servers = draft.divided("the number of engines", rollout, each)
     draft.put("fleet.instances", servers * ranks, rollout, *reads, back=_engines_of(rollout, each, ranks))
     return servers * ranks, ranks

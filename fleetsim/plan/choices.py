@@ -16,6 +16,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.errors import InputError
@@ -133,6 +134,16 @@ def _holds(scenario: Scenario, tp: int, pp: int, dp: int) -> bool:
         return False
 
 
+def _overlaps(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+    """One batch, or two that overlap, where tokens go to their experts on other servers."""
+    yield _AS_IT_IS
+    engine = scenario.engine
+    if engine.kind != "roofline" or engine.dp == 1 or engine.overlap != "none":
+        return
+    if not layout_of(engine).gathers(gpu_of(engine).node_gpus):
+        yield Value({"engine.overlap": "two_batch"})
+
+
 def _drafts(scenario: Scenario, asked: Asked) -> Iterator[Value]:
     """Without drafts, or with an EAGLE-3 head, which there is for most models; a recipe's own drafter keeps its k."""
     own = scenario.engine.speculation
@@ -192,6 +203,7 @@ ENGINE: tuple[Choice, ...] = (
     Choice("weights", ("engine.dtype",), _weights),
     Choice("KV cache", ("engine.kv_dtype",), _cache),
     Choice("GPUs of an engine", ("engine.tp", "engine.pp", "engine.dp"), _layouts),
+    Choice("overlap", ("engine.overlap",), _overlaps),
     Choice("drafts", ("engine.speculation",), _drafts),
 )
 AHEAD = Choice("staleness and sync", ("admission", "sync.every_steps"), _ahead)

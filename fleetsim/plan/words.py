@@ -31,6 +31,7 @@ def engine_words(scenario: Scenario) -> str:
     e = scenario.engine
     layout = f"TP{e.tp}" + (f" PP{e.pp}" if e.pp > 1 else "") + (f" EP{e.tp * e.dp}" if e.dp > 1 else "")
     parts = [f"{scenario.fleet.instances:,} x {layout}"]
+    parts += ["two batches overlap"] if e.overlap == "two_batch" else []
     parts += [f"{e.dtype} weights"] if e.dtype != "auto" else []
     parts += [f"{e.kv_dtype} cache"] if e.kv_dtype != "auto" else []
     parts += [f"{e.speculation.method} k {e.speculation.num_speculative_tokens}"] if e.speculation else []

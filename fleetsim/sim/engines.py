@@ -107,6 +107,7 @@ def _engine_of(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, Engi
         pp=engine.pp,
         dcp=engine.dcp,
         expert_exchange=engine.expert_exchange,
+        overlap=engine.overlap,
         engine=engine.name,
         entry_point=engine.entry_point,
         dtype=engine.dtype,

@@ -44,6 +44,16 @@ class ExpertCurve:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedCurve:
+    """Routed experts whose tokens were sent to them (DeepGEMM after DeepEP): start_s + the longer of bytes / rate and
+    operations / rate."""
+
+    start_s: float
+    bandwidth: float
+    compute: float
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeCurve:
     """Attention of decodes: start_s, and the cache at a share of the bandwidth.
 
@@ -71,11 +81,13 @@ class Family:
     """What GPUs of one architecture reach of their data sheets.
 
     gemm, experts: by the type that the GPU multiplies in: bfloat16, fp8, fp4, and weights (stored small, unpacked on
-    the way and multiplied in 16 bits). prefill: share of the bf16 peak in the attention of prompts.
+    the way and multiplied in 16 bits). grouped: of experts in 8 bits that get their tokens by an exchange of few or of
+    many tokens; none where nobody measured it. prefill: share of the bf16 peak in the attention of prompts.
     """
 
     gemm: Mapping[str, GemmCurve]
     experts: Mapping[str, ExpertCurve]
+    grouped: Mapping[str, GroupedCurve]
     decode: DecodeCurve
     latent: DecodeCurve
     prefill: float
@@ -101,7 +113,7 @@ class Host:
     request_s: float
 
 
-_Record = TypeVar("_Record", GemmCurve, ExpertCurve, DecodeCurve, AllReduceCurve, Host)
+_Record = TypeVar("_Record", GemmCurve, ExpertCurve, GroupedCurve, DecodeCurve, AllReduceCurve, Host)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +134,7 @@ def curves_of(document: Mapping[str, Any]) -> Curves:
             name: Family(
                 {kind: _record(GemmCurve, f"{name}.gemm.{kind}", row) for kind, row in f["gemm"].items()},
                 {kind: _record(ExpertCurve, f"{name}.experts.{kind}", row) for kind, row in f["experts"].items()},
+                {kind: _record(GroupedCurve, f"{name}.grouped.{kind}", row) for kind, row in f["grouped"].items()},
                 _record(DecodeCurve, f"{name}.decode", f["decode"]),
                 _record(DecodeCurve, f"{name}.latent", f["latent"]),
                 _number(f"{name}.prefill", f["prefill"]),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.layout import near
 from fleetsim.engine.model.precision import PRECISIONS, Precision
-from fleetsim.engine.operators.curves import AllReduceCurve, ExpertCurve, Family, GemmCurve
+from fleetsim.engine.operators.curves import AllReduceCurve, ExpertCurve, Family, GemmCurve, GroupedCurve
 
 Tokens = NDArray[np.float64]
 
@@ -30,10 +30,15 @@ _NETWORK_START_S, _NETWORK_HOP_S = 15.2e-6, 10e-6
 # Share of a network card that large messages reach (as `sync.link.efficiency`: PrimeIntellect-ai/prime-rl pull request
 # 3341 measured 44.26 of 50 GB/s).
 NETWORK_SHARE = 0.88
-# Experts' tokens, there or back. A kernel for few tokens sends one copy to each expert; one for many sends one copy to
-# each server, but asks the hosts first how many will come (the latter's start is assumed). Published seconds of DeepEP
-# (deepseek-ai/DeepEP, docs/legacy.md, 128 tokens on 8 to 256 H800) come out within 10 %.
+# Kernels that send experts' tokens there and back. One for few tokens sends one copy to each expert; one for many sends
+# one copy to each server, but asks the hosts first how many will come (the latter's start is assumed). Published
+# seconds of DeepEP (deepseek-ai/DeepEP, docs/legacy.md, 128 tokens on 8 to 256 H800) come out within 15 %.
+EXCHANGES = ("few", "many")
 _EXCHANGE_START_S, _COUNTED_EXCHANGE_START_S = 30e-6, 300e-6
+# Part of an exchange for which the GPU does not compute for another batch: it holds or slows the processors. One number
+# for what SGLang's two-batch overlap gained on 32 and 72 H100 (lmsys.org, 2025-05-05: 27 to 35 % with prompts, 25.5 %
+# with 256 decodes a GPU, nothing between 64 and 128, -27 % with 32). Alone the kernel for few needs 0.06 of 0.17 ms.
+_HELD = 0.4
 # From one stage to the next: NCCL's send, and the sizes that vLLM sends through the hosts before it (vllm/distributed/
 # parallel_state.py, `send_tensor_dict`). Assumed.
 _HAND_OVER_S = 100e-6
@@ -93,17 +98,27 @@ class Device:
         """Through one GPU's network card."""
         return self.gpu.nic_bytes_s * NETWORK_SHARE
 
-    def exchange_s(self, gpus: int, tokens: Tokens, per_token: int, row_bytes: float) -> Tokens:
-        """Seconds until so many tokens of each GPU are at their `per_token` experts, evenly on `gpus` GPUs; or back."""
+    def exchange_s(self, kind: str, gpus: int, tokens: Tokens, per_token: int, row_bytes: float) -> Tokens:
+        """Seconds until so many tokens of each GPU are at their `per_token` experts, evenly on `gpus` GPUs; or back.
+
+        kind: of the kernel, one of EXCHANGES.
+        """
         inside = near(gpus, self.gpu.node_gpus)
         servers = gpus // inside
         sent = tokens * row_bytes
         peers_s = sent * per_token * (inside - 1) / gpus / self._peers_bytes_s
-        copies = per_token * (servers - 1) / servers
-        once = (servers - 1) * (1 - (1 - 1 / servers) ** per_token)
-        few_s = _EXCHANGE_START_S + np.maximum(sent * copies / self._network_bytes_s, peers_s)
-        many_s = _COUNTED_EXCHANGE_START_S + np.maximum(sent * once / self._network_bytes_s, peers_s)
-        return np.minimum(few_s, many_s)
+        if kind == "few":
+            copies, start_s = per_token * (servers - 1) / servers, _EXCHANGE_START_S
+        else:
+            copies, start_s = (servers - 1) * (1 - (1 - 1 / servers) ** per_token), _COUNTED_EXCHANGE_START_S
+        return start_s + np.maximum(sent * copies / self._network_bytes_s, peers_s)
+
+    def beside_s(self, computed_s: Tokens, exchanged_s: Tokens, more_s: Tokens) -> Tokens:
+        """Seconds of one of two batches that take turns, each computing while the other's tokens are exchanged.
+
+        more_s: seconds that the GPU computes beside, which are counted elsewhere.
+        """
+        return np.maximum(computed_s + _HELD * exchanged_s, exchanged_s - more_s)
 
     def hand_over_s(self, stages: int, message_bytes: Tokens) -> Tokens:
         """Seconds that a batch's hidden states take on their way through all stages.
@@ -161,6 +176,21 @@ def experts_s(
     operations = 2 * params * rows * uneven
     read_s = moved / (gpu.memory_bytes_s * curve.bandwidth)
     return np.asarray(curve.start_s + read_s + operations / (peak_flop_s * curve.compute))
+
+
+def grouped_s(
+    gpu: GpuSpec,
+    curve: GroupedCurve,
+    peak_flop_s: float | Tokens,
+    stored_bytes: Tokens,
+    rows: Tokens,
+    expert: tuple[float | Tokens, float | Tokens],
+    uneven: float = 1.0,
+) -> Tokens:
+    """As `experts_s`, of experts whose tokens were sent to them."""
+    params, width = expert
+    read_s = (stored_bytes + rows * 3 * width * 2) / (gpu.memory_bytes_s * curve.bandwidth)
+    return curve.start_s + np.maximum(read_s, 2 * params * rows * uneven / (peak_flop_s * curve.compute))
 
 
 def links_start_s(gpu: GpuSpec, curve: AllReduceCurve, gpus: float | Tokens) -> float | Tokens:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetsim.engine.layout import Layout, near
+from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.mlps import Mixture
 from fleetsim.engine.model.precision import PRECISIONS, Precision
 from fleetsim.engine.model.shape import Block, Mixer, ModelShape
 from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.attention import Core, core_of, gemms_s
 from fleetsim.engine.operators.curves import Curves, GemmCurve, Host
-from fleetsim.engine.operators.device import Device, Tokens, experts_s
+from fleetsim.engine.operators.device import EXCHANGES, Device, Tokens, experts_s, grouped_s
 
 # Passes over a row of float32 logits in temperature, softmax and sampling.
 _LOGIT_PASSES = 6
+# Fewer tokens than this stay one batch: vLLM's `dbo_decode_token_threshold` (config/parallel.py). Others divide all.
+FEWEST_OVERLAPPED = {"vllm": 32, "sglang": 2, "tensorrt-llm": 2}
+# Cached tokens of a sequence whose attention hides exchanges; a longer context would hide more.
+HIDING_TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +54,30 @@ class Layers:
         return np.asarray(self.host.iteration_s + np.maximum(layers + head_s, batches * slowest) + passes)
 
     def _layers_s(self, n: Tokens) -> Tokens:
-        return np.asarray(sum((b.count * self.layer_s(b, n) for b in self.shape.blocks), 0.0 * n))
+        if self.layout.overlap == "none" or self.layout.dp == 1:
+            return np.asarray(sum((b.count * self.layer_s(b, n) for b in self.shape.blocks), 0.0 * n))
+        divided = n >= FEWEST_OVERLAPPED[self.engine]
+        half = np.maximum(n / 2, 1.0)
+        each = (b.count * np.where(divided, 2 * self._beside_s(b, half), self.layer_s(b, n)) for b in self.shape.blocks)
+        return np.asarray(sum(each, 0.0 * n))
+
+    def _beside_s(self, block: Block, n: Tokens) -> Tokens:
+        """Seconds of one layer with n tokens of one of two batches that overlap.
+
+        The attention of cached tokens, which `cores` counts, hides exchanges too: as much as a context of
+        HIDING_TOKENS has.
+        """
+        if not isinstance(block.mlp, Mixture) or block.mixer is None:
+            return self.layer_s(block, n)
+        trunk_s = gemms_s(self.device, n, block.mlp.trunk_gemms(self.shape.hidden), self._precision("mlp"))
+        own_s = self.layer_s(block, n) - self._mixture_s(block.mlp, n) + trunk_s
+        core = core_of(self.device, block.mixer, 2)
+        cached_s = n * (core.sequence_s + HIDING_TOKENS * core.kv_token_s)
+        ways = (
+            self.device.beside_s(own_s + experts_s, exchanged_s, cached_s)
+            for experts_s, exchanged_s in self._ways_s(block.mlp, n)
+        )
+        return np.asarray(np.minimum.reduce([*ways]))
 
     @property
     def _stage_shares(self) -> list[float]:
@@ -118,42 +146,47 @@ class Layers:
     def _mixture_s(self, mixture: Mixture, n: Tokens) -> Tokens:
         """Router and shared experts for the rank's own tokens, routed experts for those of all ranks."""
         total = gemms_s(self.device, n, mixture.trunk_gemms(self.shape.hidden), self._precision("mlp"))
-        total = total + self._experts_s(mixture, n * self.layout.dp)
-        return np.asarray(total + self._to_experts_s(mixture, n))
+        layout = self.layout
+        if layout.dp > 1 and not layout.gathers(self.device.gpu.node_gpus):
+            return np.asarray(total + np.minimum.reduce([a + b for a, b in self._ways_s(mixture, n)]))
+        total = total + self._experts_s(mixture, n * layout.dp)
+        if layout.dp > 1:
+            gathered = self.device.allreduce_s(layout.dp, n * layout.dp * self.shape.hidden * 2.0, layout.tp)
+            total = total + self.host.allreduce * gathered
+        return np.asarray(total)
 
-    def _to_experts_s(self, mixture: Mixture, n: Tokens) -> Tokens:
-        """Tokens to the experts of all ranks and back.
+    def _ways_s(self, mixture: Mixture, n: Tokens) -> Iterator[tuple[Tokens, Tokens]]:
+        """The ways to send n tokens of every rank to their experts and back: seconds of the experts and of the exchange
+        of each.
 
-        The ranks gather all tokens before the experts and scatter the sums after, together an all-reduce; or each GPU
-        sends its tokens, in 8 bits with a scale for each 128 numbers where the experts are small, to the GPUs of their
-        experts, and gets the sums back in 16 bits.
+        There in 8 bits with a scale for each 128 numbers where the experts are small, back in 16.
         """
         layout, device, width = self.layout, self.device, mixture.latent or self.shape.hidden
-        if layout.dp == 1:
-            return 0.0 * n
-        beside = near(layout.sharing, device.gpu.node_gpus) == layout.sharing
-        if layout.exchange == "gather" or (layout.exchange == "auto" and beside):
-            gathered = device.allreduce_s(layout.dp, n * layout.dp * self.shape.hidden * 2.0, layout.tp)
-            return np.asarray(self.host.allreduce * gathered)
         small = self._precision("expert").weight_bytes < 2
-        there = width * (1 + 4 / 128 if small else 2.0)
+        rows = (width * (1 + 4 / 128 if small else 2.0), 2.0 * width)
         own = n / layout.tp
-        return sum(
-            (device.exchange_s(layout.sharing, own, mixture.per_token, row) for row in (there, 2.0 * width)), 0.0 * n
-        )
+        for kind in EXCHANGES:
+            sent = (device.exchange_s(kind, layout.sharing, own, mixture.per_token, row) for row in rows)
+            yield self._experts_s(mixture, n * layout.dp, kind), sum(sent, 0.0 * n)
 
-    def _experts_s(self, mixture: Mixture, tokens: Tokens) -> Tokens:
-        """Routed experts, divided among all GPUs: each reads its part of those that are touched."""
+    def _experts_s(self, mixture: Mixture, tokens: Tokens, exchange: str | None = None) -> Tokens:
+        """Routed experts, divided among all GPUs: each reads its part of those that are touched.
+
+        exchange: the kind of kernel that brought them their tokens, if one did.
+        """
         device, gpus = self.device, self.layout.sharing
         precision = self._precision("expert")
         curve, flop_s = device.expert_curve(precision)
         params = sum(g.params for g in mixture.expert_gemms(self.shape.hidden))
-        width = self.shape.hidden + mixture.width
+        expert = params, self.shape.hidden + mixture.width
         rows = tokens * mixture.per_token / gpus
         stored = mixture.touched(tokens) * params * precision.weight_bytes / gpus
-        begun = replace(curve, start_s=self.host.experts * curve.start_s)
         uneven = self.curves.uneven if gpus > 1 else 1.0
-        return experts_s(device.gpu, begun, flop_s, stored, rows, (params, width), uneven)
+        grouped = device.family.grouped.get(exchange or "")
+        if grouped is not None and device.computes(precision) == "fp8":
+            return grouped_s(device.gpu, grouped, flop_s, stored, rows, expert, uneven)
+        begun = replace(curve, start_s=self.host.experts * curve.start_s)
+        return experts_s(device.gpu, begun, flop_s, stored, rows, expert, uneven)
 
     def _precision(self, part: str) -> Precision:
         return PRECISIONS[getattr(self.shape.stored(self.dtype), part)]

@@ -59,8 +59,8 @@ METRICS = (
 _LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks", "block_size")
 # Facts of the engine that was observed: another one has another speed.
 _OTHER_ENGINE = (
-    "kind", "gpu", "model", "tp", "pp", "dp", "dcp", "dtype", "kv_dtype", "profile", "instance_tok_s", "name",
-    "speculation", "disaggregation",
+    "kind", "gpu", "model", "tp", "pp", "dp", "dcp", "expert_exchange", "overlap", "dtype", "kv_dtype", "profile",
+    "instance_tok_s", "name", "speculation", "disaggregation",
 )  # fmt: skip
 MOST_POINTS = 64
 # Eight of ten public arms that were predicted from another one's log came within this factor (docs/next_run.md; those
