@@ -16,15 +16,16 @@ def smallest(
 ) -> int | None:
     """The smallest n in 1..most with `holds(n)`, which must be false below some count and true from there on.
 
-    Gallops from `start` by `stride`, doubling, up or down until the answer is bracketed. `hopeless(low, high)` may end
-    the climb after both counts failed: then, as when `most` fails, the answer is None. `holds` should remember its
-    answers: a count may be asked for twice.
+    Gallops from `start` by `stride`, doubling, up or down until the answer is bracketed; down, the first two steps are
+    of one stride, for a small fleet costs more to look at than a large one. `hopeless(low, high)` may end the climb
+    after both counts failed: then, as when `most` fails, the answer is None. `holds` should remember its answers: a
+    count may be asked for twice.
     """
     start = min(max(1, start), most)
     if holds(start):
-        low, high = start, start
+        low, high, step = start, start, stride
         while low > 1 and holds(low):
-            high, low, stride = low, max(1, low - stride), stride * 2
+            high, low, step, stride = low, max(1, low - step), stride, stride * 2
         if low == 1 and holds(1):
             return 1
     else:

@@ -25,7 +25,7 @@ def test_the_smallest_count_that_holds_the_target() -> None:
     result = size(job(), measure=fluid())
     assert result.instances == 10
     assert (result.missed, result.at_knee, result.feasible) == ((), False, True)
-    assert [c.instances for c in result.candidates] == [6, 9, 10, 11, 13]
+    assert [c.instances for c in result.candidates] == [5, 9, 10, 11, 13]
     assert result.rate_matching.instances == 13
     assert result.recommended.mean("trainer_idle_fraction") == 0.0
 
