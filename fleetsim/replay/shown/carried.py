@@ -17,7 +17,7 @@ from fleetsim.job.assumptions import is_estimated, is_touched
 from fleetsim.job.derived import seconds_of
 from fleetsim.job.job import Job
 from fleetsim.job.trainer_scaling import mean_step_s, scaled
-from fleetsim.replay.implied.implied import OUTPUT
+from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.shown.measured import COMMON, SECONDS, SYNC, Measured
 from fleetsim.trainer.estimate import estimate_of
 

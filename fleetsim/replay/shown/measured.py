@@ -13,8 +13,9 @@ from fleetsim.history.history import History
 from fleetsim.job.assumptions import is_touched, value_at
 from fleetsim.job.derived import SECONDS as GIVEN_SECONDS
 from fleetsim.job.derived import SLOWDOWN, as_alone
-from fleetsim.replay.implied.implied import OUTPUT, implied
+from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.implied.logged_speed import CORRELATION
+from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.shown.records import records_of

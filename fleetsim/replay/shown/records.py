@@ -14,9 +14,10 @@ from fleetsim.config.observed import ObservedConfig
 from fleetsim.history.history import Floats, History
 from fleetsim.job.derived import SLOWDOWN
 from fleetsim.job.uncertain import CONFIDENCE
-from fleetsim.replay.implied.implied import OUTPUT, Implied
+from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.implied.logged_speed import DOUBT
 from fleetsim.replay.implied.observed_load import found_pauses
+from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.observe.logged_lengths import logged_lengths
 from fleetsim.replay.observe.observed import LoggedLaw, Observed
 from fleetsim.replay.observe.steps import steps_of

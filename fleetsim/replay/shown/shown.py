@@ -29,7 +29,7 @@ from fleetsim.job.history_fields import Window
 from fleetsim.job.job import PATHS, Start, job_from_flags
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.observed import record_words
-from fleetsim.replay.implied.implied import OUTPUT
+from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.shown.carried import carried
 from fleetsim.replay.shown.measured import RUN, measured
 from fleetsim.trainer.estimate import token_seconds
