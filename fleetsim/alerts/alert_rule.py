@@ -46,11 +46,6 @@ class AlertRule:
     also: tuple[str, ...] = ()
     why_not: str | None = None
 
-    @property
-    def detects(self) -> bool:
-        """Whether its own fault is seen within reason."""
-        return self.delay_s is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:

@@ -5,7 +5,7 @@ Records by "t" (others are kept and ignored):
     meta   once per session: date, fleetsim, argv, source
     start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.facts reads it)
     it     iterations of an engine that runs in process, as columns (COLUMNS), times in integer microseconds
-    obs    what a client saw of a server: seconds and the iterations that they must have held (OBS_COLUMNS)
+    obs    what a client saw of a server: seconds and the iterations that they must have held (nd, K, np, A)
     load   what is about to run: phase, label, which of how many, seconds left
     seg    one load ended: phase, label, wall seconds, decode_s (median seconds of an iteration of decodes only); for
            batches per-request submit, first token, finish (us)
@@ -58,8 +58,6 @@ COLUMNS = (
     "blk",  # KV blocks in use after schedule(), -1 where unknown
     "dr",  # tokens drafted for the decodes, which are verified here
 )
-# One row per observation ("dt", "ovh") and, flattened, per iteration that it held ("of" = index of its observation).
-OBS_COLUMNS = ("nd", "K", "np", "A")
 FITTED = ("decode", "prefill", "mixed")
 MAX_BYTES = 2 * 2**30
 

@@ -62,13 +62,6 @@ class Pace:
         factor = PREEMPTED if load.pool_blocks is not None else 1.0
         return self.drift * (factor * seconds + computed * rate)
 
-    def tokens_per_s(self) -> tuple[int, float] | None:
-        """The largest batch measured so far and its decode throughput, None before there is one."""
-        if not self.decodes:
-            return None
-        batch, _, seconds = max(self.decodes, key=lambda row: (row[0], -row[1]))
-        return int(batch), batch / seconds
-
     def _decoding(self, load: Load) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Decodes, and tokens in their caches, by iteration: first come first served into slots and blocks."""
         prompt = np.array([r.prompt_tokens for r in load.requests], np.float64)

@@ -82,18 +82,6 @@ class Table:
         fewer = (self.without(*some, note=f"{left_out}: {', '.join(some)}. {self.note}".strip()) for some in gone)
         return replace(self, narrower=(*fewer, self))
 
-    def without_tails(self, *headings: str, note: str | None = None) -> Table:
-        """The same with the tails of some columns left out: their intervals. note: instead of its own."""
-        bare = [heading in headings for heading in self.headings]
-        rows = tuple(
-            tuple(
-                replace(cell, tail="") if gone and isinstance(cell, Words) else cell
-                for cell, gone in zip(row, bare, strict=True)
-            )
-            for row in self.rows
-        )
-        return replace(self, rows=rows, note=self.note if note is None else note, narrower=())
-
 
 @dataclass(frozen=True, slots=True)
 class Tile:

@@ -34,7 +34,6 @@ _EXPERT = re.compile(r"(?<!shared_)(?<!shared)experts?\b(?!_gate)")
 _MLP = re.compile(r"shared_?experts?|mlp|ffn|feed_forward")
 _ATTENTION = re.compile(r"attn|attention|mixer")
 _LAYER = re.compile(r"(?:layers|h|blocks)\\?\.(\d+)")
-_BROAD = ("Linear", "*", "re:.*")
 _PARTS = ("attention", "mlp", "expert")
 
 
