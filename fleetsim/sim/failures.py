@@ -13,7 +13,7 @@ from fleetsim.engine.kernel.tables import (
     CMD_SWITCH_OFF,
     DOWN,
 )
-from fleetsim.sim.fleet import most_groups
+from fleetsim.sim.fleet_settings import most_groups
 from fleetsim.sim.run_state import Job, Process
 from fleetsim.workload.streams import stream
 

@@ -17,15 +17,12 @@ from fleetsim.engine.native import advance, command
 from fleetsim.engine.requests import ROUTERS
 from fleetsim.engine.state import UNLIMITED, World
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError, Problem
-from fleetsim.policies.law import EachStep
 from fleetsim.sim.activity import Activity
-from fleetsim.sim.work import check_samples, check_tables
-from fleetsim.workload.groups import GroupSource
-from fleetsim.workload.streams import seed_sequence
+from fleetsim.sim.draws import Draws
+from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness
+from fleetsim.sim.work import check_tables
 
 NO_BATCH = 1 << 50
-MOST_SAMPLES_AT_ONCE = 2_000_000
 
 
 class Fleet:
@@ -33,32 +30,14 @@ class Fleet:
 
     def __init__(self, scenario: Scenario, step_time: StepTime, limits: EngineLimits, replication: int) -> None:
         workload, fleet = scenario.workload, scenario.fleet
-        self.kept = workload.group_size
-        self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
-        self._siblings = np.arange(self.group_size)
         self.limits = limits
-        self.holds = step_time.blocks_of_one  # KV blocks of a request at most, of those of an instance
-        self.length_factor = 1.0
-        # what was drawn, kept only where an event stretches what is not sent yet
-        self.stretches = any(e.length_factor is not None for e in scenario.run.events)
-        self.drawn = np.zeros(0, np.int32)
-        self.longest = getattr(workload.output_tokens, "max", None) or math.inf
-        self.turns = workload.turns.count
         self.crowd = UNLIMITED  # generated groups at which the trainer's patience ends
         self.crowd_look = 0  # started groups at which they are counted next
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
         self.look: Callable[[], float] = _look_away
         self.activity: Activity | None = None  # who keeps the log of accounts, if anyone
-        self.source = GroupSource(
-            workload,
-            seed_sequence(scenario.run.seed, replication, "workload"),
-            scenario.groups_per_step,
-            self.group_size,
-        )
-        self.chunk = _expected_groups(scenario)
         self.law, self.sizes = law_of(scenario), sizes_of(scenario)  # asked whenever something changes
-        self.exact = scenario.buffer.leftover == "defer"
         self.own = most_instances(scenario)
         self.lent = lent_instances(scenario)
         check_tables(scenario, limits, self.own + self.lent)
@@ -75,28 +54,19 @@ class Fleet:
             turns=workload.turns.count,
             reward_workers=workload.reward.workers or 0,
         )
+        self.draws = Draws(scenario, self.world, step_time, limits, replication)
+        self.kept, self.group_size, self.samples_of = self.draws.kept, self.draws.group_size, self.draws.samples_of
         capacity = scenario.buffer.capacity_samples
         self.world.set(
             routing=ROUTERS[fleet.routing],
             imbalance=fleet.imbalance_limit,
             together=int(fleet.group_placement == "together"),
-            **self._caps(scenario),
+            **caps(scenario, limits),
             ready_cap=UNLIMITED if capacity is None else capacity // self.kept,
             drop_oldest=int(scenario.buffer.on_full == "drop_oldest"),
             has_rewards=1,
             **credit_rules(scenario),
         )
-
-    def _caps(self, scenario: Scenario) -> dict[str, int]:
-        """The client's caps in their unit. Unbounded admission still ends somewhere: at what the engines can run."""
-        fleet, own = scenario.fleet, UNLIMITED
-        if law_of(scenario).engines_limit:
-            own = self.limits.max_num_seqs
-        if fleet.in_flight_unit == "samples":
-            most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
-            return {"cap": most or UNLIMITED, "cap_instance": each or own}
-        held = fleet.max_in_flight_samples_per_instance is None
-        return {"cap_groups": most_groups(scenario, fleet.instances), "cap_instance": own if held else UNLIMITED}
 
     @property
     def now(self) -> float:
@@ -135,7 +105,7 @@ class Fleet:
                 return int(code)
             if self._crowded():
                 return int(t.OUT_OF_PATIENCE)
-            self._draw()
+            self.draws.more()
 
     def _crowded(self) -> bool:
         """Whether the engines have made so many whole groups that the trainer's patience ends.
@@ -216,16 +186,6 @@ class Fleet:
         self.closed = int(found[0]) if len(found) else self.get("next_group")
         return found
 
-    def samples_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of all samples of these groups."""
-        if not self.exact:  # all groups are of one size
-            of_each: NDArray[np.int64] = self.world.groups["first"][groups][:, None] + self._siblings
-            return of_each.ravel()
-        first, size = self.world.groups["first"][groups], self.world.groups["size"][groups]
-        ends = np.cumsum(size)
-        within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
-        return np.repeat(first, size) + within
-
     def seconds(self, account: np.int64, at: float) -> float:
         """Instance-seconds in one account until `at`."""
         return self.command(t.CMD_SECONDS, int(account), at)
@@ -247,7 +207,7 @@ class Fleet:
     def sent(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Rows of the groups that were started, and of their samples, group after group."""
         groups = self.world.groups[: self.started()]
-        if not self.exact:  # groups start in the order in which they were drawn
+        if not self.draws.exact:  # groups start in the order in which they were drawn
             return groups, self.world.samples[: len(groups) * self.group_size]
         samples = self.world.samples[self.samples_of(np.arange(len(groups)))]
         groups = groups.copy()
@@ -275,145 +235,14 @@ class Fleet:
         """Groups sent and neither trained nor thrown away: open, in the buffer, or waiting for room in it."""
         return self.open_groups() + self.get("n_ready") + self.get("n_blocked")
 
+    def stretch(self, factor: float) -> None:
+        """The responses of groups that are not sent yet, and of all that are drawn later, are so much longer."""
+        self.draws.stretch(factor, self.samples_of(np.arange(self.started(), self.get("n_groups"))))
+
     def quiet(self) -> bool:
         """Whether no event is pending in the fleet itself."""
         return bool(self.world.clock[1] == math.inf and self.get("n_timers") == 0)
 
-    def _draw(self) -> None:
-        """Draws more groups and hangs them behind the others."""
-        wanted = max(1, self.get("credits")) if self.exact else self.chunk
-        check_samples((self.get("n_groups") + wanted) * self.group_size, self.turns)
-        drawn = self.source.take(wanted)
-        self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
-        world, size = self.world, self.group_size
-        s, g = world.add_samples(len(drawn) * size), world.add_groups(len(drawn))
-        groups, samples = world.groups[g], world.samples[s]
-        groups["first"] = np.arange(s.start, s.stop, size)
-        groups["size"], groups["need"] = size, self.kept
-        groups["zero_variance"] = drawn.zero_variance
-        samples["prompt"] = np.repeat(drawn.prompt_tokens, size)
-        samples["target"] = drawn.output_tokens
-        if self.stretches:
-            self.drawn = np.concatenate([self.drawn, drawn.output_tokens])
-            samples["target"] = self._stretched(drawn.output_tokens)
-        samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
-        world.reward_s[s] = drawn.reward_latency_s
-        if drawn.tool_tokens.shape[1]:
-            world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
-        self._check_fit(samples, drawn.tool_tokens)
-        world.bind()
-
-    def stretch(self, factor: float) -> None:
-        """The responses of groups that are not sent yet, and of all that are drawn later, are so much longer."""
-        self.length_factor = factor
-        rows = self.samples_of(np.arange(self.started(), self.get("n_groups")))
-        if len(rows) == 0:
-            return
-        samples = self.world.samples
-        samples["target"][rows] = self._stretched(self.drawn[rows])
-        self._check_fit(samples[rows], self.world.tool_tokens[rows])
-
-    def _stretched(self, drawn: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Tokens as the current factor makes them: whole ones, within the cap, one per turn at least."""
-        tokens: NDArray[np.float64] = np.rint(drawn * self.length_factor)
-        return tokens.clip(self.turns, max(self.longest, self.turns))
-
-    def repeat(self, old: NDArray[np.int64]) -> None:
-        """These groups start next, once more and with as many samples as are kept, drawn as the first time."""
-        world, size = self.world, self.kept
-        s, g = world.add_samples(len(old) * size), world.add_groups(len(old))
-        groups, samples = world.groups[g], world.samples[s]
-        rows = (world.groups["first"][old][:, None] + np.arange(size)).ravel()
-        groups["first"] = np.arange(s.start, s.stop, size)
-        groups["size"], groups["need"] = size, size
-        groups["zero_variance"] = world.groups["zero_variance"][old]
-        for name in ("prompt", "target"):
-            samples[name] = world.samples[name][rows]
-        for name in ("reward_s", "tool_s", "tool_tokens"):
-            table = getattr(world, name)
-            table[s] = table[rows]
-        if self.stretches:
-            self.drawn = np.concatenate([self.drawn, self.drawn[rows]])
-        waiting = np.arange(self.get("next_group"), g.stop)
-        world.groups[waiting] = world.groups[np.roll(waiting, len(old))]  # before groups that were drawn and not sent
-        world.samples["group"][self.samples_of(waiting)] = np.repeat(waiting, world.groups["size"][waiting])
-        world.bind()
-
-    def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
-        longest = int((samples["prompt"] + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
-        need = self.limits.blocks_for(longest)
-        holds = self.holds(self.limits.kv_blocks)
-        if need > holds:
-            raise InputError(
-                [
-                    Problem(
-                        "engine.kv_blocks",
-                        holds,
-                        f"at least {need}, or a drawn sample of {longest + 1} tokens never fits",
-                        "cap workload.output_tokens (max), raise engine.tp or gpu_memory_utilization",
-                    )
-                ]
-            )
-
 
 def _look_away() -> float:
     return math.inf
-
-
-def most_groups(scenario: Scenario, instances: int) -> int:
-    """Unfinished groups that the client keeps at most, where its caps count groups."""
-    fleet, size = scenario.fleet, scenario.workload.group_size
-    if fleet.in_flight_unit == "samples":
-        return UNLIMITED
-    most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
-    of_all = UNLIMITED if most is None else most // size
-    return min(of_all, UNLIMITED if each is None else each // size * instances)
-
-
-def most_instances(scenario: Scenario) -> int:
-    """Instances that the fleet ever has, those on the trainer's GPUs apart."""
-    return max([scenario.fleet.instances, *(e.instances for e in scenario.run.events if e.instances is not None)])
-
-
-def lent_instances(scenario: Scenario) -> int:
-    """Instances that the trainer's GPUs make while they are lent."""
-    if scenario.fleet.placement != "colocated_lending":
-        return 0
-    given = scenario.fleet.lending.instances
-    return scenario.trainer.gpus // scenario.engine.gpus if given is None else given
-
-
-def credit_rules(scenario: Scenario) -> dict[str, int]:
-    """What the kernel itself does with credits between two looks of the admission law (fields of the fleet row)."""
-    law = law_of(scenario)
-    reserved = scenario.groups_per_step if law.reserves_steps else 0
-    return {
-        "pool": int(law.counts_open),
-        "returns": int(not (law.counts_open or law.counts_started)),
-        "floor": law.lets_in.kept_running(scenario.admission) if isinstance(law.lets_in, EachStep) else 0,
-        "target_groups": reserved,
-        "target_left": reserved,
-    }
-
-
-def _expected_groups(scenario: Scenario) -> int:
-    """Groups that a run will need: one draw for all of them is cheaper than growing the tables again and again.
-
-    What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples.
-    """
-    admission = scenario.admission
-    most = max(admission.max_staleness, admission.batches_ahead, admission.async_ratio, admission.staleness_threshold)
-    ahead = 2 + most * scenario.sync.every_steps
-    kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
-    groups = scenario.groups_per_step * (scenario.run.steps + ahead) / kept
-    return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))
-
-
-def slowness(scenario: Scenario, instances: int) -> list[float]:
-    """Iteration time multiplier per instance; stragglers are spread evenly over the indices."""
-    fleet = scenario.fleet
-    slow = [*fleet.speed_factors, *([1.0] * (instances - len(fleet.speed_factors)))][:instances]
-    n = round(fleet.straggler_share * instances)
-    for k in range(n):
-        slow[(k * instances) // n] *= fleet.straggler_slowdown
-    return slow

@@ -13,7 +13,7 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.quantities import PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
-from fleetsim.sim.fleet import lent_instances, most_instances, slowness
+from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import Window, window_of

@@ -13,7 +13,7 @@ def begin_round(job: Job) -> None:
     job.progress.round_groups = None
     if job.scenario.buffer.leftover == "defer" and len(job.deferred) >= batch:
         again, job.deferred = job.deferred[:batch], job.deferred[batch:]
-        job.fleet.repeat(np.array(again, np.int64))
+        job.fleet.draws.repeat(np.array(again, np.int64))
         job.progress.round_groups = batch
 
 

@@ -82,11 +82,11 @@ def test_groups_of_a_draw_that_is_refused_are_never_shown_to_the_kernel() -> Non
     """The trainer may ask the fleet once more before the error ends the run: it must find the groups of before."""
     scenario = with_changes(default_scenario(), {"run.steps": 1, "trainer.batch_samples": 16, "fleet.instances": 2})
     fleet = Fleet(scenario, *engine_of(scenario), 0)
-    fleet._draw()
+    fleet.draws.more()
     before = fleet.get("n_groups")
-    fleet.chunk = 10 * before
-    fleet.limits = replace(fleet.limits, kv_blocks=1)
+    fleet.draws.chunk = 10 * before
+    fleet.draws.limits = replace(fleet.limits, kv_blocks=1)
     with pytest.raises(InputError, match="never fits"):
-        fleet._draw()
+        fleet.draws.more()
     assert fleet.get("n_groups") == before
     assert is_whole(fleet.world)

@@ -31,7 +31,8 @@ from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
 from fleetsim.policies.law import Progress
 from fleetsim.sim.buffer import pick
-from fleetsim.sim.fleet import Fleet, most_groups, most_instances
+from fleetsim.sim.fleet import Fleet
+from fleetsim.sim.fleet_settings import most_groups, most_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.stuck import stuck_error
@@ -253,26 +254,26 @@ def test_same_seed_same_bytes(scenario: Scenario) -> None:
 
 def test_no_policy_reads_a_length_before_it_ends() -> None:
     """Two worlds that differ only in how long one sample is are the same until the shorter of the two ends."""
-    import fleetsim.sim.fleet as module
+    import fleetsim.sim.draws as module
 
     scenario = with_changes(
         default_scenario(), {"run.steps": 6, "trainer.batch_samples": 64, "fleet.instances": 3, "run.warmup_steps": 0}
     )
     short = simulate(scenario)
     victim = int(np.argmax(short.samples["target"][:64]))
-    original = module.Fleet._draw
+    original = module.Draws.more
 
     def longer(self: Any) -> None:
-        before = int(self.world.fleet["n_samples"][0])
+        before = int(self._world.fleet["n_samples"][0])
         original(self)
         if before == 0:
-            self.world.samples["target"][victim] += 5_000
+            self._world.samples["target"][victim] += 5_000
 
-    module.Fleet._draw = longer  # type: ignore[method-assign]
+    module.Draws.more = longer  # type: ignore[method-assign]
     try:
         long = simulate(scenario)
     finally:
-        module.Fleet._draw = original  # type: ignore[method-assign]
+        module.Draws.more = original  # type: ignore[method-assign]
     until = float(short.samples["finish_s"][victim])
     assert until > 0
     for column in ("start_s", "first_token_s", "finish_s"):

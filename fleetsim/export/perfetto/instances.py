@@ -9,7 +9,7 @@ from fleetsim.engine.kernel.tables import ACC_OFF
 from fleetsim.export.perfetto.events import Events, Point, Track, lanes
 from fleetsim.export.perfetto.window import looks_in
 from fleetsim.sim import timeline
-from fleetsim.sim.fleet import most_instances
+from fleetsim.sim.fleet_settings import most_instances
 from fleetsim.sim.records import Records
 
 

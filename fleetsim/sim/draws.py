@@ -1,0 +1,151 @@
+"""The groups of a run in the kernel's tables: drawn when they are needed, stretched by events, drawn once more."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.state import World
+from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError, Problem
+from fleetsim.sim.work import check_samples
+from fleetsim.workload.groups import GroupSource
+from fleetsim.workload.streams import seed_sequence
+
+MOST_SAMPLES_AT_ONCE = 2_000_000
+
+
+class Draws:
+    """Draws the groups of a run and writes them into the kernel's tables.
+
+    kept: samples of a group that are trained. group_size: samples of a group that are sent; more than `kept` where
+    groups are oversampled. exact: a group is drawn only when one may start, and not all groups are of one size. chunk:
+    groups of the next draw, where it is not exact.
+    """
+
+    def __init__(
+        self, scenario: Scenario, world: World, step_time: StepTime, limits: EngineLimits, replication: int
+    ) -> None:
+        workload = scenario.workload
+        self._world, self.limits = world, limits
+        self._holds = step_time.blocks_of_one  # KV blocks of a request at most, of those of an instance
+        self.kept = workload.group_size
+        self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
+        self._siblings = np.arange(self.group_size)
+        self.exact = scenario.buffer.leftover == "defer"
+        self._turns = workload.turns.count
+        self._longest = getattr(workload.output_tokens, "max", None) or math.inf
+        self._source = GroupSource(
+            workload,
+            seed_sequence(scenario.run.seed, replication, "workload"),
+            scenario.groups_per_step,
+            self.group_size,
+        )
+        self.chunk = _expected_groups(scenario)
+        self._factor = 1.0
+        # what was drawn, kept only where an event stretches what is not sent yet
+        self._stretches = any(e.length_factor is not None for e in scenario.run.events)
+        self._drawn = np.zeros(0, np.int32)
+
+    def more(self) -> None:
+        """Draws more groups and hangs them behind the others."""
+        world, size = self._world, self.group_size
+        wanted = max(1, int(world.get("credits"))) if self.exact else self.chunk
+        check_samples((int(world.get("n_groups")) + wanted) * self.group_size, self._turns)
+        drawn = self._source.take(wanted)
+        self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
+        s, g = world.add_samples(len(drawn) * size), world.add_groups(len(drawn))
+        groups, samples = world.groups[g], world.samples[s]
+        groups["first"] = np.arange(s.start, s.stop, size)
+        groups["size"], groups["need"] = size, self.kept
+        groups["zero_variance"] = drawn.zero_variance
+        samples["prompt"] = np.repeat(drawn.prompt_tokens, size)
+        samples["target"] = drawn.output_tokens
+        if self._stretches:
+            self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
+            samples["target"] = self._stretched(drawn.output_tokens)
+        samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
+        world.reward_s[s] = drawn.reward_latency_s
+        if drawn.tool_tokens.shape[1]:
+            world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
+        self._check_fit(samples, drawn.tool_tokens)
+        world.bind()
+
+    def stretch(self, factor: float, rows: NDArray[np.int64]) -> None:
+        """Responses are so many times as long: those of `rows`, which are not sent yet, and all later ones."""
+        self._factor = factor
+        if len(rows) == 0:
+            return
+        samples = self._world.samples
+        samples["target"][rows] = self._stretched(self._drawn[rows])
+        self._check_fit(samples[rows], self._world.tool_tokens[rows])
+
+    def _stretched(self, drawn: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Tokens as the current factor makes them: whole ones, within the cap, one per turn at least."""
+        tokens: NDArray[np.float64] = np.rint(drawn * self._factor)
+        return tokens.clip(self._turns, max(self._longest, self._turns))
+
+    def repeat(self, old: NDArray[np.int64]) -> None:
+        """These groups start next, once more and with as many samples as are kept, drawn as the first time."""
+        world, size = self._world, self.kept
+        s, g = world.add_samples(len(old) * size), world.add_groups(len(old))
+        groups, samples = world.groups[g], world.samples[s]
+        rows = (world.groups["first"][old][:, None] + np.arange(size)).ravel()
+        groups["first"] = np.arange(s.start, s.stop, size)
+        groups["size"], groups["need"] = size, size
+        groups["zero_variance"] = world.groups["zero_variance"][old]
+        for name in ("prompt", "target"):
+            samples[name] = world.samples[name][rows]
+        for name in ("reward_s", "tool_s", "tool_tokens"):
+            table = getattr(world, name)
+            table[s] = table[rows]
+        if self._stretches:
+            self._drawn = np.concatenate([self._drawn, self._drawn[rows]])
+        waiting = np.arange(int(world.get("next_group")), g.stop)
+        world.groups[waiting] = world.groups[np.roll(waiting, len(old))]  # before groups that were drawn and not sent
+        world.samples["group"][self.samples_of(waiting)] = np.repeat(waiting, world.groups["size"][waiting])
+        world.bind()
+
+    def samples_of(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of all samples of these groups."""
+        if not self.exact:  # all groups are of one size
+            of_each: NDArray[np.int64] = self._world.groups["first"][groups][:, None] + self._siblings
+            return of_each.ravel()
+        first, size = self._world.groups["first"][groups], self._world.groups["size"][groups]
+        ends = np.cumsum(size)
+        within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
+        return np.repeat(first, size) + within
+
+    def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
+        longest = int((samples["prompt"] + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
+        need = self.limits.blocks_for(longest)
+        holds = self._holds(self.limits.kv_blocks)
+        if need > holds:
+            raise InputError(
+                [
+                    Problem(
+                        "engine.kv_blocks",
+                        holds,
+                        f"at least {need}, or a drawn sample of {longest + 1} tokens never fits",
+                        "cap workload.output_tokens (max), raise engine.tp or gpu_memory_utilization",
+                    )
+                ]
+            )
+
+
+def _expected_groups(scenario: Scenario) -> int:
+    """Groups that a run will need: one draw for all of them is cheaper than growing the tables again and again.
+
+    What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples.
+    """
+    admission = scenario.admission
+    most = max(admission.max_staleness, admission.batches_ahead, admission.async_ratio, admission.staleness_threshold)
+    ahead = 2 + most * scenario.sync.every_steps
+    kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
+    groups = scenario.groups_per_step * (scenario.run.steps + ahead) / kept
+    return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))

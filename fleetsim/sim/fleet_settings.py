@@ -1,0 +1,67 @@
+"""What a scenario says of its fleet, in numbers: instances and their paces, the client's caps, rules for credits."""
+
+from __future__ import annotations
+
+from fleetsim.config.counted import law_of
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.state import UNLIMITED
+from fleetsim.policies.law import EachStep
+
+
+def most_instances(scenario: Scenario) -> int:
+    """Instances that the fleet ever has, those on the trainer's GPUs apart."""
+    return max([scenario.fleet.instances, *(e.instances for e in scenario.run.events if e.instances is not None)])
+
+
+def lent_instances(scenario: Scenario) -> int:
+    """Instances that the trainer's GPUs make while they are lent."""
+    if scenario.fleet.placement != "colocated_lending":
+        return 0
+    given = scenario.fleet.lending.instances
+    return scenario.trainer.gpus // scenario.engine.gpus if given is None else given
+
+
+def slowness(scenario: Scenario, instances: int) -> list[float]:
+    """Iteration time multiplier per instance; stragglers are spread evenly over the indices."""
+    fleet = scenario.fleet
+    slow = [*fleet.speed_factors, *([1.0] * (instances - len(fleet.speed_factors)))][:instances]
+    n = round(fleet.straggler_share * instances)
+    for k in range(n):
+        slow[(k * instances) // n] *= fleet.straggler_slowdown
+    return slow
+
+
+def caps(scenario: Scenario, limits: EngineLimits) -> dict[str, int]:
+    """The client's caps in their unit (fields of the fleet row). Without a cap the engines' own limit is one."""
+    fleet, own = scenario.fleet, UNLIMITED
+    if law_of(scenario).engines_limit:
+        own = limits.max_num_seqs
+    if fleet.in_flight_unit == "samples":
+        most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
+        return {"cap": most or UNLIMITED, "cap_instance": each or own}
+    held = fleet.max_in_flight_samples_per_instance is None
+    return {"cap_groups": most_groups(scenario, fleet.instances), "cap_instance": own if held else UNLIMITED}
+
+
+def most_groups(scenario: Scenario, instances: int) -> int:
+    """Unfinished groups that the client keeps at most, where its caps count groups."""
+    fleet, size = scenario.fleet, scenario.workload.group_size
+    if fleet.in_flight_unit == "samples":
+        return UNLIMITED
+    most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
+    of_all = UNLIMITED if most is None else most // size
+    return min(of_all, UNLIMITED if each is None else each // size * instances)
+
+
+def credit_rules(scenario: Scenario) -> dict[str, int]:
+    """What the kernel itself does with credits between two looks of the admission law (fields of the fleet row)."""
+    law = law_of(scenario)
+    reserved = scenario.groups_per_step if law.reserves_steps else 0
+    return {
+        "pool": int(law.counts_open),
+        "returns": int(not (law.counts_open or law.counts_started)),
+        "floor": law.lets_in.kept_running(scenario.admission) if isinstance(law.lets_in, EachStep) else 0,
+        "target_groups": reserved,
+        "target_left": reserved,
+    }
