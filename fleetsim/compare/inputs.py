@@ -125,11 +125,12 @@ def _reread(problem: Problem) -> Problem:
 
 
 def _is_log(content: str) -> bool:
-    """Whether a text is a step log: verl's lines on a console, or a table with a number in it."""
-    from fleetsim.history.run_log_rows import CONSOLE, number
+    """Whether a text is a step log: a framework's console, or a table with a number in it."""
+    from fleetsim.history.run_log_console import shape_of
+    from fleetsim.history.run_log_text import number
 
     lines = content.splitlines()
-    if any(CONSOLE.search(line) for line in lines):
+    if shape_of(lines) is not None:
         return True
     rows = csv.reader(lines[1:_FIRST_LINES])
     try:

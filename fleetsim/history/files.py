@@ -20,7 +20,8 @@ from fleetsim.history.long_table import COLUMNS, load_long
 from fleetsim.history.named import HISTORY, SAVE, SELECTOR
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.run_log import read_run_log, run_log, wanted
-from fleetsim.history.run_log_rows import CONSOLE
+from fleetsim.history.run_log_console import shape_of
+from fleetsim.history.text_file import open_text
 from fleetsim.history.trackers.find import tracker_of
 
 _START = 1 << 16
@@ -113,12 +114,23 @@ def form_of(path: Path) -> str:
         return "openmetrics"
     if re.match(r"# (HELP|TYPE|UNIT|EOF)\b", first):
         return "openmetrics"
-    if first[0] in "{[" or any(CONSOLE.search(line) for line in lines):
+    if first[0] in "{[" or shape_of(lines) is not None:
         return "step log"
     cells = [c.strip() for c in next(csv.reader([first]), [])]
     if set(COLUMNS) <= set(cells):
         return "table"
-    return "step log" if len(cells) > 1 and "\x00" not in text and "\ufffd" not in text[: _START // 2] else "unknown"
+    if "\x00" in text or "\ufffd" in text[: _START // 2]:
+        return "unknown"
+    return "step log" if len(cells) > 1 or (len(start) >= _START and _later(path)) else "unknown"
+
+
+def _later(path: Path) -> bool:
+    """Whether a step of a framework's console comes after the first 64 KiB, below what a job prints at its start."""
+    try:
+        with open_text(path) as file:
+            return shape_of(file) is not None
+    except (OSError, EOFError, UnicodeDecodeError):
+        return False
 
 
 def _is_sample(line: str) -> bool:

@@ -56,7 +56,7 @@ def run_log(
     """The same of rows that are already read, from wherever: path names them."""
     notes = list(notes)
     given = _mapped(mapping, _names(table.names), path)
-    known = _framework(framework, _names(table.names), given, path)
+    known = _framework(framework or table.framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
     names = {**resolved(table.names, _wanted_names(known)), **{m: m for m in mapping.values() if m in table.names}}
@@ -77,7 +77,7 @@ def run_log(
             if found is not None:
                 columns[entry.column] = found
                 metrics[entry.column] = _made_of(entry, values)
-    notes += derive(columns, values, known.serial(mode))
+    notes += derive(columns, values, known.serial(mode), known.rests.get(mode))
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))

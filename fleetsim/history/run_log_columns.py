@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fleetsim.history.history import Floats
@@ -126,7 +126,8 @@ class Framework:
     source: where the names are written. marks: a log that has one of them is this framework's. step: metrics with the
     step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. mode:
     names and values -> mode; notes: per mode, what its columns mean. overlaps: modes in which parts run side by side,
-    or in which the step is no more than their sum.
+    or in which the step is no more than their sum. rests: mode -> the part of a step that no metric says alone: what
+    wait and compute leave of it.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Framework:
     mode: Callable[[Collection[str], Mapping[str, Floats]], str] = _only
     notes: Mapping[str, str] | None = None
     overlaps: tuple[str, ...] = ()
+    rests: Mapping[str, str] = field(default_factory=dict)
 
     def serial(self, mode: str) -> bool:
         """Whether the parts of a step come one after the other, beside a total that a clock took: then what is missing

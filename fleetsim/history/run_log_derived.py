@@ -17,9 +17,13 @@ _WHOLE = 0.05
 _COUNTED = ("queue", "dropped", "in_flight", "in_flight_cap", "generated")
 
 
-def derive(columns: dict[str, Floats], values: Mapping[str, Floats], serial: bool) -> list[Note]:
+def derive(
+    columns: dict[str, Floats], values: Mapping[str, Floats], serial: bool, rest: str | None = None
+) -> list[Note]:
     """Adds the columns that follow from others, and returns a note on each. serial: whether a step's parts come one
-    after the other, beside a total of its own."""
+    after the other, beside a total of its own. rest: the part that is what the others leave of a step."""
+    if rest is not None and {"step_s", "wait_s", "train_s"} <= set(columns):
+        columns[rest] = np.maximum(columns["step_s"] - columns["wait_s"] - columns["train_s"], 0.0)
     return [
         *_step_seconds(columns, values),
         *_samples(columns),
@@ -87,6 +91,10 @@ def _group_size(columns: Mapping[str, Floats]) -> float | None:
 
 
 def _tokens(columns: dict[str, Floats]) -> list[Note]:
+    if {"output_tokens", "samples"} <= set(columns) and "length_mean" not in columns:
+        samples = np.where(columns["samples"] > 0, columns["samples"], np.nan)
+        columns["length_mean"] = columns["output_tokens"] / samples
+        return [Note("other", "Mean output length: output tokens / samples.")]
     if "output_tokens" in columns or not {"samples", "length_mean"} <= set(columns):
         return []
     columns["output_tokens"] = columns["samples"] * columns["length_mean"]

@@ -33,13 +33,24 @@ def _openrlhf_mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
         return "synchronous"
     off = np.abs(total - np.nansum(np.stack(parts), axis=0))
     off = off[~np.isnan(off)]
-    return "asynchronous" if off.size and np.median(off) > 1e-6 * np.nanmedian(total) else "synchronous"
+    if not off.size or np.median(off) <= 1e-6 * np.nanmedian(total):
+        return "synchronous"
+    if not set(_OPENRLHF_PARTS) <= set(values):
+        return "asynchronous"
+    # Without partial rollouts a broadcast waits for the lock that the generation holds: then no time is left to wait
+    # for the queue, and a generation takes longer than the training beside it.
+    trained = values["timing/make_experience"] + values["timing/ppo_train"]
+    left = np.nanmedian(total - trained - values["timing/broadcast"])
+    held = np.nanmedian(values["timing/generation"] - trained)
+    small = _LITTLE * np.nanmedian(total)
+    return "locked" if left <= small < held else "asynchronous"
 
 
 def _by_name(mark: str) -> Callable[[Collection[str], Mapping[str, Floats]], str]:
     return lambda names, _: "asynchronous" if mark in names else "synchronous"
 
 
+_LITTLE = 0.02  # of a step
 _OPENRLHF_PARTS = ("timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation")
 _SYNC = "synchronous"
 _SHARED = (
@@ -201,7 +212,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         (
             Entry("step_s", ("time/total",)),
             Entry("wait_s", ("time/trainer_waiting_for_data",)),
-            Entry("train_s", ("time/training",), minus=("time/trainer_waiting_for_data",)),
+            Entry("train_s", ("time/training",), minus=("time/trainer_waiting_for_data", "time/weight_sync_max")),
             Entry("sync_s", ("time/weight_sync",)),
             Entry("checkpoint_s", ("time/saving",)),
             Entry("samples", ("episode",), "growth"),
@@ -216,8 +227,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
             Entry("clip_share", ("val/stop_rate",), "rest"),
         ),
         notes={
-            "": "open-instruct: time/training has the wait for data in it, which is taken off; time/weight_sync runs "
-            "beside the next step, so that the parts can exceed the step."
+            "": "open-instruct: time/training has the wait for data in it, and before it the broadcast of the weights "
+            "of the step before, for which the same actors are busy; both are taken off. time/weight_sync is a little "
+            "more: it ends when the engines go on."
         },
         overlaps=("",),
     ),
@@ -229,9 +241,10 @@ FRAMEWORKS: tuple[Framework, ...] = (
         (
             Entry("step_s", ("timing/step_total",)),
             Entry("wait_s", ("timing/step_total",), minus=_OPENRLHF_PARTS[:3], modes=("asynchronous",)),
+            Entry("wait_s", ("timing/generation",), "next", minus=_OPENRLHF_PARTS[:2], modes=("locked",)),
             Entry("wait_s", ("timing/generation",), modes=(_SYNC,)),
             Entry("train_s", _OPENRLHF_PARTS[:2], "sum"),
-            Entry("sync_s", ("timing/broadcast",)),
+            Entry("sync_s", ("timing/broadcast",), modes=(_SYNC, "asynchronous")),
             Entry("generate_s", ("timing/generation",)),
             Entry("samples", ("rollout/num_samples",)),
             Entry("length_mean", ("rollout/response_length_mean",)),
@@ -242,8 +255,12 @@ FRAMEWORKS: tuple[Framework, ...] = (
             _SYNC: f"OpenRLHF, timing/generation: {_SHARED}",
             "asynchronous": "OpenRLHF, asynchronous: the wait is what timing/step_total has beyond experience, "
             "training and broadcast (saving and logging are in it).",
+            "locked": "OpenRLHF, asynchronous: timing/broadcast waits for the generation of the next batch, which "
+            "holds the lock; the wait is what that generation takes longer than experience and training, and the rest "
+            "of the step is the sync.",
         },
-        overlaps=(_SYNC, "asynchronous"),
+        overlaps=(_SYNC, "asynchronous", "locked"),
+        rests={"locked": "sync_s"},
     ),
     Framework(
         "nemo-rl",

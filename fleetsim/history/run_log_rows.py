@@ -1,4 +1,4 @@
-"""The rows of a step log: JSONL, JSON, CSV (Weights & Biases exports too) and verl's console lines."""
+"""The rows of a step log: JSONL, JSON, CSV (Weights & Biases exports too) and the consoles of frameworks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ import csv
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
+from fleetsim.history.run_log_console import Shape, rows_of, shape_of
 from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_text import number
 from fleetsim.history.text_file import open_text
 from fleetsim.json_text import from_loose_json
 
-CONSOLE = re.compile(r"\bstep:(\d+) - (\S.*)")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_CONSOLE_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
 _LISTS = ("log_history", "history")  # keys under which a document keeps its rows
 _MOST_PROBLEMS = 5
-_LOOK = 200_000  # lines within which a console log shows its first step
 
 
 def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Table, list[Note]]:
@@ -36,10 +33,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
             start, console = _beginning(file)
         table = Table(wanted)
         with open_text(path) as file:
-            if console:
-                for line in file:
-                    if (found := CONSOLE.search(line)) is not None:
-                        table.add(_console(found))
+            if console is not None:
+                table.framework = console.framework
+                for row in rows_of(console, file, wanted):
+                    table.add(row)
                 return table, []
             if start.startswith("["):
                 return table, _document(file.read(), path, table)
@@ -53,16 +50,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
         raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
 
-def _beginning(file: IO[str]) -> tuple[str, bool]:
-    """The first line that has something in it, and whether the first lines are those of a console log."""
-    first = ""
-    for _, line in zip(range(_LOOK), file, strict=False):
-        first = first or line.strip()
-        if _opens_json(first):
-            return first, False
-        if CONSOLE.search(line):
-            return first, True
-    return first, False
+def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
+    """The first line that has something in it, and whose console it is, where it does not open a document."""
+    first = next((line.strip() for line in file if line.strip()), "")
+    return (first, None) if _opens_json(first) else (first, shape_of(itertools.chain([first], file)))
 
 
 def _opens_json(line: str) -> bool:
@@ -76,24 +67,6 @@ def _opens_json(line: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def number(value: object) -> float | None:
-    """A number, or what stands for one ("12.5", "NaN", an ISO time); None for anything else."""
-    if isinstance(value, bool) or value is None:
-        return None
-    try:
-        if isinstance(value, int | float):
-            return float(value)
-        if isinstance(value, str) and value.strip():
-            return float(value)
-    except (ValueError, OverflowError):
-        try:
-            moment = datetime.fromisoformat(str(value).strip())
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    return None
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -163,17 +136,6 @@ def _jsonl(lines: Iterable[str], path: Path, table: Table) -> list[Note]:
     if problems:
         raise InputError(problems)
     return []
-
-
-def _console(found: re.Match[str]) -> Iterator[tuple[str, float]]:
-    yield "step", float(found[1])
-    for part in _COLOURS.sub("", found[2]).split(" - "):
-        name, _, value = part.rpartition(":")
-        amount = number(value)
-        if amount is None and (inside := _CONSOLE_VALUE.match(value.strip())):
-            amount = number(inside[1])
-        if name and amount is not None:
-            yield name.strip(), amount
 
 
 def _csv(file: IO[str], path: Path, table: Table) -> None:

@@ -16,11 +16,12 @@ class Table:
     """Rows of metrics; NaN where a row does not say.
 
     names: every metric that was seen, also those that are not kept. wanted: whether a metric is kept, asked once for
-    each name.
+    each name. framework: whose the rows are, where their form tells it.
     """
 
     def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
         self.names: set[str] = set()
+        self.framework: str | None = None
         self._wanted = wanted
         self._columns: dict[str, array[float]] = {}
         self._rows = 0

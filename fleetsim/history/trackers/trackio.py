@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_rows import flat, number
+from fleetsim.history.run_log_rows import flat
 from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_text import number
 from fleetsim.history.trackers.database import rows_of, run_of
 from fleetsim.json_text import from_loose_json
 

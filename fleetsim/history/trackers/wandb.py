@@ -15,8 +15,9 @@ from typing import Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_rows import flat, number
+from fleetsim.history.run_log_rows import flat
 from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_text import number
 from fleetsim.history.trackers.wire import BYTES, VARINT, WireError, fields
 from fleetsim.json_text import from_loose_json
 

@@ -17,13 +17,19 @@ PHASES = frozenset({"step_s", "wait_s", "train_s", "sync_s", "length_mean", "sam
 @dataclass(frozen=True)
 class Format:
     """A framework's console. law: how it pipelines (`lived.py`). tells: columns that its lines hold the numbers of.
-    asks: causes that they can show; where the seconds of a step are all that is printed there is none."""
+    asks: causes that they can show. Where the seconds of a step are all that is printed, there is none; where a trainer
+    waits beside a pipeline that is bounded in several ways, only the engines could say which bound it was."""
 
     name: str
     write: Writer
     law: str
     tells: frozenset[str] = PHASES
     asks: frozenset[str] = frozenset({"rollout", "sync", "trainer"})
+
+    @property
+    def must(self) -> frozenset[str]:
+        """Causes that must be named where they are."""
+        return self.asks - ({"rollout"} if self.law == "window" else set())
 
 
 NOTHING: frozenset[str] = frozenset()

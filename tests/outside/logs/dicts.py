@@ -42,7 +42,7 @@ def roll(scene: Scene, step: Step, random: random.Random) -> Iterator[str]:
         "scheduler/math_rule/time/generate/max": 0.01 * max(lengths),
         "time/step_generate": step.wait_s,
         "time/ref_log_probs_values": 0.1 * step.train_s,
-        "time/old_log_probs_values": 0.1 * step.train_s,
+        "time/old_log_probs": 0.1 * step.train_s,
         "math_rule/time/get_token_reward": 0.01,
         "math_rule/time/compute_advantage": 0.02,
         "mask/final_mask_sum_eq_0": 0,

@@ -1,0 +1,128 @@
+"""Consoles of RL frameworks: which framework's a log is, told by a line that it alone prints, and its lines as rows.
+
+Sources, each at the commit that `run_log_maps.py` names: ROLL roll/utils/logging.py; OpenRLHF openrlhf/trainer/
+ppo_trainer.py, ppo_trainer_async.py; slime slime/observability/*.py; TRL through transformers' trainer_callback.py;
+verl verl/utils/logger/aggregate_logger.py. What spans several lines is in `run_log_blocks.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from fleetsim.history import run_log_blocks as blocks
+from fleetsim.history.run_log_columns import CLOCKS, RUNNING
+from fleetsim.history.run_log_maps import BY_NAME
+from fleetsim.history.run_log_names import known_as
+from fleetsim.history.run_log_text import Pairs, clean, number, pairs_of
+
+LOOK = 200_000  # lines within which a console shows its first step
+_VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
+_VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
+# A dictionary that ends a line, at its beginning or behind a logger's head.
+_DICT = re.compile(r"(?:^|[\]:\-] )(\{(?:'|\").*\})\s*$")
+# The training bar of transformers, which alone has no name.
+_BAR = re.compile(r"\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[([\d:]+)<")
+_COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a framework's console looks. first: whether a (clean) line is one that it prints at a step, and nobody else.
+    rows: the rows of its clean lines."""
+
+    framework: str
+    first: Callable[[str], bool]
+    rows: Callable[[Iterable[str]], Iterator[Pairs]]
+
+
+def shape_of(lines: Iterable[str]) -> Shape | None:
+    """Whose console the lines are of, by the first that tells; None of what is no console."""
+    for _, line in zip(range(LOOK), lines, strict=False):
+        text = clean(line)
+        for shape in SHAPES:
+            if shape.first(text):
+                return shape
+    return None
+
+
+def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | None = None) -> Iterator[Pairs]:
+    """The rows of a whole console that say something wanted beside their step and clock."""
+    counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
+    says: dict[str, bool] = {}
+    for row in shape.rows(map(clean, lines)):
+        for name, _ in row:
+            if name not in says:
+                says[name] = name not in counts and (wanted is None or wanted(name))
+        if any(says[name] for name, _ in row):
+            yield row
+
+
+def _verl(lines: Iterable[str]) -> Iterator[Pairs]:
+    for line in lines:
+        found = _VERL.search(line) if "step:" in line else None
+        if found is not None:
+            yield list(_verl_pairs(found))
+
+
+def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
+    yield "step", float(found[1])
+    for part in found[2].split(" - "):
+        name, _, value = part.rpartition(":")
+        amount = number(value)
+        if amount is None and (inside := _VERL_VALUE.match(value.strip())):
+            amount = number(inside[1])
+        if name and amount is not None:
+            yield name.strip(), amount
+
+
+def _dicts(lines: Iterable[str]) -> Iterator[Pairs]:
+    """Dictionaries, each with the number that its head has; of transformers the number and the clock of its bar."""
+    bar: Pairs = []
+    for line in lines:
+        if "%|" in line and (done := _BAR.match(line)) is not None:
+            bar = [("global_step", float(done[1])), ("_runtime", _seconds(done[3]))]
+        elif line.endswith("}") and (found := _DICT.search(line)) is not None:
+            head = line[: found.start(1)]
+            if "eval" in head.lower():
+                continue
+            pairs = pairs_of(found[1])
+            count = _COUNT.search(head)
+            if count is not None and "train/step" not in dict(pairs):
+                # slime counts rollouts, and its optimizer's steps apart; the others count steps
+                name = "step" if count[1].lower() == "step" else "rollout/step"
+                pairs.append((name, float(count[2])))
+            elif count is None and not head.strip():
+                pairs += bar
+            yield pairs
+
+
+def _seconds(clock: str) -> float:
+    total = 0.0
+    for part in clock.split(":"):
+        total = 60 * total + float(part)
+    return total
+
+
+def _marked(framework: str) -> Callable[[str], bool]:
+    """Whether a line ends with a dictionary that bears the framework's marks."""
+    marks = frozenset(BY_NAME[framework].marks)
+
+    def first(line: str) -> bool:
+        if not line.endswith("}") or (found := _DICT.search(line)) is None:
+            return False
+        return any(known_as(name, marks) is not None for name, _ in pairs_of(found[1]))
+
+    return first
+
+
+SHAPES = (
+    Shape("verl", lambda line: "step:" in line and _VERL.search(line) is not None, _verl),
+    *(Shape(name, _marked(name), _dicts) for name in ("roll", "openrlhf", "slime", "trl")),
+    Shape("areal", blocks.begins_areal, blocks.areal),
+    Shape("open-instruct", blocks.begins_open_instruct, blocks.open_instruct),
+    Shape("nemo-rl", blocks.begins_nemo, blocks.nemo),
+    Shape("skyrl", blocks.begins_skyrl, blocks.skyrl),
+    Shape("prime-rl", blocks.begins_prime, blocks.prime),
+)

@@ -1,0 +1,48 @@
+"""Lines of a console without what a terminal or Ray puts around them, and the numbers in them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+Pairs = list[tuple[str, float]]
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_RAY = re.compile(r"\s*\([^()]*(?:\([^()]*\))?[^()]*\bpid=\d+[^()]*\) ?")
+# A key of a printed dictionary and its number, also as text or as numpy's and torch's scalars are printed.
+_PAIR = re.compile(
+    r"""(?P<q>['"])(?P<key>[^'"]+)(?P=q):\s*(?:(?:np\.\w+|tensor)\()?['"]?(?P<value>[^'",{}\[\]()]+)""", re.VERBOSE
+)
+
+
+def clean(line: str) -> str:
+    """A console's line as its process wrote it."""
+    if "\x1b" in line:
+        line = _COLOURS.sub("", line)
+    if "pid=" in line and (ray := _RAY.match(line)) is not None:
+        line = line[ray.end() :]
+    return line.rstrip()
+
+
+def number(value: object) -> float | None:
+    """A number, or what stands for one ("12.5", "NaN", an ISO time); None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str) and value.strip():
+            return float(value)
+    except (ValueError, OverflowError):
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+def pairs_of(text: str) -> Pairs:
+    """(metric, number) of a dictionary as Python or JSON prints it; texts and lists are left out."""
+    found = ((match["key"], number(match["value"])) for match in _PAIR.finditer(text))
+    return [(key, value) for key, value in found if value is not None]
