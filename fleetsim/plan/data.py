@@ -43,7 +43,7 @@ def plan_document(
         "searched": {
             "plans": tally.plans,
             "impossible": tally.impossible,
-            "ruled_out": {"by_rate_and_trainer": tally.rough, "by_bound": tally.bound},
+            "ruled_out": {"by_rate_and_trainer": tally.rough, "by_bound": tally.bound, "by_plans_alike": tally.alike},
             "simulated": tally.simulated,
             "runs": tally.runs,
             "stuck": len(tally.stuck),

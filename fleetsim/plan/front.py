@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -26,9 +27,27 @@ class Point(Protocol):
 P = TypeVar("P", bound=Point)
 
 
-def beaten(step_s: float, usd: float, by: Sequence[Point], close: float = CLOSE) -> bool:
-    """Whether one of the others needs as little of both, or hardly more."""
-    return any(p.step_s <= step_s * (1 + close) and p.usd <= usd * (1 + close) for p in by)
+class Front:
+    """The seconds and dollars that no other plan beats in both, while plans are found."""
+
+    def __init__(self) -> None:
+        self._steps: list[float] = []  # ascending
+        self._usd: list[float] = []  # of each of them, descending
+
+    def add(self, step_s: float, usd: float) -> None:
+        """One plan more."""
+        if self.beats(step_s, usd, 0.0):
+            return
+        at = bisect_left(self._steps, step_s)
+        after = at
+        while after < len(self._usd) and self._usd[after] >= usd:
+            after += 1
+        self._steps[at:after], self._usd[at:after] = [step_s], [usd]
+
+    def beats(self, step_s: float, usd: float, close: float = CLOSE) -> bool:
+        """Whether one of them needs as little of both, or hardly more."""
+        last = bisect_right(self._steps, step_s * (1 + close))
+        return last > 0 and self._usd[last - 1] <= usd * (1 + close)
 
 
 def front_of(points: Sequence[P]) -> list[P]:

@@ -20,12 +20,13 @@ from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, Asked, combined
-from fleetsim.plan.front import CLOSE, MOST_ROWS, beaten, front_of, thinned
+from fleetsim.plan.front import MOST_ROWS, front_of, thinned
 from fleetsim.plan.permissions import NAMES, Allowed, stale
 from fleetsim.plan.ranges import Range, ranges_of
 from fleetsim.plan.search import Found, Search, Tally
 from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.plan.staleness import own_staleness
+from fleetsim.plan.wanted import Wanted
 from fleetsim.split.arrangements import SWITCH_S
 
 # A limit must shorten the step by so much to be taken.
@@ -127,10 +128,10 @@ def plan(
         rows = _rows(search, space, budget)
         bought = tuple(_bought(search, space, allowed, rows[0]))
     except KeyboardInterrupt:
-        missing = (
-            f"{search.tally.simulated:,} plans were simulated, the others of {search.tally.plans:,} are not ruled out"
-        )
-        known = front_of(list(search.found.values()))
+        t = search.tally
+        missing = f"{t.simulated:,} of {t.plans:,} plans were simulated, not all others are ruled out"
+        found = sorted(search.found.values(), key=lambda f: budget.badness(f.step_s, f.usd))
+        known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
     return PlanResult(job, given, budget, allowed, rows, bought, search.tally)
 
@@ -164,7 +165,7 @@ class Space:
             needs = engines.value.needs.split()
             if not allowed.names.issuperset(needs):
                 continue
-            most = self.budget.gpus_of(max(engines.prices))
+            most = self._most(engines)
             for value in AHEAD.values(engines.scenario, asked):
                 ahead = value.ahead
                 assert ahead is not None  # of this choice all have one
@@ -174,6 +175,13 @@ class Space:
                     continue
                 for share in engines.shares(most, ahead.on_policy):
                     yield Candidate(engines, ahead, share)
+
+    def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
+        """Plans of other counts, by so much, within the budget."""
+        return neighbours(candidate, self._most(candidate.engines), stride)
+
+    def _most(self, engines: Engines) -> int:
+        return self.budget.gpus_of(max(engines.prices))
 
     def forbidden(self, allowed: Allowed) -> Iterator[str]:
         """Permissions that nobody gave, of what could be had here, and one step more of staleness."""
@@ -186,27 +194,11 @@ class Space:
 def pareto(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best."""
     budget = space.budget
-    found: list[Found] = []
-
-    def worth(step_s: float, usd: float) -> bool:
-        best = min((budget.badness(f.step_s, f.usd) for f in search.found.values()), default=None)
-        if budget.step_s is not None and best is not None:
-            if not best[0] and not budget.holds(step_s):
-                return False
-            if budget.gpus is None and budget.price_per_h is None:
-                return budget.badness(step_s, usd) < (best[0], best[1] * (1 - CLOSE))
-        return not beaten(step_s, usd, list(search.found.values()))
-
-    def order(step_s: float, usd: float) -> tuple[bool, float]:
-        return budget.badness(step_s, usd) if budget.step_s is not None else (False, step_s * usd)
-
-    found += search.exploring(space.plans(allowed), worth, order, "plans")
+    wanted = Wanted(budget, only_best=budget.gpus is None and budget.price_per_h is None)
+    found = search.refining(space.plans(allowed), wanted, space.near, "plans")
     if not found:
         raise _nothing(space, search)
-    best = front_of(found)
-    most = max(space.budget.gpus_of(max(e.prices)) for e in space.engines)
-    near = [n for f in best for n in neighbours(f.candidate, most)]
-    return [*found, *search.exploring(near, worth, order, "their neighbours")]
+    return found
 
 
 def _nothing(space: Space, search: Search) -> Exception:
@@ -282,20 +274,16 @@ def _row(search: Search, found: Found) -> Row:
 def _bought(search: Search, space: Space, allowed: Allowed, best: Row) -> Iterator[Bought]:
     """The best plan with each thing that is forbidden, alone, where it beats the recommended one."""
     budget = space.budget
+    least = budget.badness(best.step_s, best.usd)
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
-        least = [budget.badness(best.step_s, best.usd)]
-
-        def worth(step_s: float, usd: float, least: list[tuple[bool, float]] = least) -> bool:
-            return budget.badness(step_s, usd) < (least[0][0], least[0][1] * (1 - SAME))
-
-        top: Found | None = None
-        plans = space.plans(more, but=allowed)
-        for found in search.exploring(plans, worth, budget.badness, f"with {permission}"):
-            if worth(found.step_s, found.usd):
-                least[0], top = budget.badness(found.step_s, found.usd), found
-        if top is None:
+        wanted = Wanted(budget, only_best=True, by=SAME)
+        wanted.add(best.step_s, best.usd)
+        found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
+        better = [f for f in found if budget.badness(f.step_s, f.usd) < (least[0], least[1] * (1 - SAME))]
+        if not better:
             yield Bought(permission, None)
             continue
+        top = min(better, key=lambda f: budget.badness(f.step_s, f.usd))
         full = search.simulated([(top.candidate, top.scenario)], space.asked.scenario.run.replications)
         yield Bought(permission, _row(search, full[0]) if full else None)

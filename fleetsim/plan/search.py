@@ -1,7 +1,8 @@
 """Branch and bound over plans: the most promising first, and only those that their bound leaves a chance are simulated.
 
-A plan has three looks: the rough bound, by rate and trainer alone; the bound of its scenario (`bound.py`); and one
-simulated run, all under the same draws. Dollars are seconds times a price, so that a bound of one is a bound of both.
+A plan has four looks: the rough bound, by rate and trainer alone; the bound of its scenario (`bound.py`); what plans
+that are alike took (`likely.py`); and one simulated run, all under the same draws. Dollars are seconds times a price,
+so that a bound of one is a bound of both. Of many counts some are looked at, then those between them beside the best.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.plan.bound import Bounds
+from fleetsim.plan.likely import Likely
 from fleetsim.plan.shares import Candidate
+from fleetsim.plan.wanted import Wanted
 from fleetsim.sim.threads import side_by_side
 
 # Simulated at a time: what they find prunes the next ones.
 _AT_ONCE = 8
 
-# Whether a plan whose step takes, and costs, at least so much is still worth a look.
-Worth = Callable[[float, float], bool]
+# Counts are first this much apart (`shares.STRIDE`), then that.
+_STRIDES = (1.25, 1.12, 1.06, 1.03)
+# Its place in the order, its number, what its step takes at least, the plan, and its scenario once there is one.
+Waiting = tuple[Any, int, float, Candidate, Scenario | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,13 +52,14 @@ class Found:
 
 @dataclass(slots=True)
 class Tally:
-    """Plans that were looked at, and how far: by the rough bound, by their scenario's, by a run. impossible: that no
-    scenario, engine or trainer can be. stuck: with the reason."""
+    """Plans that were looked at, and how far: by the rough bound, by their scenario's, by plans that are alike, by a
+    run. impossible: that no scenario, engine or trainer can be. stuck: with the reason."""
 
     plans: int = 0
     impossible: int = 0
     rough: int = 0
     bound: int = 0
+    alike: int = 0
     simulated: int = 0
     runs: int = 0
     stuck: list[StuckError] = field(default_factory=list)
@@ -64,14 +71,32 @@ class Search:
     def __init__(self, measure: Measure, tell: Tell | None = None) -> None:
         self.found: dict[Scenario, Found] = {}
         self.tally = Tally()
-        self._bounds = Bounds()
+        self._bounds, self._likely = Bounds(), Likely()
         self.measure, self._tell = measure, tell or (lambda text: None)
 
-    def exploring(
-        self, candidates: Iterable[Candidate], worth: Worth, order: Callable[[float, float], Any], what: str
-    ) -> Iterator[Found]:
-        """Simulates those that stay worth a look while others are found, the first by `order` of their bounds first."""
-        waiting: list[tuple[Any, int, float, Candidate, Scenario | None]] = []
+    def refining(
+        self, candidates: Iterable[Candidate], wanted: Wanted, finer: Callable[[Candidate, float], Iterable[Candidate]],
+        what: str,
+    ) -> list[Found]:  # fmt: skip
+        """The same, then what lies between the counts of those that are worth it, in ever smaller strides.
+
+        A pool that grows by some factor shortens no step by more, so a plan that is beaten by more than the stride has
+        nothing better near it. finer: plans whose counts differ by so much from those of one.
+        """
+        found = list(self.exploring(candidates, wanted, what))
+        seen = {f.candidate.place for f in found}
+        for stride in _STRIDES:
+            near: dict[object, Candidate] = {}
+            for f in found:
+                if wanted.worth(f.step_s / stride, f.usd / stride):
+                    near |= {c.place: c for c in finer(f.candidate, stride) if c.place not in seen}
+            seen |= near.keys()
+            found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
+        return found
+
+    def exploring(self, candidates: Iterable[Candidate], wanted: Wanted, what: str) -> Iterator[Found]:
+        """Simulates those that stay worth a look while others are found, in the order of their bounds."""
+        waiting: list[Waiting] = []
         before = len(self.found)
         for candidate in candidates:
             bound = self._bounds.rough_s(candidate)
@@ -79,36 +104,39 @@ class Search:
             if bound == float("inf"):
                 self.tally.impossible += 1
             else:
-                key = order(bound, candidate.usd_per_s * bound)
+                key = wanted.order(bound, candidate.usd_per_s * bound)
                 waiting.append((key, self.tally.plans, bound, candidate, None))
         heapq.heapify(waiting)
         while waiting:
-            chosen = self._next(waiting, worth, order)
+            chosen = self._next(waiting, wanted)
             self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
-            yield from self.simulated(chosen)
+            bounds = {candidate.place: bound for bound, candidate, _ in chosen}
+            for found in self.simulated([(c, s) for _, c, s in chosen]):
+                wanted.add(found.step_s, found.usd)
+                self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place])
+                yield found
 
-    def _next(
-        self,
-        waiting: list[tuple[Any, int, float, Candidate, Scenario | None]],
-        worth: Worth,
-        order: Callable[[float, float], Any],
-    ) -> list[tuple[Candidate, Scenario]]:
-        """The next few that are worth a simulation, taken from the heap."""
-        chosen: list[tuple[Candidate, Scenario]] = []
+    def _next(self, waiting: list[Waiting], wanted: Wanted) -> list[tuple[float, Candidate, Scenario]]:
+        """The next few that are worth a simulation, taken from the heap, with their bounds."""
+        chosen: list[tuple[float, Candidate, Scenario]] = []
         while waiting and len(chosen) < _AT_ONCE:
             _, number, bound, candidate, scenario = heapq.heappop(waiting)
-            if not worth(bound, candidate.usd_per_s * bound):
+            if not wanted.worth(bound, candidate.usd_per_s * bound):
                 if scenario is None:
                     self.tally.rough += 1
                 else:
                     self.tally.bound += 1
             elif scenario is not None:
-                chosen.append((candidate, scenario))
+                likely = bound * self._likely.factor(candidate)
+                if wanted.worth(likely, candidate.usd_per_s * likely):
+                    chosen.append((bound, candidate, scenario))
+                else:
+                    self.tally.alike += 1
             elif (made := candidate.scenario()) is None:
                 self.tally.impossible += 1
             else:
                 closer = max(bound, self._bounds.step_s(made))
-                key = order(closer, candidate.usd_per_s * closer)
+                key = wanted.order(closer, candidate.usd_per_s * closer)
                 heapq.heappush(waiting, (key, number, closer, candidate, made))
         return chosen
 

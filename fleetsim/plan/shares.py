@@ -1,12 +1,13 @@
 """Where rollout and trainer stand, and on how many GPUs: the shares that a plan tries, and the scenario of each.
 
-Trainers come in whole servers, or in parts of one; fleets in whole engines. Of many counts some are tried, then the
-neighbours of the best.
+Trainers come in whole servers, or in parts of one; fleets in whole engines. Of many counts some are tried, then those
+between them beside the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,8 +27,8 @@ from fleetsim.plan.staleness import Ahead, own_staleness
 from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
 from fleetsim.trainer.estimate import estimate_of
 
-# Counts up to here are all tried; above, each is this much larger than the one before.
-_ALL, _STRIDE = 16, 1.15
+# Where there are no more counts than this, all are tried; else each is this much larger than the one before.
+_ALL, _STRIDE = 16, 1.6
 _SERVER = 8
 
 
@@ -46,13 +47,13 @@ class Share:
         return self.rollout_gpus + self.trainer_gpus if self.kind == "split" else self.trainer_gpus
 
 
-def counts(most: int, unit: int) -> list[int]:
-    """Multiples of a unit up to `most`, ascending: all of few, and of many some, the largest always."""
+def counts(most: int, unit: int, of: int) -> list[int]:
+    """Multiples of a unit up to `most`, ascending, the largest always: all where `of` units are few, else some."""
     found, last = [], most // unit
     n = 1
     while n <= last:
         found.append(n * unit)
-        n = n + 1 if n < _ALL else max(n + 1, round(n * _STRIDE))
+        n = n + 1 if of <= _ALL else max(n + 1, round(n * _STRIDE))
     if last and found[-1] != last * unit:
         found.append(last * unit)
     return found
@@ -61,7 +62,7 @@ def counts(most: int, unit: int) -> list[int]:
 def trainer_counts(most: int, server: int) -> list[int]:
     """GPUs of a trainer: parts of a server that its layouts divide well, and whole servers."""
     parts = {1, *range(2, server, 2)} if most <= 2 * server else {1 << n for n in range(server.bit_length())}
-    return [*sorted(n for n in parts if n <= most and n < server), *counts(most, server)]
+    return [*sorted(n for n in parts if n <= most and n < server), *counts(most, server, most // server)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,20 +93,23 @@ class Engines:
 
     def shares(self, most: int, on_policy: bool) -> Iterator[Share]:
         """Every share of up to `most` GPUs that is tried."""
-        server = self._server()
+        server = self.server
         ranks = unit_of(self.scenario)
         fixed = is_given("fleet.placement", self.given) and self.scenario.fleet.placement
-        for trainer in trainer_counts(most, server):
-            if trainer < self.least:
-                continue
-            if trainer % self.each == 0 and fixed in (False, "colocated"):
-                kind: Kind = "colocated_sync" if on_policy else "colocated_async"
-                yield Share(kind, trainer // self.each * ranks, trainer, trainer)
-            if not on_policy and fixed != "colocated":
-                for rollout in counts(most - trainer, self.each):
-                    yield Share("split", rollout // self.each * ranks, rollout, trainer)
+        found: list[Share] = []
+        if fixed in (False, "colocated"):
+            kind: Kind = "colocated_sync" if on_policy else "colocated_async"
+            both = [n for n in trainer_counts(most, math.lcm(server, self.each)) if n % self.each == 0]
+            found += [Share(kind, n // self.each * ranks, n, n) for n in both]
+        if not on_policy and fixed != "colocated":
+            for trainer in trainer_counts(most, server):
+                rollouts = counts(most - trainer, self.each, most // self.each)
+                found += [Share("split", n // self.each * ranks, n, trainer) for n in rollouts]
+        yield from sorted((s for s in found if s.trainer_gpus >= self.least), key=lambda s: s.trainer_gpus)
 
-    def _server(self) -> int:
+    @cached_property
+    def server(self) -> int:
+        """GPUs of a server of the trainer."""
         try:
             return min(gpu_of(self.scenario.engine).node_gpus, _SERVER)
         except InputError:  # an engine that is only a speed, on a GPU of its own name
@@ -177,6 +181,16 @@ class Candidate:
         """Permissions that it takes, staleness apart."""
         return tuple(self.engines.value.needs.split())
 
+    @property
+    def kind(self) -> Hashable:
+        """The same for plans that differ in nothing but their counts."""
+        return self.engines, self.share.kind, tuple(sorted(self.ahead.changes.items()))
+
+    @property
+    def place(self) -> Hashable:
+        """What tells it from all others."""
+        return self.kind, self.share
+
     def scenario(self) -> Scenario | None:
         """What runs it, None where it cannot be."""
         return self.engines.scenario_of(self.share, self.ahead)
@@ -187,16 +201,27 @@ class Candidate:
         return self.engines.usd_per_s(self.share)
 
 
-def neighbours(candidate: Candidate, most: int) -> Sequence[Candidate]:
-    """The same plan with an engine more and less, where the counts that are tried leave them out."""
-    share, each = candidate.share, candidate.engines.each
-    if share.kind != "split" or share.rollout_gpus // each <= _ALL:
-        return []
-    ranks = share.instances * each // share.rollout_gpus
-    found = []
-    for more in (-2, -1, 1, 2):
-        rollout = share.rollout_gpus + more * each
-        if rollout + share.trainer_gpus <= most:
-            moved = Share("split", share.instances + more * ranks, rollout, share.trainer_gpus)
-            found.append(replace(candidate, share=moved))
-    return found
+def neighbours(candidate: Candidate, most: int, stride: float) -> Iterator[Candidate]:
+    """The same plan with pools that are larger and smaller by a factor, of up to `most` GPUs together."""
+    engines, share = candidate.engines, candidate.share
+    each, server = engines.each, engines.server
+    ranks = unit_of(engines.scenario)
+    for trainer in _around(share.trainer_gpus, server if share.kind == "split" else math.lcm(server, each), stride):
+        if not engines.least <= trainer <= most:
+            continue
+        if share.kind != "split":
+            if trainer % each == 0:
+                yield replace(candidate, share=Share(share.kind, trainer // each * ranks, trainer, trainer))
+            continue
+        for rollout in {*_around(share.rollout_gpus, each, stride), (most - trainer) // each * each}:
+            if 0 < rollout <= most - trainer:
+                yield replace(candidate, share=Share("split", rollout // each * ranks, rollout, trainer))
+
+
+def _around(count: int, unit: int, stride: float) -> Iterator[int]:
+    """A count, and those of whole units a factor away; parts of a unit have none."""
+    yield count
+    n = count // unit
+    if count % unit == 0:
+        less, more = min(n - 1, round(n / stride)), max(n + 1, round(n * stride))
+        yield from (k * unit for k in (less, more) if k > 0)

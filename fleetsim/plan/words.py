@@ -79,9 +79,10 @@ def headline(result: PlanResult) -> str:
 def searched(result: PlanResult) -> str:
     """What was looked at, and what of it was simulated."""
     t = result.tally
+    alike = f"plans that are alike {t.alike:,}, " if t.alike else ""
     return (
         f"{t.plans:,} plans were looked at: {t.impossible:,} cannot be, bounds rule out {t.rough + t.bound:,}, "
-        f"{t.simulated:,} were simulated."
+        f"{alike}{t.simulated:,} were simulated."
     )
 
 

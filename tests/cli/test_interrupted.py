@@ -138,6 +138,17 @@ def test_split_shows_the_ways_that_were_simulated(tmp_path: Path) -> None:
     assert re.search(r"colocated async|\d \+ \d", ended.stdout)
 
 
+def test_plan_shows_the_best_of_the_plans_that_were_simulated(tmp_path: Path) -> None:
+    ended = interrupted(
+        tmp_path, r"plans: [\d,]+ left, [1-9]", "plan", "--gpus", "512", "--batch", "1024", "--len", "8000", "--model",
+        "Qwen/Qwen3-32B", "--set", "run.steps=40",
+    )  # fmt: skip
+    assert re.search(r"interrupted: [1-9]\d* of [\d,]+ plans were simulated, not all others are ruled out", ended.drawn)
+    best, *others = re.findall(r"^  H100-SXM .*x TP.* ([\d.,]+) +[\d.,]+$", ended.stdout, re.MULTILINE)
+    assert len(others) < 7
+    assert all(float(best) < float(step) for step in others)
+
+
 def test_compare_shows_the_pairs_that_were_simulated(scenario: str, tmp_path: Path) -> None:
     ended = interrupted(
         tmp_path, r"\s[4-9]\d* of 8,000", "compare", scenario, "--set-b", "trainer.fixed_s=4", "--steps", "500",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -17,9 +17,9 @@ from fleetsim.plan.plan import Space, planned_job
 from fleetsim.plan.shares import Candidate
 
 
-def space_of(gpus: int, allow: str = "", **options: Any) -> Space:
+def space_of(gpus: int, allow: str = "", changes: Mapping[str, Any] | None = None, **options: Any) -> Space:
     """The space of a job on at most so many GPUs."""
-    job = fs.load(None, {}, **options)
+    job = fs.load(None, changes or {}, **options)
     permitted = allowed(allow)
     asked = Asked(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
     return Space(asked, Budget(gpus))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import flat, remembered, simulated
 from fleetsim.plan.budget import Budget
-from fleetsim.plan.front import beaten, front_of, thinned
+from fleetsim.plan.front import Front, front_of, thinned
 from fleetsim.plan.permissions import allowed
-from fleetsim.plan.plan import plan
+from fleetsim.plan.plan import pareto, plan
+from fleetsim.plan.search import Search
+from fleetsim.plan.shares import Share
 from fleetsim.sim.threads import side_by_side
 from tests.planner.spaces import plans_of, space_of, with_all_limits
 
@@ -52,15 +55,38 @@ def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str
 
 def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
     """Each plan of the front of all is one of those that were simulated, or hardly better than one."""
-    from fleetsim.plan.plan import pareto
-    from fleetsim.plan.search import Search
-
     space = space_of(4, **SMALL, model="Qwen/Qwen2.5-1.5B", max_staleness=1)
     search = Search(remembered(simulated))
-    found = pareto(search, space, allowed(""))
+    front = Front()
+    for found in pareto(search, space, allowed("")):
+        front.add(found.step_s, found.usd)
     for candidate, scenario in plans_of(space):
         run = flat(simulated(scenario, 0))
-        assert beaten(run["step_s"], run["cost_per_step"], found, close=0.01), candidate.share
+        assert front.beats(run["step_s"], run["cost_per_step"], close=0.01), candidate.share
+
+
+@pytest.mark.parametrize(("gpus", "tp"), [(40, 1), (80, 2)])
+def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
+    """Every count of engines, and of servers of the trainer, simulated: nothing of their front is lost."""
+    changes = {"run.steps": 8, "engine.pp": 1, "engine.dp": 1, "sync.every_steps": 1, "sync.pause_s": 1.0}
+    options = {"model": "Qwen/Qwen2.5-7B", "batch": 256, "len": 1000, "max_staleness": 1, "tp": tp}
+    space = space_of(gpus, changes=changes, **options)
+    grid = list(space.plans(allowed("")))
+    servers = range(8, gpus + 1, 8)
+    shares = {
+        "split": [Share("split", r, tp * r, t) for t in (1, 2, 4, *servers) for r in range(1, (gpus - t) // tp + 1)],
+        "colocated_sync": [Share("colocated_sync", n // tp, n, n) for n in servers],
+        "colocated_async": [Share("colocated_async", n // tp, n, n) for n in servers],
+    }
+    ways = {c.kind: c for c in grid}.values()
+    every = [replace(c, share=s) for c in ways for s in shares[c.share.kind] if s.trainer_gpus >= c.engines.least]
+    plain = [s for c in every if (s := c.scenario()) is not None]
+    runs = [flat(run) for run in side_by_side(lambda s: simulated(s, 0), plain)]
+    search, front = Search(remembered(simulated)), Front()
+    for found in pareto(search, space, allowed("")):
+        front.add(found.step_s, found.usd)
+    assert [run for run in runs if not front.beats(run["step_s"], run["cost_per_step"], 0.01)] == []
+    assert search.tally.simulated < len(plain) / 2
 
 
 class At:
