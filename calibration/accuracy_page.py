@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
+import disaggregated
 import numpy as np
 from beside_aiconfigurator import BESIDE, beside, error_cells
 from first_tokens import CAUSES, HEAD, cells, paths_words
@@ -108,7 +109,7 @@ HOW = """## What is assumed
   of them, but no public run is of a model with one.
 - fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
-- Runs with prefill on other GPUs are not among these.
+- Runs with [prompts on GPUs of their own](#prompts-on-gpus-of-their-own) are fitted by nobody, and in their table only.
 """
 
 Row = tuple[Run, Prediction, float | None, float | None]
@@ -275,6 +276,7 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
         FIRST_INTRO.format(runs=sum(r.has_first for r in runs), paths=paths_words(curves))
         + _table(HEAD, cells(runs, curves, left))
         + CAUSES,
+        disaggregated.intro() + _table(disaggregated.HEAD, disaggregated.cells(), 5) + disaggregated.causes(),
         STAGES.format(utilization=GPU_MEMORY_UTILIZATION)
         + _table(
             ("stage", "fitted", "mean e2e s", "predicted", "error", "mean ttft ms", "predicted"), _stage_rows(stages), 2
