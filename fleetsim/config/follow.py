@@ -9,6 +9,7 @@ from pydantic import Field
 from typing_extensions import TypeIs
 
 from fleetsim.config.base import Section
+from fleetsim.config.paths import is_given
 from fleetsim.config.trainer import TrainerConfig
 from fleetsim.config.workload import WorkloadConfig
 
@@ -53,7 +54,7 @@ def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collecti
             continue
         for path in names:
             value = changes.get(path, _at(after, path)) if isinstance(path, str) else None
-            if _whole(value) and not any(path == s or path.startswith(f"{s}.") for s in said):
+            if _whole(value) and not is_given(path, said):
                 there = max(value, new) if kind == "at_least_batch" else -(-value * new // (old * group)) * group
                 if there != value:
                     changes[path] = there

@@ -13,6 +13,7 @@ from fleetsim.config.files import read_text
 from fleetsim.config.follow import FollowConfig, followed
 from fleetsim.config.lengths import Empirical
 from fleetsim.config.override import parse_override, with_overrides
+from fleetsim.config.paths import is_touched
 from fleetsim.config.problems import problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
@@ -105,14 +106,9 @@ def _differing(raw: Mapping[str, Any], defaults: Mapping[str, Any], keep: Collec
             below = _differing(value, default, keep, f"{here}.")
             if below:
                 kept[key] = below
-        elif value != default or here == "schema_version" or any(_said(here, said) for said in keep):
+        elif value != default or here == "schema_version" or is_touched(here, keep):
             kept[key] = value
     return kept
-
-
-def _said(path: str, said: str) -> bool:
-    """Whether a path, one above it or, of a law, one below it was said."""
-    return path == said or path.startswith(f"{said}.") or said.startswith(f"{path}.")
 
 
 def json_schema() -> dict[str, Any]:

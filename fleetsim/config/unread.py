@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from fleetsim.config.paths import is_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.admission import readers
 from fleetsim.policies.ages import AGE_ACTIONS
@@ -54,7 +55,7 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
 def reader_of(scenario: Scenario, path: str) -> str:
     """What would read a path that nothing in this scenario reads; "" where something does."""
     for place, (reads, reader) in _READERS.items():
-        if (path == place or path.startswith(f"{place}.")) and not reads(scenario):
+        if is_at(path, place) and not reads(scenario):
             return reader
     return ""
 

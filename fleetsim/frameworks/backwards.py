@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.paths import field_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread import reader_of
 from fleetsim.errors import InputError, Problem
@@ -21,7 +22,7 @@ from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.settings import Settings
-from fleetsim.frameworks.wanted import NOTHING, SECTIONS, Limits, Wanted, at, is_fact, policies_of
+from fleetsim.frameworks.wanted import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
 _PASSES = 12
@@ -132,7 +133,7 @@ def _compared(framework: str, draft: Draft, wanted: Wanted) -> tuple[tuple[LeftO
     own = wanted.limits_of(result)
     found = []
     for path in paths:
-        want, has = wanted(path), at(result, path)
+        want, has = wanted(path), field_at(result, path)
         has = own.get(path) if has is None else has
         if want is not NOTHING and want != has and not reader_of(target, path):
             found.append(LeftOut(path, want, has, one_line(draft.comments.get(path, ""), 120)))

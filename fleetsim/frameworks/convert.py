@@ -8,6 +8,7 @@ from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.override import parse_override, with_overrides
+from fleetsim.config.paths import put
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.config.yaml_text import from_yaml
@@ -166,11 +167,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted paths as nested mappings, sections in the order of a scenario file."""
     raw: dict[str, Any] = {}
     for path in sorted(values, key=lambda p: SECTIONS.index(p.partition(".")[0])):
-        *above, last = path.split(".")
-        here = raw
-        for key in above:
-            here = here.setdefault(key, {})
-        here[last] = values[path]
+        put(raw, path, values[path])
     if "output_tokens" in raw.get("workload", {}):
         raw["workload"]["output_tokens"] = {"kind": "lognormal", **raw["workload"]["output_tokens"]}
     return raw

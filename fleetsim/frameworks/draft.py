@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetsim.config.paths import is_touched
 from fleetsim.errors import Problem
 from fleetsim.frameworks.reading import Back, Link, Read, one_line
 from fleetsim.frameworks.settings import Settings
@@ -200,7 +201,7 @@ class Draft:
 
     def is_given(self, path: str) -> bool:
         """Whether the user set the path himself, a part of it, or what it is a part of."""
-        return any(p == path or p.startswith(f"{path}.") or path.startswith(f"{p}.") for p in self.given)
+        return is_touched(path, self.given)
 
     def leave_out(self, table: Mapping[str, str]) -> None:
         """Report the settings of a table (key -> why it cannot be held) that are there and switched on."""

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fleetsim.config.paths import put
 from fleetsim.frameworks.framework import Form, Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import scenario_yaml
@@ -52,11 +53,7 @@ def ending(form: Form) -> str:
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for key, value in settings.items():
-        *above, last = key.split(".")
-        here = tree
-        for name in above:
-            here = here.setdefault(name, {})
-        here[last] = value
+        put(tree, key, value)
     return tree
 
 

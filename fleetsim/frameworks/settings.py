@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleetsim.config.paths import is_at
 from fleetsim.config.yaml_text import plain_scalar
 from fleetsim.frameworks.arithmetic import whole_number
 
@@ -73,7 +74,7 @@ class Settings:
         if self.drops_left < 0:
             return
         gone = normal(key)
-        for name in [n for n in self.found if n == gone or n.startswith(f"{gone}.")]:
+        for name in [n for n in self.found if is_at(n, gone)]:
             del self.found[name]
 
     def over(self, base: Settings) -> Settings:

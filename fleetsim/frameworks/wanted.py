@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fleetsim.config.lengths import ConstantTokens, Histogram
+from fleetsim.config.paths import field_at, is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import RecipeConfig
 from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP
@@ -46,21 +47,13 @@ class Wanted:
             return _prompt(self.scenario.workload.prompt_tokens)
         if path.startswith("trainer.recipe.") and path != "trainer.recipe.critic" and not self.recipe:
             return NOTHING
-        value = at(self.scenario, path)
+        value = field_at(self.scenario, path)
         return self.limits.get(path) if value is None else value
-
-
-def at(scenario: Scenario, path: str) -> Any:
-    """The value at a dotted path; None below a section that is null."""
-    here: Any = scenario
-    for key in path.split("."):
-        here = getattr(here, key, None)
-    return here
 
 
 def is_fact(path: str) -> bool:
     """Whether a value is a fact that no framework is told."""
-    return any(path == fact or path.startswith(f"{fact}.") for fact in _FACTS) and path != OUTPUT_CAP
+    return is_given(path, _FACTS) and path != OUTPUT_CAP
 
 
 def policies_of(scenario: Scenario) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import Lognormal
+from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
@@ -371,21 +372,3 @@ def short(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"{len(value)} of them" if value else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)[:100]
-
-
-def is_touched(path: str, given: Collection[str]) -> bool:
-    """Whether the path was given: itself, a part of it, or above it."""
-    return is_given(path, given) or any(other.startswith(f"{path}.") for other in given)
-
-
-def is_given(path: str, given: Collection[str]) -> bool:
-    """Whether the path, or one above it, was given: a whole `fleet.failures` gives fleet.failures.mtbf_s."""
-    return any(path == other or path.startswith(f"{other}.") for other in given)
-
-
-def value_at(scenario: Scenario, path: str) -> Any:
-    """The value at a dotted path; sections and laws as plain mappings."""
-    value: Any = scenario
-    for key in path.split("."):
-        value = getattr(value, key)
-    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import PhaseConfig
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_given, is_touched
 from fleetsim.sim.engines import profile_of
 from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_given
 from fleetsim.job.model_notes import longest_context
 from fleetsim.job.nameplate import nameplate_rate
 from fleetsim.sim.engines import engine_of

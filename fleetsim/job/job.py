@@ -13,18 +13,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
+from fleetsim.config.paths import given_paths, is_at, is_given, is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread import unread_notes
 from fleetsim.config.whole_engines import rounded_note
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
-from fleetsim.job.assumptions import is_given, is_touched
 from fleetsim.job.derived import with_derived
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
@@ -126,7 +124,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         problems += error.problems
         # What is wrong is told; the other flags are looked at beside the scenario as it would be without it.
         wrong = [p.path for p in error.problems]
-        good = [lines for name, lines in from_flags.items() if not any(_is_at(path, PATHS[name]) for path in wrong)]
+        good = [lines for name, lines in from_flags.items() if not any(is_at(path, PATHS[name]) for path in wrong)]
         scenario = _without(file, outside, good)
     assumed = _assumed(scenario, said)
     given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
@@ -169,14 +167,9 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     )
 
 
-def _is_at(path: str, place: str) -> bool:
-    """Whether `path` is `place` or below it."""
-    return path == place or path.startswith(f"{place}.")
-
-
 def _flag_at(path: str, flags: Mapping[str, Any]) -> str:
     """The flag that gave the value at a path, as the user wrote it; the path itself where none did."""
-    return next((flag(name) for name in flags if name in PATHS and _is_at(path, PATHS[name])), path)
+    return next((flag(name) for name in flags if name in PATHS and is_at(path, PATHS[name])), path)
 
 
 def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
@@ -209,18 +202,6 @@ def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem
             for problem in in_engine(scenario, error):
                 problems.setdefault(problem.path, problem)
     return profiled, list(problems.values())
-
-
-def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
-    """Dotted paths of the fields that were set, not defaulted, in a model that was just validated."""
-    paths: set[str] = set()
-    for name in section.model_fields_set:
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            paths |= given_paths(value, f"{prefix}{name}.")
-        else:
-            paths.add(f"{prefix}{name}")
-    return paths
 
 
 def _assumed(scenario: Scenario, said: Collection[str]) -> list[str]:

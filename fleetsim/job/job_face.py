@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fleetsim.config.load import dump_scenario, dump_short
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
@@ -101,8 +102,8 @@ class Job(AnyJob):
         _check(None, changes)
         texts, said = change_texts(changes or {}), checked(options)
         new = {place for name in said if (place := _place(name)) is not None}
-        earlier = {path: text for path, text in self._changes.items() if not _is_below(path, new | texts.keys())}
-        kept = {name: value for name, value in self._options.items() if not _is_below(_place(name), texts.keys())}
+        earlier = {path: text for path, text in self._changes.items() if not is_given(path, new | texts.keys())}
+        kept = {name: value for name, value in self._options.items() if not is_given(_place(name) or "", texts.keys())}
         if "profile" in said:
             kept = {name: value for name, value in kept.items() if name not in _SPEEDS}
         elif any(name in said for name in _SPEEDS):
@@ -280,11 +281,6 @@ def _place(option: str) -> str | None:
     if option in LENGTH_FLAGS:
         return f"workload.output_tokens.{LENGTH_FLAGS[option]}"
     return PATHS.get(option)
-
-
-def _is_below(path: str | None, said: Collection[str]) -> bool:
-    """Whether one of the paths that were said later is this one, or above it."""
-    return path is not None and any(path == later or path.startswith(f"{later}.") for later in said)
 
 
 @keywords()

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.assumptions import is_given
 from fleetsim.workload.growth import growth_by_the_end, scaled_law
 from fleetsim.workload.lengths import mean_length
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from fleetsim.config.lengths import LengthSpec, longest_length
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_given
 from fleetsim.workload.lengths import quantile_length
 
 # Of a law without a cap: the response that one in a thousand exceeds.

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fleetsim import units
+from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.assumptions import Assumption, assumptions_of, is_touched
+from fleetsim.job.assumptions import Assumption, assumptions_of
 
 _FLEET = "fleet.instances"
 # Flags that `simulate` has as well; for the rest it has --set.

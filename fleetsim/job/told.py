@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from fleetsim.config.paths import value_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.faces import in_python
-from fleetsim.job.assumptions import assumptions_of, short, value_at
+from fleetsim.job.assumptions import assumptions_of, short
 from fleetsim.job.observed import observed_section
 from fleetsim.job.rests_on import assumption_list
 from fleetsim.job.scenario_words import pool_words

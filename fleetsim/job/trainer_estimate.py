@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.assumptions import is_given
 from fleetsim.trainer.estimate import TrainerEstimate, estimate_of
 
 

@@ -14,13 +14,14 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag
-from fleetsim.job.assumptions import is_estimated, is_given, is_touched
+from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import SECONDS, SLOWDOWN
 from fleetsim.job.engine_source import engine_source
 from fleetsim.trainer.estimate import estimate_of

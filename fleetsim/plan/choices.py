@@ -14,13 +14,13 @@ from typing import Any
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_given, is_touched
 from fleetsim.job.model_notes import longest_context
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
 from fleetsim.plan.staleness import Ahead, ways_ahead

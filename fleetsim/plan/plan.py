@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag, text
-from fleetsim.job.assumptions import is_given
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget

@@ -14,11 +14,12 @@ from typing import Any
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_estimated, is_given
+from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import seconds_of, with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 from fleetsim import units
 from fleetsim.config.counted import law_of
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.assumptions import Assumption, assumptions_of, is_given
+from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.trainer_scaling import course_of, mean_step_s, time_factor

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
-from fleetsim.job.assumptions import is_given
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.sides import sides_of

@@ -13,6 +13,7 @@ from typing import Any
 
 import fleetsim
 from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import as_yaml, plain_scalar
 from fleetsim.sim.engines import profile_of
@@ -46,7 +47,7 @@ class Design:
         if isinstance(instances, int) and "fleet.speed_factors" not in values and len(factors) > instances:
             # The factors of instances that are no more go with them.
             raw["fleet"] = {**raw["fleet"], "speed_factors": factors[:instances]}
-        assumed = [p for p in raw.get("assumed", ()) if not any(_overlap(p, path) for path in values)]
+        assumed = [p for p in raw.get("assumed", ()) if not is_touched(p, values)]
         raw["assumed"] = assumed
         scenario = scenario_from_mapping(raw, "cell", [f"{path}={text_of(value)}" for path, value in values.items()])
         if any(path.startswith("engine") for path in values):
@@ -96,10 +97,6 @@ def _files(value: Any) -> set[str]:
         return {value} if isinstance(value, str) and value and "\0" not in value and Path(value).is_file() else set()
     except OSError:
         return set()
-
-
-def _overlap(a: str, b: str) -> bool:
-    return a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")
 
 
 def text_of(value: Any) -> str:

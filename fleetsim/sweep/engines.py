@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_given
 from fleetsim.job.engine_source import EngineSource, engine_source
 from fleetsim.job.model_notes import model_notes
 from fleetsim.job.prices import PRICE, price_notes

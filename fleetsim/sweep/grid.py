@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from fleetsim.config.paths import overlap
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 
@@ -63,7 +64,7 @@ def grid_of(axes: Iterable[Axis]) -> Grid:
             Problem(text("{} {}", flag("grid"), axis.path), v, "comes twice", "give every value once") for v in twice
         ]
     for a, b in combinations([axis.path for axis in grid.axes], 2):
-        if a == b or a.startswith(f"{b}.") or b.startswith(f"{a}."):
+        if overlap(a, b):
             rule = "is swept twice" if a == b else f"says the same thing as {a}"
             problems.append(Problem(flag("grid"), b, rule, text("give one {} a key", flag("grid"))))
     if len(grid) > MOST_CELLS:

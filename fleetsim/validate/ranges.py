@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import given_paths
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.job.derived import SLOWDOWN
-from fleetsim.job.job import given_paths
 from fleetsim.job.moved import in_doubt
 from fleetsim.job.uncertain import RERUN
 from fleetsim.sim.threads import side_by_side

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from fleetsim.config import default_scenario, dump_scenario, scenario_from_mapping
 from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import value_at
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import assumptions_of, value_at
+from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.job import PATHS, job_from_flags
 from fleetsim.workload.lengths import mean_length
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.paths import field_at
 from fleetsim.config.shipped import shipped_scenarios
 from fleetsim.config.unread import reader_of
 from fleetsim.errors import InputError
@@ -22,7 +23,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.export import Exported, left_out_words, scenario_to
 from fleetsim.frameworks.forms import ending
 from fleetsim.frameworks.source import parsed_source
-from fleetsim.frameworks.wanted import NOTHING, Wanted, at, policies_of
+from fleetsim.frameworks.wanted import NOTHING, Wanted, policies_of
 from fleetsim.job.engine_limits import limits_of
 
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]
@@ -44,7 +45,7 @@ def same_but_for_what_is_listed(made: Exported, scenario: Scenario) -> None:
     wanted, own = Wanted(scenario, limits_of), limits_of(again)
     listed = {left.path for left in made.left_out}
     for path in dict.fromkeys((*policies_of(scenario), *policies_of(again))):
-        want, has = wanted(path), at(again, path)
+        want, has = wanted(path), field_at(again, path)
         has = own.get(path) if has is None else has
         if path not in listed and want is not NOTHING and not reader_of(scenario, path):
             assert has == want, (made.framework, path, made.text)

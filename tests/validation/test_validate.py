@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
-from fleetsim.job.job import given_paths
 from fleetsim.job.uncertain import RERUN
 from fleetsim.tell.same_page import same
 from fleetsim.validate.arms import scenario_of

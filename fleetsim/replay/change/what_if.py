@@ -13,6 +13,7 @@ from typing import Any
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import field_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread import unread_notes
 from fleetsim.errors import InputError, Problem, StuckError
@@ -186,9 +187,7 @@ def sweep(
             ]
         )
     n = replications if replications is not None else implied.scenario.run.replications
-    now: Any = implied.scenario
-    for part in key.split("."):
-        now = getattr(now, part, None)
+    now = field_at(implied.scenario, key)
     cases = [changed(implied, {key: value}) for value in values]
     points = []
     for value, (scenario, engine, notes) in zip(values, cases, strict=True):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from fleetsim import units
+from fleetsim.config.paths import is_touched
 from fleetsim.replay.diagnose.checks.case import Case, Draft
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend, Withheld
 
@@ -52,7 +53,7 @@ def withheld(case: Case, drafts: Sequence[Draft], binding: Check | None) -> With
 
 def unless_mended(held: Withheld, changes: Collection[str]) -> Withheld | None:
     """What is left to be mended where these paths are changed: a fault that they take away holds nothing up."""
-    left = tuple(check for check in held.first if not any(_touches(path, MENDED_BY[check]) for path in changes))
+    left = tuple(check for check in held.first if not any(is_touched(path, MENDED_BY[check]) for path in changes))
     if left == held.first:
         return held
     if left:
@@ -89,7 +90,3 @@ def _waits_too_long(case: Case) -> str | None:
         return None
     seen, said = units.share(row.observed), units.share(row.predicted)
     return f"the simulation has the trainer wait {said} of a step, and the window shows {seen}, which holds its target"
-
-
-def _touches(path: str, keys: Collection[str]) -> bool:
-    return any(path == key or path.startswith(f"{key}.") or key.startswith(f"{path}.") for key in keys)

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import field_at, given_paths, is_given, is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.derived import as_alone
-from fleetsim.job.job import given_paths
 
 # Two numbers that differ by more than this share are told to differ; counts of instances by one.
 DIFFERS = 0.05
@@ -31,7 +31,7 @@ class Draft:
     ) -> None:
         self.start, self.from_base, self.given = as_alone(start), from_base, given
         paths = given_paths(start) if written is None else written
-        self._written = frozenset(p for p in paths if from_base and not any(_is_at(p, a) for a in start.assumed))
+        self._written = frozenset(p for p in paths if from_base and not is_given(p, start.assumed))
         self.changes: dict[str, Any] = {}
         self.taken: list[str] = []
         self.assumed: list[str] = []
@@ -39,7 +39,7 @@ class Draft:
 
     def set_by_user(self, path: str) -> bool:
         """Whether the user has given this path, something in it, or what it lies in."""
-        return any(_is_at(path, g) or _is_at(g, path) for g in self.given)
+        return is_touched(path, self.given)
 
     def take(self, path: str, value: Any, text: str, *, against: tuple[Any, Any] | None = None) -> None:
         """A value that the window shows. against: what is compared for the line that the two differ, as measured and as
@@ -63,17 +63,14 @@ class Draft:
 
     def at(self, path: str) -> Any:
         """The value before any change."""
-        value: Any = self.start
-        for part in path.split("."):
-            value = getattr(value, part, None)
-        return value
+        return field_at(self.start, path)
 
     def says(self, path: str) -> bool:
         """Whether somebody has said this value: the user by itself, or the file, not as assumed."""
         return self.set_by_user(path) or (self.from_base and self._wrote(path))
 
     def _wrote(self, path: str) -> bool:
-        return any(_is_at(path, w) or _is_at(w, path) for w in self._written)
+        return is_touched(path, self._written)
 
     def _put(self, path: str, value: Any, text: str, into: list[str]) -> None:
         if self.set_by_user(path):
@@ -87,19 +84,14 @@ class Draft:
     def scenario(self) -> Scenario:
         """The scenario as written so far. Raises InputError as the loader does."""
         changes = dict(self.changes)
-        named = [p for p in self.start.assumed if not any(_is_at(p, c) for c in changes)]
+        named = [p for p in self.start.assumed if not is_given(p, changes)]
         if len(named) < len(self.start.assumed):
             changes["assumed"] = named
         return with_changes(self.start, changes) if changes else self.start
 
     def facts(self, *sections: str) -> Mapping[str, Any]:
         """What the user gave one by one in these sections: path -> value."""
-        return {path: self.at(path) for path in sorted(self.given) if any(_is_at(path, s) for s in sections)}
-
-
-def _is_at(path: str, place: str) -> bool:
-    """Whether `path` is `place` or lies in it."""
-    return path == place or path.startswith(f"{place}.")
+        return {path: self.at(path) for path in sorted(self.given) if is_given(path, sections)}
 
 
 def _differ(path: str, seen: Any, said: Any) -> bool:

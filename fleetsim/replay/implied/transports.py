@@ -7,6 +7,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
@@ -24,7 +25,7 @@ def with_transport(scenario: Scenario, changes: Mapping[str, Any]) -> tuple[dict
     stay. None where the transport does not change, or has no times to give (`sync.transport=null`).
     """
     changed = dict(changes)
-    if not any(path == key or path.startswith(f"{key}.") for path in changes for key in _KEYS):
+    if not any(is_given(path, _KEYS) for path in changes):
         return changed, None
     free = {f"sync.{name}": None for name in _TIMES if f"sync.{name}" not in changes}
     after = with_changes(scenario, {**changes, **free})

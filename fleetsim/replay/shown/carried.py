@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.job.assumptions import is_estimated, is_touched
+from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import seconds_of
 from fleetsim.job.job import Job
 from fleetsim.job.trainer_scaling import mean_step_s, scaled

@@ -9,10 +9,10 @@ from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.override import parse_override, with_overrides
+from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
-from fleetsim.job.assumptions import is_touched
 from fleetsim.job.observed import record_words
 from fleetsim.replay.shown.shown import with_run
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.faces import flag, setting
 from fleetsim.history.history import History
-from fleetsim.job.assumptions import is_touched, value_at
 from fleetsim.job.derived import SECONDS as GIVEN_SECONDS
 from fleetsim.job.derived import SLOWDOWN, as_alone
 from fleetsim.replay.implied.implied import implied

@@ -17,6 +17,7 @@ from typing import Any
 from fleetsim.config.load import load_scenario
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.override import parse_override
+from fleetsim.config.paths import is_touched
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
@@ -24,7 +25,6 @@ from fleetsim.frameworks.printed import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.named import HISTORY
-from fleetsim.job.assumptions import is_touched
 from fleetsim.job.history_fields import Window
 from fleetsim.job.job import PATHS, Start, job_from_flags
 from fleetsim.job.length_options import LENGTH_FLAGS
