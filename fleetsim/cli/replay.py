@@ -29,15 +29,23 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     from fleetsim.cli.output import show_result, stop_at
     from fleetsim.cli.pages import write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.replay_files import checked, stop_if_unverified, stop_if_withheld, with_file, write_plan
+    from fleetsim.cli.replay_files import (
+        checked,
+        stop_if_missed,
+        stop_if_unverified,
+        stop_if_withheld,
+        with_file,
+        write_plan,
+    )
 
     asked, places = checked(asked, output, files, access)
     with progress("starting", aloud=True) as watch:
         result = with_file(ask(asked, watch), files.patch)
-    show_result(result, output.json_)
+    show_result(result, output.json_, output.explain)
     if places.page is not None:
         write_page(places.page, result.page())
     write_plan(files, result.answers, asked.history.ready())
     stop_if_unverified(result.answers)
     stop_if_withheld(files, result.answers)
+    stop_if_missed(result.answers)
     stop_at(places.gate.tripped(result.numbers()))

@@ -39,6 +39,7 @@ class ReplayOutput:
     fail_if: Annotated[
         list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
     ] = None
+    explain: Annotated[bool, Option("Print the rest too: every question, all figures, the back-test.", RUN)] = False
     save: Annotated[
         str | None,
         Option("Keep the window: folder, .parquet, .csv, .json.", SOURCE, metavar="PATH", after="framework"),
@@ -193,6 +194,16 @@ def stop_if_withheld(files: PlanFiles, answers: Answers) -> None:
     """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
     if answers.withheld is not None and (files.plan_out is not None or files.patch is not None):
         raise typer.Exit(EXIT_CODE)
+
+
+def stop_if_missed(answers: Answers) -> None:
+    """Raises InfeasibleError for a target that the user gave and no fleet of the recommendation's holds."""
+    from fleetsim.errors import InfeasibleError
+    from fleetsim.size.words import why_infeasible
+
+    found = answers.recommendation
+    if found is not None and not found.size.feasible:
+        raise InfeasibleError(f"{why_infeasible(found.size)}; the best that was found is printed above")
 
 
 def stop_if_unverified(answers: Answers) -> None:

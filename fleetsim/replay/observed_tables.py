@@ -123,7 +123,7 @@ def _pauses(observed: Observed) -> str:
 
 def instances(views: Sequence[InstanceView]) -> tuple[Block, ...]:
     """A row an instance, slowest first; of a large fleet the stragglers and the slowest, the rest in one line."""
-    ordered = sorted(views, key=lambda i: (not i.straggler, i.pace, i.active_tok_s, str(i.id)))
+    ordered = sorted(views, key=lambda i: (not i.straggler, round(i.pace, 2), i.active_tok_s, str(i.id)))
     shown = ordered if len(ordered) <= _MOST_INSTANCES else ordered[: _MOST_INSTANCES - 1]
     rest = [i.active_tok_s for i in ordered[len(shown) :]]
     lines: list[str | Words] = []

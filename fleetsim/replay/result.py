@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.result import Result
+from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.replay.observe.observed import Observed
     from fleetsim.replay.run import Replayed
-    from fleetsim.tell.terminal import View
+    from fleetsim.tell.document import Document
 
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ReplayResult(Result):
+class ReplayResult(Briefed):
     """A window of history, judged.
 
     replayed: everything that was found (fleetsim/replay/run.py); what it may lack is None there, and an error that says
@@ -117,12 +117,11 @@ class ReplayResult(Result):
 
         return frame([asdict(finding) for finding in self.verdict.findings])
 
-    def view(self) -> View:
-        """What the command prints."""
+    def told(self) -> Document:
+        """What there is to say of it."""
         from fleetsim.replay.told import document
-        from fleetsim.tell.terminal import draw
 
-        return draw(document(self.replayed, self.answers))
+        return document(self.replayed, self.answers)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

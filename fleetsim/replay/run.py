@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fleetsim.config.load import default_scenario
+from fleetsim.config.override import parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
+from fleetsim.replay.diagnose.checks.in_flight_cap import counts_groups
 from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.diagnose import diagnose
 from fleetsim.replay.diagnose.finding import Check, Verdict
@@ -122,18 +126,30 @@ def _weighed(
     causes is the larger."""
     faults: list[Check] = [f.check for f in verdict.findings if f.state == "fault"]
     symptom: list[Check] = ["rollout"] if verdict.starves == "trainer" and "preemptions" in faults else []
+    if counts_groups(start, given) and verdict.starves == "trainer" and "in_flight_cap" not in faults:
+        symptom.append("in_flight_cap")
     if not trusted(back):
-        if not symptom:
+        if "rollout" not in symptom:
             return verdict
         progress("simulating without preemptions")
-        return diagnose(observed, start, back, given=given, ranked=gains_of(found, ["preemptions", *symptom]))
+        return diagnose(observed, start, back, given=given, ranked=gains_of(found, ["preemptions", "rollout"]))
     gains: Mapping[Check, float] = {}
     if faults:
         progress("simulating without each fault")
         gains = gains_of(found, [*faults, *symptom])
         verdict = diagnose(observed, start, back, given=given, gains=gains)
+        remedy = _remedy(verdict)
+        if remedy:
+            ahead = gains_of(found, ["rollout"], {"rollout": remedy}).get("rollout")
+            verdict = diagnose(observed, start, back, given=given, gains=gains, ahead=ahead)
     left = {f.check for f in verdict.findings if f.state == "fault"} - {"model"}
     if left or verdict.starves != "neither" or observed.placement == "colocated":
         return verdict  # the fleet is sized last: what is mended first changes what it has to do
     progress("simulating half of the fleet")
     return diagnose(observed, start, back, given=given, gains=gains, enough=enough_of(found))
+
+
+def _remedy(verdict: Verdict) -> dict[str, Any]:
+    """What is told to be changed where rollout is too slow: nothing where it is only the count."""
+    told = next((f.next or "" for f in verdict.findings if f.check == "rollout" and f.state == "fault"), "")
+    return dict(parse_override(text) for text in re.findall(r"--set (\S+)", told))

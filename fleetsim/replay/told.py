@@ -9,6 +9,7 @@ from fleetsim import units
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest_tables import backtest_blocks
+from fleetsim.replay.brief import brief_of
 from fleetsim.replay.diagnose.finding import Finding, Verdict
 from fleetsim.replay.model_pictures import backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
@@ -52,14 +53,15 @@ def document(
     return Document(
         kind="fleetsim replay",
         title=result.verdict.headline,
-        lede=present(*_lede(result, None if first is None else NextLines(f"{title}: ", first, strong=True))),
+        brief=brief_of(result, answers),
+        lede=present(*_lede(result)),
         tiles=(),
         warnings=tuple(warnings),
         sections=(
             Section(title, () if first is None else (NextLines("", first, strong=True),), on=("page",)),
-            _section("Verification, in the runbook's order", *verified),
+            replace(_section("Verification, in the runbook's order", *verified), asked=True),
             _section(units.capital(words.FINDINGS), _findings(result.verdict)),
-            *fleets_sections(answers, drawn=over is not None),
+            *(replace(section, asked=True) for section in fleets_sections(answers, drawn=over is not None)),
             *(() if over is None else _drawn(over, result)),
             *(replace(section, on=("terminal",)) for section in numbers),
             Section("In numbers", tuple(block for one in numbers for block in one.shown("page")), on=("page",)),
@@ -71,12 +73,11 @@ def _section(title: str, *blocks: Block) -> Section:
     return Section(title, blocks, short=title[:1].lower() + title[1:])
 
 
-def _lede(result: Replayed, first: Block | None) -> Iterator[Block | None]:
-    """What to change first, how far that is to be trusted, and what was looked at."""
+def _lede(result: Replayed) -> Iterator[Block | None]:
+    """How far the verdict is to be trusted, and what was looked at."""
     observed, verdict = result.observed, result.verdict
     few = words.few_words(observed)
-    yield None if few is None else Words(few, strong=True)
-    yield terminal_only(first)
+    yield None if few is None else page_only(Words(few, strong=True))
     if result.backtest is not None and result.backtest.verdict == "wrong":
         yield "The back-test misses this window: read what-ifs as directions, not as numbers."
     yield words.total_words(verdict)

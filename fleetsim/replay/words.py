@@ -16,6 +16,9 @@ from fleetsim.replay.observe.observed import Observed, Quantity
 # A window below this shows few steps of any job, whether or not anybody counts them.
 FEW_S = 600.0
 
+# Of a simulated price: simulations that differ by less are told as one number.
+SURE = 0.25
+
 FINDINGS = "findings: faults first, then what stays open, then what is ruled out, in the runbook's order"
 MARKS: Mapping[str, str] = {"fault": "FAULT", "ok": "ok", "unknown": "?"}
 CHECKS: Mapping[Check, str] = {
@@ -76,6 +79,29 @@ def size_words(finding: Finding) -> str | None:
     if finding.gpu_h_per_day is None or finding.usd_per_day is None:
         return None
     return f"up to {units.count(round(finding.gpu_h_per_day, 1))} GPU-h and {units.money(finding.usd_per_day)} a day"
+
+
+def price_words(finding: Finding) -> str | None:
+    """What a fault costs a day, and what of a step mending it gives back; None where nobody knows."""
+    if finding.gpu_h_per_day is None or finding.usd_per_day is None:
+        return None
+    share, ends = finding.step_share or 0.0, finding.step_range
+    step = f"; a step {'' if finding.simulated else 'up to '}{units.share(share)} shorter" if share > 0 else ""
+    if finding.gpu_h_per_day == 0:
+        return f"none: what mends it costs as much as it gives back{step}"
+    least, most = (1.0, 1.0) if ends is None or share <= 0 else (max(0.0, ends[0]) / share, ends[1] / share)
+    at_most = "" if finding.simulated else "up to "
+    if most - least <= SURE:
+        return f"{at_most}{_hours(finding.gpu_h_per_day)} and {units.money(finding.usd_per_day)} a day{step}"
+    hours, usd = finding.gpu_h_per_day, finding.usd_per_day
+    return (
+        f"{units.number(least * hours)} to {_hours(most * hours)} and {units.money(least * usd)} to "
+        f"{units.money(most * usd)} a day; a step {units.share(least * share)} to {units.share(most * share)} shorter"
+    )
+
+
+def _hours(gpu_h: float) -> str:
+    return f"{units.count(round(gpu_h, 1))} GPU-h"
 
 
 def total_words(verdict: Verdict) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
+from fleetsim.tell.document import NextLines
 from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def brief(document: Document) -> dict[str, Any]:
     return {
         "answer": document.headline or document.title,
         "tone": document.brief.tone,
-        **{label: str(said) for label, said in document.brief.lines},
+        **{label: said.text if isinstance(said, NextLines) else str(said) for label, said in document.brief.lines},
     }
 
 

@@ -183,12 +183,14 @@ Block = Chart | Pair | Table | Listed | Bullets | Words | str | NextLines | Verb
 @dataclass(frozen=True, slots=True)
 class Section:
     """A heading and what stands under it; a str is a paragraph. on: the faces that show it.
-    short: the heading in a terminal, where it is another."""
+    short: the heading in a terminal, where it is another. asked: it answers what was asked for beyond the Brief, and is
+    shown beside it."""
 
     title: str
     blocks: tuple[Block, ...]
     on: tuple[Face, ...] = FACES
     short: str = ""
+    asked: bool = False
 
     def shown(self, face: Face) -> tuple[Block, ...]:
         """What a face shows of it."""
@@ -206,15 +208,16 @@ class Brief:
     lines: a word or two for what it is about, and what there is to say, in this order: what it costs in seconds and in
     money (with ranges), what binds, the one change that helps most (solved anew, in dollars and seconds), what was
     assumed that matters, what to measure first. A line is left out, never said to be empty (`brief` does it); each
-    should fit 68 columns. tone: the colour of the headline. rest: whether there is more to be shown than these lines.
+    should fit 68 columns. What there is to say may be what to do next: words, and a command on lines of its own. tone:
+    the colour of the headline. rest: whether there is more to be shown than these lines.
     """
 
-    lines: tuple[tuple[str, Cell], ...]
+    lines: tuple[tuple[str, Cell | NextLines], ...]
     tone: Tone = "good"
     rest: bool = True
 
 
-def brief(*lines: tuple[str, Cell | None], tone: Tone = "good", rest: bool = True) -> Brief:
+def brief(*lines: tuple[str, Cell | NextLines | None], tone: Tone = "good", rest: bool = True) -> Brief:
     """A Brief of those lines that have something to say."""
     return Brief(tuple((label, said) for label, said in lines if said), tone, rest)
 
@@ -234,10 +237,10 @@ class Document:
     headline: str = ""
     brief: Brief | None = None
 
-    def shown(self, face: Face) -> Iterator[tuple[str, tuple[Block, ...]]]:
-        """The sections that have something to show on a face: title and blocks."""
+    def shown(self, face: Face, asked: bool = False) -> Iterator[tuple[str, tuple[Block, ...]]]:
+        """The sections that have something to show on a face: title and blocks. asked: of those that were asked for."""
         for section in self.sections:
-            if blocks := section.shown(face):
+            if (section.asked or not asked) and (blocks := section.shown(face)):
                 yield section.short if face == "terminal" and section.short else section.title, blocks
 
 

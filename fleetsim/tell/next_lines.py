@@ -42,6 +42,14 @@ def is_command(line: str) -> bool:
     return line.startswith(PROGRAMS)
 
 
+def parted(text: str) -> tuple[str, str]:
+    """The words that come before the first command, as one line, and that command; without one, the first line. What
+    follows is left out."""
+    lines = text.splitlines()
+    at = next((i for i, line in enumerate(lines) if is_command(line)), None)
+    return ("".join(lines[:1]), "") if at is None else (" ".join(lines[:at]), lines[at])
+
+
 def broken(command: str, width: int, indent: int = 2) -> list[str]:
     """A command on lines of at most `width`, each but the last with a backslash at its end, those after the first set
     in. A flag stays with its value; a word wider than that has a line of its own."""

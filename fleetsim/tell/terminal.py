@@ -20,6 +20,7 @@ from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.tell.document import (
     Block,
+    Brief,
     Bullets,
     Cell,
     Document,
@@ -36,7 +37,7 @@ from fleetsim.tell.document import (
     estimated,
     present,
 )
-from fleetsim.tell.next_lines import broken, is_command
+from fleetsim.tell.next_lines import broken, is_command, parted
 from fleetsim.tell.wordy import Wordy
 
 if TYPE_CHECKING:
@@ -56,14 +57,38 @@ def draw(document: Document, explain: bool = False) -> Group:
     headline, told = document.headline or document.title, document.brief
     style = "bold" if told is None else _TONES[told.tone]
     shown: list[RenderableType] = [Text(headline, style=style)] if headline else []
+    in_brief = told is not None and not explain
+    sections = [section(title, *map(drawn, blocks)) for title, blocks in document.shown("terminal", asked=in_brief)]
     if told is not None:
-        shown.append(_listed(Listed(told.lines)))
+        shown += _brief(told)
         if not explain:
-            return Group(*shown, *([Text(_REST, style="dim")] if told.rest else []))
+            rest = Text(f"\n{_REST}" if sections else _REST, style="dim")
+            return Group(*shown, *sections, *([rest] if told.rest else []))
         shown.append(Text(""))
     shown += (drawn(block) for block in blocks_on("terminal", document.lede))
-    sections = (section(title, *map(drawn, blocks)) for title, blocks in document.shown("terminal"))
     return Group(*shown, *sections)
+
+
+def _brief(told: Brief) -> list[RenderableType]:
+    """Its lines beside their words; a command stands below the words that lead to it, outside the table, which would
+    cut it."""
+    width = max((len(label) for label, _ in told.lines), default=0)
+    shown: list[RenderableType] = []
+    table: Grid | None = None
+    for label, said in told.lines:
+        if table is None:
+            table = grid("", "", align=("left", "left"))
+            table.columns[0].width = width
+            shown.append(table)
+        if isinstance(said, NextLines):
+            lead, command = parted(said.text)
+            table.add_row(Text(label, style="dim"), Text(lead))
+            if command:
+                shown.append(_Command(command, style="bold" if said.strong else ""))
+                table = None
+        else:
+            table.add_row(Text(label, style="dim"), text_of(said))
+    return shown
 
 
 def text_of(cell: Cell) -> Text:
@@ -190,11 +215,21 @@ class _NextLines:
             lead = ""
         for line in self._text.splitlines():
             if is_command(line):
-                for part in broken(line, max(20, options.max_width - 2)):
-                    yield Text(f"  {part}", style=self._style, no_wrap=True, overflow="ignore")
+                yield _Command(line, self._style)
             else:
                 yield from Text.assemble(lead, (line, self._style)).wrap(console, max(20, options.max_width))
                 lead = ""
+
+
+class _Command:
+    """One command, broken where the shell allows it."""
+
+    def __init__(self, text: str, style: str = "") -> None:
+        self._text, self._style = text, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in broken(self._text, max(20, options.max_width - 2)):
+            yield Text(f"  {part}", style=self._style, no_wrap=True, overflow="ignore")
 
 
 class _Indented:

@@ -13,11 +13,14 @@ from fleetsim import units
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
+from fleetsim.replay.brief import fault_lines, worst_fault
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
+from fleetsim.tell.document import NextLines
+from fleetsim.tell.next_lines import parted
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.replay.diagnose.finding import Finding, Verdict
+    from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.watch.watch import Clock
 
 # Looks at new steps in a row that must agree before a verdict takes the place of another.
@@ -129,14 +132,14 @@ class LogWatch:
 
 
 def verdict_lines(verdict: Verdict, step: float, *, first: bool) -> tuple[str, ...]:
-    """The headline, the evidence of what to change first, and the next thing to do."""
+    """The headline, and of what to change first evidence, price and the one command that follows, as `replay` does."""
     what = "verdict" if first else "the verdict changed"
-    found: Finding | None = next((f for f in verdict.findings if f.check == verdict.binding), None)
+    found = worst_fault(verdict)
     lines = [f"step {units.count(round(step))}: {what}: {verdict.headline}"]
-    if found is not None:
-        lines.append(f"  {'; '.join(found.evidence)}")
-        if found.next:
-            lines += [f"  next: {' '.join(found.next.split())}"]
+    for label, said in () if found is None else fault_lines(found, verdict.headline):
+        if isinstance(said, NextLines):
+            said = " ".join(parted(said.text)).strip()
+        lines += [f"  {label}: {said}"] if said else []
     return tuple(lines)
 
 

@@ -67,7 +67,7 @@ def test_a_wrong_condition_hides_no_other_flag(folder: Path) -> None:
 
 
 def test_the_cap_that_binds_is_found(folder: Path) -> None:
-    result = run(folder)
+    result = run(folder, "--explain")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -122,7 +122,7 @@ def test_a_plan_its_patch_and_its_verification(folder: Path) -> None:
     assert f"kubectl -n rl patch deployment rollout --type strategic --patch-file {patch}" in made.stderr
     assert "--patch-file FILE" not in made.stdout
 
-    held = run(folder, "--verify", str(plan))
+    held = run(folder, "--verify", str(plan), "--explain")
     assert held.exit_code == 10
     assert "verification, in the runbook's order" in held.stdout
     assert "--verify: trainer_idle failed" in held.stderr
@@ -290,7 +290,7 @@ def test_a_run_log_without_a_clock_has_no_date(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     rows = ({"step": k, "timing_s/step": 10.0, "timing_s/gen": 4.0} for k in range(1, 60))
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = CliRunner().invoke(app, ["replay", "--from", str(log)])
+    result = CliRunner().invoke(app, ["replay", "--from", str(log), "--explain"])
     assert result.exit_code == 0, result.output
     assert "no clock, counted from 0 s: 0 s to 9 min 50 s" in " ".join(result.stdout.split())
     assert "1970" not in result.stdout
@@ -319,3 +319,13 @@ def test_a_sweep_s_headings_are_whole_words(folder: Path) -> None:
     heading = next(line for line in lines if "step, s" in line)
     assert "value" in heading
     assert any("what if, over fleet.max_in_flight_samples" in line for line in lines)
+
+
+def test_a_given_target_that_no_fleet_holds_is_no_success(folder: Path) -> None:
+    """With a step that must be shorter than the trainer computes, whatever is recommended misses it: exit code 11."""
+    faster = ("--set", "fleet.max_in_flight_samples=192", "--scenario", str(folder / "job.yaml"))
+    result = run(folder, *faster, "--given", "targets.staleness_p99_steps=0.01", "--recommend", "--json")
+    missed = json.loads(result.stdout)["recommendation"]["missed_targets"]
+    assert missed
+    assert result.exit_code == 11
+    assert "no fleet holds" in result.stderr

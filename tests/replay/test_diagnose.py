@@ -17,6 +17,7 @@ from fleetsim.replay.diagnose.cost import observed_slices, pools_of, settle
 from fleetsim.replay.diagnose.diagnose import CHECKS, diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.words import price_words
 from tests.replay.windows import (
     ENGINES_ONLY,
     HEALTHY,
@@ -304,7 +305,10 @@ def test_a_client_cap_binds_while_engines_have_room() -> None:
     assert "512 at the most (1.00 batches)" in text(f)
     assert "--set fleet.max_in_flight_samples=819" in text(f)  # KV use of 50 % leaves room for 1.6 times as much
     assert "inferred" in text(f)
-    assert f.gpu_h_per_day == pytest.approx(24 * 8 * 13.5 / 37)
+    assert f.gpu_h_per_day == pytest.approx(
+        24 * (8 + 8) * 13.5 / 37
+    )  # a step without the wait takes less of both pools
+    assert f.step_share == pytest.approx(13.5 / 37)
     assert states(window(**CAPPED))["rollout"] == "ok"
     assert "not to be resized before the in-flight cap is raised" in text(finding(verdict, "rollout"))
 
@@ -399,7 +403,16 @@ def test_a_fleet_that_is_too_small() -> None:
     # 8 x 0.95 / (1 - 13.5 / 37) = 11.97
     assert "12 instances instead of 8" in text(f)
     assert "--recommend" in text(f)
-    assert f.gpu_h_per_day == pytest.approx(24 * 8 * 13.5 / 37)
+    ratio = (1 - 13.5 / 37) / 0.95  # of a step's seconds with twelve instances, which are GPUs to be paid for, too
+    assert f.step_share == pytest.approx(1 - ratio)
+    assert f.gpu_h_per_day == pytest.approx(24 * ((8 + 8) - ratio * (8 + 12)))
+
+
+def test_instances_that_cost_what_they_give_back_have_no_price() -> None:
+    # one trainer GPU that waits is not worth five more instances beside nine
+    f = finding(judged(window(**{**STARVED, "fleet.instances": 8.9}), "trainer.gpus=1"), "rollout")
+    assert f.gpu_h_per_day == 0.0
+    assert price_words(f) == "none: what mends it costs as much as it gives back; a step up to 33.1 % shorter"
 
 
 def test_idle_engines_beside_a_waiting_trainer_are_the_tail_not_the_count() -> None:
@@ -424,9 +437,11 @@ def test_the_wait_is_paid_for_once() -> None:
     slow = (*instances(7), instance(7, pace=0.8, straggler=True))
     verdict = judged(window(**STARVED, instances=slow))
     of = {f.check: f.gpu_h_per_day or 0.0 for f in verdict.findings}
-    wait = 24 * 8 * 13.5 / 37
+    wait, ratio = 13.5 / 37, (1 - 13.5 / 37) / 0.95
     assert of["stragglers"] == pytest.approx(24 * 8 * 0.025 * 2)
-    assert of["rollout"] == pytest.approx(wait - 24 * 8 * 0.025)
+    # of the trainer's wait no more than is left, and of what rollout gives back the four instances are paid
+    trainer, rollout = min(1 - ratio, wait - 0.025), 1 - ratio - 0.5 * ratio
+    assert of["rollout"] == pytest.approx(24 * 8 * (trainer + rollout))
 
 
 def test_rollout_without_a_trainer_cannot_be_judged() -> None:

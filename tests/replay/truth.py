@@ -357,10 +357,6 @@ JOBS = (
         "trainer",
         NO_SYNC,
         "sync.",
-        overstated={
-            "bare": "no metric tells in which order the queue is emptied; found is the oldest version first, not first "
-            "in, first out as here"
-        },
     ),
     Job(
         "areal",
@@ -370,14 +366,13 @@ JOBS = (
         "trainer",
         NO_CAP,
         "in_flight",
-        dict.fromkeys(
-            WAYS,
-            (
+        {
+            "bare": (
                 "rollout",
                 "a cap on few groups does not hold what is in flight level, as groups end one sample after the other; "
                 "what stands behind it, too few instances, is named",
-            ),
-        ),
+            )
+        },
     ),
     Job("prime-rl", "presets/prime-rl", {}, "sync", "neither", NO_SYNC, "sync."),
     Job("open-instruct", "presets/open-instruct", {}, "sync", "rollout", NO_SYNC, "sync."),

@@ -13,6 +13,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Slice
+from fleetsim.replay.brief import further_faults
 from fleetsim.replay.change.verify import Check, Verification
 from fleetsim.replay.change.what_if import Effect, Point, Sweep, WhatIf
 from fleetsim.replay.compared import Row, error_words
@@ -40,8 +41,8 @@ from tests.replay.windows import (
 )
 
 
-def lines_of(document: Document, width: int = 80) -> list[str]:
-    return as_text(draw(document), width).splitlines()
+def lines_of(document: Document, width: int = 80, explain: bool = True) -> list[str]:
+    return as_text(draw(document, explain), width).splitlines()
 
 
 def flat(document: Document) -> str:
@@ -73,24 +74,48 @@ def backtest(rows: tuple[Row, ...], verdict: Any) -> Backtest:
     return Backtest(rows, slices, verdict, 0.10, where, 60, 3)
 
 
-def test_the_verdict_comes_first_then_what_to_change() -> None:
-    lines = lines_of(told(result_of(window(**STARVED))))
+def test_the_worst_fault_comes_first_with_its_evidence_its_price_and_what_follows() -> None:
+    document = told(result_of(window(**STARVED)))
+    lines = lines_of(document, explain=False)
     assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
-    assert lines[1:3] == ["Change first:", "  fleetsim replay ... --recommend"]
-    text = " ".join(lines)
+    assert lines[1].startswith("evidence  rate matching, first order: 12 instances instead of 8")
+    assert lines[3] == "price     up to 63.1 GPU-h and $186.11 a day; a step up to 33.1 % shorter"
+    assert [line.split()[0] for line in lines[4:6]] == ["next", "fleetsim"]
+    assert len(lines) <= 12
+    text = " ".join(lines_of(document))
     assert text.index("findings") < text.index("observed: fleet") < text.index("assumed")
 
 
+def test_what_was_asked_for_is_shown_beside_the_first_lines() -> None:
+    text = " ".join(lines_of(told(result_of(HEALTHY), Answers(what_if=WHAT_IF)), explain=False))
+    assert "what if" in text
+    assert "observed: fleet" not in text
+
+
+def test_further_faults_are_a_line_each_the_dearest_first() -> None:
+    slow = (*instances(7), instance(7, pace=0.8, straggler=True))
+    both = window(**STARVED, instances=slow, **{"trainer.sync_s": exported(6.0)})
+    result = result_of(both)
+    also = [f.usd_per_day or 0.0 for f in further_faults(result.verdict)]
+    assert len(also) > 1
+    assert also == sorted(also, reverse=True)
+    lines = lines_of(told(result), explain=False)
+    assert sum(line.startswith("also") for line in lines) == len(also)
+    assert sum(line.startswith("fine") for line in lines) == 1
+
+
 def test_a_model_that_is_wrong_is_a_place_to_look_at_and_no_change() -> None:
-    wrong = lines_of(told(result_of(HEALTHY, backtest(OFF, "wrong"))))
-    assert wrong[2] == "Where to look: re-check weight-sync pauses"
+    document = told(result_of(HEALTHY, backtest(OFF, "wrong")))
+    wrong = " ".join(" ".join(lines_of(document, explain=False)).split())
+    assert "doubt this window is not explained: simulated, optimizer step is 42.2 s, not 37.0 s (+14.1 %)" in wrong
+    assert "look at re-check weight-sync pauses" in wrong
 
 
 def test_a_window_of_a_few_steps_says_so_beside_its_headline() -> None:
     short = {"end_s": START + 240.0, "trainer.steps": exported(4.0)}
     lines = lines_of(told(result_of(window(**STARVED | short))))
     assert lines[0].startswith("The trainer waits for samples 36.5 %")
-    assert lines[1].startswith("Too few to judge by: 4 optimizer steps in 4 min 00 s.")
+    assert lines[1].startswith("doubt     Too few to judge by: 4 optimizer steps in 4 min 00 s.")
     unseen = flat(told(result_of(window(ENGINES_ONLY, end_s=START + 240.0))))
     assert "Too few to judge by: 4 min 00 s, and no optimizer step." in unseen
     for enough in (HEALTHY, ENGINES_ONLY):
@@ -108,7 +133,7 @@ def test_every_window_fits_80_columns_and_needs_no_colour(observed: Observed) ->
 
 def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
     text = flat(told(result_of(window(**STARVED))))
-    assert "FAULT rollout too few instances up to 70.1 GPU-h and $206.66 a day - the trainer waits" in text
+    assert "FAULT rollout too few instances up to 63.1 GPU-h and $186.11 a day - the trainer waits" in text
     assert "12 instances instead of 8" in text
 
 

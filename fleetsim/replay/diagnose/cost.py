@@ -8,7 +8,8 @@ optimizer step), the rollout GPUs' into busy, idle and paused (shares of the win
 
 `settle` walks the findings in the runbook's order and gives each no more of a slice than the earlier ones have left of
 what was observed there: two findings that explain the same waiting are not paid for twice, and all findings together
-never cost more than the job. A claim is what removing the cause would give back at most, not what it surely does.
+never cost more than the job. A claim is what removing the cause would give back at most, not what it surely does: the
+same training takes so much less of both pools, without the GPUs that the remedy adds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import prices_of
 from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
 
-Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused"]
+# added: rollout GPUs that the remedy adds, a negative share of those that there are.
+Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused", "added"]
 Claims = Mapping[Slice, float]
 
 _TRAINERS: tuple[Slice, ...] = ("train", "wait", "sync", "rest")
@@ -57,10 +59,11 @@ class Pools:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a finding costs as long as it stays."""
+    """What a finding costs as long as it stays. step_share: of a step, what the trainer's claims come to."""
 
     gpu_h_per_day: float
     usd_per_day: float
+    step_share: float = 0.0
 
 
 def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()) -> Pools:
@@ -133,6 +136,13 @@ def observed_slices(observed: Observed) -> dict[Slice, float]:
     return slices
 
 
+def shorter(share: float, slices: Mapping[Slice, float]) -> Claims:
+    """What a step that is this share shorter gives back: of the trainer's GPUs their wait, of the rollout GPUs the same
+    share of their time, what they stand idle first."""
+    idle = min(share, slices.get("idle", 0.0))
+    return {"wait": share, "idle": idle, "busy": share - idle}
+
+
 def within(gain: float, *claims: Claims) -> Claims:
     """The claims, one after the other, as far as a step that is `gain` shorter gives them back: that share of a pool's
     time at most."""
@@ -148,13 +158,20 @@ def within(gain: float, *claims: Claims) -> Claims:
 def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]) -> list[Size | None]:
     """The size of every finding, in order; None for one that claims nothing, or whose pool has no GPUs."""
     left: dict[Slice, float] = dict(slices)
+    whole = {True: 1.0, False: 1.0}  # of the trainer's GPUs, and of rollout's: parts that overlap count once
     sizes: list[Size | None] = []
     for claim in claims:
-        gpu_h = usd = 0.0
+        gpu_h = usd = step = over = 0.0
         for of, wanted in claim.items():
-            share = max(0.0, min(wanted, left.get(of, 1.0)))
+            wanted += over if of == "busy" else 0.0
+            pool = of in _TRAINERS
+            share = wanted if of == "added" else max(0.0, min(wanted, left.get(of, 1.0), whole[pool]))
+            whole[pool] -= max(0.0, share)
+            over = wanted - share if of == "idle" else over  # whose idle time is spoken for gives of its busy time
             left[of] = left.get(of, 1.0) - share
             gpu_h += _HOURS * share * pools.gpus(of)
             usd += _HOURS * share * pools.gpus(of) * pools.usd_h(of)
-        sizes.append(Size(gpu_h, usd) if gpu_h > 0 else None)
+            step += share if of in _TRAINERS else 0.0
+        paid = gpu_h > 0 or "added" in claim  # what costs as much as it gives back costs nothing
+        sizes.append(Size(max(0.0, gpu_h), max(0.0, usd), step) if paid else None)
     return sizes

@@ -25,9 +25,9 @@ from fleetsim.replay.diagnose.checks import (
     trainer,
 )
 from fleetsim.replay.diagnose.checks.backlog import TOO_LARGE
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, told
-from fleetsim.replay.diagnose.cost import Claims, Size, observed_slices, pools_of, settle, within
-from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, Gains, told
+from fleetsim.replay.diagnose.cost import Size, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
@@ -56,6 +56,8 @@ _FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "
 _TELLS = 0.1
 # Simulated, what costs nothing now is no fault; a slow instance is one whether or not anybody waits for it.
 _COSTS_OR_NOT: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+# Of two faults that are both to be mended, the later one in the runbook comes first where it costs so many times more.
+DEARER = 1.25
 SUSPECTED = "suspected: "
 # Rollout GPUs without work for more than this of their time starve; less is the tail of responses.
 ROLLOUT_IDLE = 0.15
@@ -72,20 +74,21 @@ def diagnose(
     enough: int | None = None,
     unsimulated: str | None = None,
     weighed: bool = True,
+    ahead: float | None = None,
 ) -> Verdict:
     """Which side starves, what to change first, and every question with its evidence and its size.
 
     scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
     only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
     removing a fault saves of a step, by simulation (`replay/diagnose/removals.py`). ranked: the same of a simulation
-    that is
-    good enough to compare causes by (default: `gains`). enough: instances that make a step no longer, by simulation.
+    that is good enough to compare causes by (default: `gains`). ahead: what running further ahead saves of a step.
+    enough: instances that make a step no longer, by simulation.
     unsimulated: why there is no back-test. weighed: False where a simulation could confirm or refute what the rules
     find, and nobody wanted one: then they only suspect it.
     """
     gains = gains or {}
     ranks = gains if ranked is None else ranked
-    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated, weighed)
+    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated, weighed, ahead)
     drafts: list[Draft] = []
     for check in CHECKS:
         drafts.append(_weighed(case, check(case, tuple(drafts))))
@@ -102,10 +105,14 @@ def diagnose(
             None if size is None else size.gpu_h_per_day,
             None if size is None else size.usd_per_day,
             d.next,
+            d.missing,
+            None if size is None else size.step_share if d.saves is None else d.saves,
+            d.saves is not None,
+            d.ends,
         )
         for d, size in zip(drafts, sizes, strict=True)
     )
-    first = _first(case, order)
+    first = _dearest(_first(case, order), order, size_of)
     most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
@@ -125,6 +132,8 @@ def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
 def _weighed(case: Case, draft: Draft) -> Draft:
     """A fault with what its removal gives by simulation: as its size, or as the reason why it is none."""
     gain = case.gains.get(draft.check)
+    if draft.check == "rollout" and draft.state == "fault" and case.ahead is not None:
+        return _run_ahead(case, draft, case.ahead)
     if draft.state == "fault" and not case.weighed and _refutable(draft):
         title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
         said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
@@ -142,8 +151,23 @@ def _weighed(case: Case, draft: Draft) -> Draft:
     if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
-    rest: Claims = {"busy": gain, "wait": gain} if case.starving else {"busy": gain}
-    return replace(draft, evidence=said, claims=within(gain, draft.claims if draft.check == "sync" else {}, rest))
+    claims = within(gain, draft.claims if draft.check == "sync" else {}, case.shorter(gain))
+    return replace(draft, evidence=said, claims=claims, saves=max(0.0, gain), ends=_ends(case, draft.check))
+
+
+def _ends(case: Case, check: Check) -> tuple[float, float] | None:
+    """The least and the most that simulations say of it."""
+    return case.gains.ranges.get(check) if isinstance(case.gains, Gains) else None
+
+
+def _run_ahead(case: Case, draft: Draft, gain: float) -> Draft:
+    """Slow responses with what the remedy gives, unless that is nothing: their price at least, as the wait at most."""
+    if "added" in draft.claims:
+        return draft
+    said = (*draft.evidence, f"simulated so, a step is {units.share(max(0.0, gain))} shorter")
+    if gain < WORTH or case.idle is None:
+        return replace(draft, evidence=said)
+    return replace(draft, evidence=said, claims=case.shorter(gain), saves=gain, ends=(gain, max(gain, case.idle.value)))
 
 
 def _held(case: Case) -> float:
@@ -170,6 +194,19 @@ def _first(case: Case, order: Sequence[Draft]) -> Draft | None:
         small = {d.check for d in changes if d.check in _COSTS_OR_NOT and d.claims.get("wait", least) < least}
         changes = [d for d in changes if d.check not in small & {"prefix_cache", *case.gains}]
     return changes[0] if changes else (order[0] if order else None)
+
+
+def _dearest(first: Draft | None, order: Sequence[Draft], size_of: Mapping[Check, Size | None]) -> Draft | None:
+    """Of what is to be mended before the fleet is sized, the dearest, where it is that by DEARER; else the first."""
+    if first is None or first.check not in MENDS:
+        return first
+
+    def usd(draft: Draft) -> float:
+        size = size_of.get(draft.check)
+        return 0.0 if size is None else size.usd_per_day
+
+    most = max((d for d in order if d.check in MENDS), key=usd)
+    return most if usd(most) > DEARER * usd(first) else first
 
 
 def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:

@@ -43,7 +43,10 @@ class Finding:
     check: which question of the runbook. state: fault | ok | unknown (the data cannot say). title: one line. evidence:
     sentences with the numbers. gpu_h_per_day, usd_per_day: what it costs as long as it stays, None where nothing. next:
     what to change or to run, None where there is nothing to do: one line or several, those that begin with "fleetsim"
-    are commands, in which "fleetsim replay ..." stands for the call at hand (`tell/next_lines.py`).
+    are commands, in which "fleetsim replay ..." stands for the call at hand (`tell/next_lines.py`). missing: of an
+    unknown one, the one metric, fact or flag that would answer it. step_share: of a step, what mending it saves:
+    simulated, or at most, None where it costs nothing. simulated: whether the price is; step_range: the least and
+    the most that it may be, where that was simulated.
     """
 
     check: Check
@@ -53,6 +56,10 @@ class Finding:
     gpu_h_per_day: float | None = None
     usd_per_day: float | None = None
     next: str | None = None
+    missing: str | None = None
+    step_share: float | None = None
+    simulated: bool = False
+    step_range: tuple[float, float] | None = None
 
 
 # What is to be mended before a fleet is sized: it is throughput for nothing, or changes what the fleet has to do.
@@ -83,8 +90,9 @@ class Withheld:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """starves: which side waits. headline: one sentence. findings: in the runbook's order, all checks. binding: the
-    check of the fault to change first, which is the first one, but that a backlog comes before what would make rollout
-    faster still, and faults of data or model last; None = nothing is wrong. withheld: why nothing is to be recommended
+    check of the fault to change first, which is the first one, but that of those to be mended before the fleet is sized
+    the dearest counts, that a backlog comes before what would make rollout faster still, and that faults of data or
+    model come last; None = nothing is wrong. withheld: why nothing is to be recommended
     of this window; None = its fleet may be sized (`replay/change/withheld.py`)."""
 
     starves: Literal["trainer", "rollout", "neither", "unknown"]

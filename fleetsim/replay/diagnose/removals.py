@@ -15,10 +15,11 @@ from fleetsim.config.base import MAX_COUNT
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.what_if import changed
-from fleetsim.replay.diagnose.checks.case import KV_ROOM
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, Gains
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.sim.metrics import metrics_of
@@ -83,28 +84,43 @@ def _held_by_kv(implied: Implied) -> int:
     return max(2 * limits.max_num_seqs, min(int(room), MOST_SEQS))
 
 
-def gains_of(implied: Implied, checks: Collection[Check]) -> dict[Check, float]:
-    """Check -> the share of a step that removing it saves, mean of the pairs; without those that cannot be removed.
+def gains_of(
+    implied: Implied, checks: Collection[Check], remedies: Mapping[Check, Mapping[str, Any]] | None = None
+) -> Gains:
+    """What mending each of these faults saves, without those that nothing mends.
 
-    Nothing is counted on that gets stuck or does not fit.
+    remedies: the changes of those that are not mended by `removal_of`. Nothing is counted on that gets stuck or does
+    not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are tried:
+    what is left of a batch decides how many are dropped.
     """
-    found: dict[Check, float] = {}
-    before: list[float] = []
+    found = Gains()
+    before: dict[int, list[float]] = {}
     for check in checks:
-        changes = removal_of(check, implied)
+        changes = (remedies or {}).get(check) or removal_of(check, implied)
         if changes is None:
             continue
-        try:
-            without, engine, _ = changed(implied, {**changes, "run.steps": STEPS})
-            now, own, _ = changed(implied, {"run.steps": STEPS})
-            if without == now:
+        shares: list[float] = []
+        for n, order in enumerate(_orders(implied)):
+            try:
+                without, engine, _ = changed(implied, {**changes, **order, "run.steps": STEPS})
+                now, own, _ = changed(implied, {**order, "run.steps": STEPS})
+                if without == now:
+                    continue
+                before[n] = before.get(n) or _step_s(now, own)
+                after = _step_s(without, engine)
+            except FleetsimError:
                 continue
-            before = before or _step_s(now, own)
-            after = _step_s(without, engine)
-        except FleetsimError:
-            continue
-        found[check] = sum(1.0 - b / a for a, b in zip(before, after, strict=True)) / PAIRS
+            shares += [1.0 - b / a for a, b in zip(before[n], after, strict=True)]
+        if shares:
+            found[check], found.ranges[check] = sum(shares) / len(shares), (min(shares), max(shares))
     return found
+
+
+def _orders(implied: Implied) -> tuple[Mapping[str, Any], ...]:
+    s = implied.scenario
+    if implied.base is not None or not AGE_ACTIONS[s.admission.age_action].limits_age:
+        return ({},)
+    return {"buffer.batch_rule": "oldest_version_first"}, {"buffer.batch_rule": "fifo"}
 
 
 def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dict[Check, float]:

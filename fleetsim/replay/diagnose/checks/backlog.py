@@ -79,12 +79,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
         if _lightly_loaded(case, evidence):
             return Draft(
                 "backlog", "unknown", "next to no requests per instance: fewer instances might do", tuple(evidence),
-                "fleetsim replay ... --recommend",
+                "fleetsim replay ... --recommend", missing="a back-test that holds",
             )  # fmt: skip
     if q.depth is None and idle is None:
         return Draft(
             "backlog", "unknown", "queue depth is not exported", tuple(evidence),
-            "name your own metric with --map queue.samples=METRIC",
+            "name your own metric with --map queue.samples=METRIC", missing="--map queue.samples=METRIC",
         )  # fmt: skip
     return Draft("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
 

@@ -8,10 +8,11 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.diagnose.cost import Slice
+from fleetsim.replay.diagnose.cost import Claims, Slice, observed_slices, shorter
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
 
@@ -23,8 +24,18 @@ WAITING = 0.02
 # Peak over mean of what is in flight: a ceiling, not an ebb and flow. (The 95th percentile over the median of a client
 # at its cap, refilled as samples end, is 1.0 to 1.05; of a barrier that drains, above 1.5.)
 FLAT = 1.10
+# How the trainer's wait begins in words: the headline says it, too.
+WAITS = "the trainer waits for samples"
 # A cause that costs less than this share of a pool's time is not what to change first.
 WORTH = 0.01
+
+
+class Gains(dict[Check, float]):
+    """Check -> the share of a step that mending it saves, mean of its simulations. ranges: the least and the most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges: dict[Check, tuple[float, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,8 @@ class Case:
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
     simulation (`replay/diagnose/removals.py`); empty without a back-test that holds. ranked: the same, to compare
     causes by,
-    where the back-test is only nearly right. enough: instances that make a step no longer, by simulation; None = not
+    where the back-test is only nearly right. ahead: what running further ahead of the trainer saves of a step, by
+    simulation; None = not simulated. enough: instances that make a step no longer, by simulation; None = not
     simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed: whether
     what a simulation could refute is told as found: False where there could be one and nobody wanted it.
     """
@@ -49,6 +61,7 @@ class Case:
     enough: int | None = None
     unsimulated: str | None = None
     weighed: bool = True
+    ahead: float | None = None
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""
@@ -76,6 +89,10 @@ class Case:
     def idle_limit(self) -> float:
         """The share of its cycle that the trainer may wait (targets.trainer_idle_fraction)."""
         return self.scenario.targets.trainer_idle_fraction
+
+    def shorter(self, share: float) -> Claims:
+        """What a step that is this share shorter gives back of both pools."""
+        return shorter(share, observed_slices(self.observed))
 
     @property
     def colocated(self) -> bool:
@@ -123,7 +140,8 @@ class Draft:
     """A finding without its size.
 
     claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
-    words, for the headline; empty unless it is a fault.
+    words, for the headline; empty unless it is a fault. missing: as in `Finding`. saves: of a step, as simulated;
+    ends: the least and the most that it may be.
     """
 
     check: Check
@@ -133,6 +151,9 @@ class Draft:
     next: str | None = None
     claims: Mapping[Slice, float] = field(default_factory=dict)
     name: str = ""
+    missing: str | None = None
+    saves: float | None = None
+    ends: tuple[float, float] | None = None
 
 
 Earlier = tuple[Draft, ...]
@@ -144,7 +165,14 @@ def unseen(case: Case, check: Check, title: str, metric: str, evidence: tuple[st
     if case.starving is False and not case.colocated:
         return Draft(check, "ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
     then = f"one metric of the engines tells, {metric}:\nfleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
-    return Draft(check, "unknown", title, evidence, then)
+    return Draft(check, "unknown", title, evidence, then, missing=metric.partition(" ")[0])
+
+
+def metric_of(case: Case, signal: str) -> str:
+    """What the window's engine calls a signal; the first name that there is where it exports none."""
+    names = BY_NAME[signal].metrics
+    own = {"sglang": "sglang:", "tensorrt-llm": "trtllm_"}.get(case.observed.engine or "", "vllm:")
+    return next((name for name in names if name.startswith(own)), names[0])
 
 
 def faults(earlier: Earlier, *checks: Check) -> list[Draft]:
@@ -168,4 +196,4 @@ def idle_words(case: Case) -> str:
     if case.idle is None:
         return "how long the trainer waits for samples is neither exported nor to be inferred"
     share = told(case.idle, units.share(case.idle.value))
-    return f"the trainer waits for samples {share} of a step, target {units.share(case.idle_limit)}"
+    return f"{WAITS} {share} of a step, target {units.share(case.idle_limit)}"

@@ -45,13 +45,15 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "too much of the window was not read",
         )
     if not o.instances and steps is None:
-        return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES)
+        return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES, missing=_ENGINES)
     if steps is not None and steps.value < FEW_STEPS:
-        return Draft("data", "unknown", f"only {steps.value:.0f} optimizer steps", tuple(evidence), _longer(case))
+        only = f"only {steps.value:.0f} optimizer steps"
+        return Draft("data", "unknown", only, tuple(evidence), _longer(case), missing="a longer window")
     if o.logged is not None and o.logged.idle_share is not None:
         return Draft("data", "ok", "a run log that tells of both sides", tuple(evidence))
     if not o.instances:
-        return Draft("data", "unknown", "a run log alone: the trainer's side only", tuple(evidence), _NAMES)
+        only = "a run log alone: the trainer's side only"
+        return Draft("data", "unknown", only, tuple(evidence), _NAMES, missing=_ENGINES)
     return Draft("data", "ok", "enough was read to judge", tuple(evidence))
 
 
@@ -70,6 +72,7 @@ def _hole_words(hole: Hole) -> str:
 
 
 _SCRAPES = "look at Prometheus's targets page: which scrapes fail; or choose a window without the gap"
+_ENGINES = "the engines' own metrics"
 _NAMES = (
     "read the engines' own metrics: --prometheus URL, with --selector 'job=\"rollout\"' where others are scraped too"
 )

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import FLAT, KV_ROOM, WAITING, Case, Draft, Earlier, idle_words, unseen
+from fleetsim.config.scenario import Scenario
+from fleetsim.replay.diagnose.checks.case import (
+    FLAT,
+    KV_ROOM,
+    WAITING,
+    WORTH,
+    Case,
+    Draft,
+    Earlier,
+    idle_words,
+    metric_of,
+    unseen,
+)
 from fleetsim.replay.implied.prefix_hits import places_when_spread
 from fleetsim.replay.observe.lengths import LARGEST_GROUP
 
@@ -28,13 +41,16 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f is None:
         return _of_log(case)
     if f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
-        return Draft("in_flight_cap", "unknown", "requests in flight are not exported", (idle_words(case),))
+        title, missing = "requests in flight are not exported", metric_of(case, "running")
+        return Draft("in_flight_cap", "unknown", title, (idle_words(case),), missing=missing)
     mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.waiting_share
     evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
     if waiting is not None:
         evidence.append(f"{units.share(waiting)} of them wait in an engine")
     if f.kv_use_peak is not None:
         evidence.append(f"KV caches reach {units.share(f.kv_use_peak)}")
+    if counts_groups(case.scenario, case.given) and case.gains.get("in_flight_cap", 0.0) >= WORTH:
+        return _of_groups(case, evidence)
     if peak > FLAT * (mean + _missing(case, mean)):
         return Draft("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
     if waiting is not None and waiting > WAITING:
@@ -46,7 +62,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
     evidence.append(idle_words(case))
     if case.kv_full is None:
-        return Draft("in_flight_cap", "unknown", "a ceiling, but not whether the engines have room", tuple(evidence))
+        title, missing = "a ceiling, but not whether the engines have room", metric_of(case, "kv_use")
+        return Draft("in_flight_cap", "unknown", title, tuple(evidence), missing=missing)
     if case.starving is False:
         return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
     more = _doubled(peak, f.kv_use_peak or KV_ROOM)
@@ -64,7 +81,28 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
         tuple(evidence), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, more)}",
-        {"wait": idle}, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+        case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+    )  # fmt: skip
+
+
+def counts_groups(scenario: Scenario, given: Collection[str]) -> bool:
+    """Whether somebody says that the client caps groups: those hold their place until their last sample ends, so that
+    what is in flight is no ceiling, and only a simulation tells whether the cap binds."""
+    fleet = scenario.fleet
+    caps = fleet.max_in_flight_samples or fleet.max_in_flight_samples_per_instance
+    return fleet.in_flight_unit == "groups" and caps is not None and "fleet.in_flight_unit" in given
+
+
+def _of_groups(case: Case, evidence: Sequence[str]) -> Draft:
+    """The cap on groups that somebody gave binds, by simulation."""
+    fleet, group = case.scenario.fleet, case.scenario.workload.group_size
+    cap = fleet.max_in_flight_samples or (fleet.max_in_flight_samples_per_instance or 0) * fleet.instances
+    said = f"the client allows {cap / group:,.0f} groups, each until its last sample ends"
+    return Draft(
+        "in_flight_cap", "fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
+        (*evidence, said), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
+        case.shorter(0.0 if case.idle is None else case.idle.value),
+        f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
     )  # fmt: skip
 
 
@@ -97,7 +135,7 @@ def _of_log(case: Case) -> Draft:
             "in_flight_cap", "fault",
             f"the client keeps {logged.in_flight_cap:,.0f} samples in flight, and engines have room",
             said, f"raise the client's cap to {more:,}, with a staleness bound that allows it",
-            {} if case.idle is None else {"wait": case.idle.value},
+            {} if case.idle is None else case.shorter(case.idle.value),
             f"the client's cap of {logged.in_flight_cap:,.0f} samples in flight binds while engines have room",
         )  # fmt: skip
     return unseen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, round_count, unseen
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, metric_of, round_count, unseen
 from fleetsim.replay.observe.observed import InstanceView
 
 # The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
@@ -32,13 +32,15 @@ def check(case: Case, earlier: Earlier) -> Draft:
         title = "running and waiting requests are not exported"
         return unseen(case, "max_num_seqs", title, "vllm:num_requests_waiting", _in_flight(case))
     if not running or waiting is None or f.running is None:
-        return Draft("max_num_seqs", "unknown", "running and waiting requests are not exported")
+        missing = metric_of(case, "waiting" if running else "running")
+        return Draft("max_num_seqs", "unknown", "running and waiting requests are not exported", missing=missing)
     mean = fmean(running)
     evidence = [f"{mean:,.0f} requests run on an instance, {units.share(waiting)} of all wait"]
     if waiting <= WAITING:
         return Draft("max_num_seqs", "ok", "nothing waits in the engines", tuple(evidence))
     if case.kv_full is None:
-        return Draft("max_num_seqs", "unknown", "requests wait, but KV use is not exported", tuple(evidence))
+        title, missing = "requests wait, but KV use is not exported", metric_of(case, "kv_use")
+        return Draft("max_num_seqs", "unknown", title, tuple(evidence), missing=missing)
     peak = f.kv_use_peak or 0.0
     evidence.append(f"KV caches reach {units.share(peak)}")
     if case.kv_full:
@@ -61,7 +63,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         "max_num_seqs", "fault", f"engines run {limit} requests, others wait, and the KV cache has room",
         tuple(evidence),
         f"give the engines --max-num-seqs {more}; simulated:\nfleetsim replay ... --set engine.max_num_seqs={more}",
-        {"wait": share} if share else {}, f"max_num_seqs of about {limit} holds requests back",
+        case.shorter(share) if share else {}, f"max_num_seqs of about {limit} holds requests back",
     )  # fmt: skip
 
 

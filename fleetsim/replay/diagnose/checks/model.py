@@ -16,12 +16,15 @@ def check(case: Case, earlier: Earlier) -> Draft:
     window cannot be simulated or nobody asked, or nothing that it could compare."""
     back = case.backtest
     if back is None and case.unsimulated is not None:
-        return Draft("model", "unknown", "cannot be back-tested" + _why(case), (case.unsimulated,), _instead(case))
+        title, missing = "cannot be back-tested" + _why(case), "--scenario FILE"
+        return Draft("model", "unknown", title, (case.unsimulated,), _instead(case), missing=missing)
     if back is None:
-        return Draft("model", "unknown", "not back-tested", (), "without --no-backtest:\nfleetsim replay ...")
+        then = "without --no-backtest:\nfleetsim replay ..."
+        return Draft("model", "unknown", "not back-tested", (), then, missing="leave out --no-backtest")
     worst = back.worst
     if back.verdict == "unknown" or worst is None:
-        return Draft("model", "unknown", "nothing of what was observed is predicted")
+        missing = "the trainer's step (--map trainer.step_s=METRIC)"
+        return Draft("model", "unknown", "nothing of what was observed is predicted", missing=missing)
     evidence = tuple(row_words(row) for row in sorted(back.overall, key=lambda row: -abs(row.error)))
     off_by = [row for row in back.overall if not row.within]
     if off_by and all(row.quantity == "queue" and abs(row.error) <= QUEUE for row in off_by):

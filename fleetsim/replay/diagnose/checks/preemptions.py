@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, round_count, unseen
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, metric_of, round_count, unseen
 from fleetsim.replay.diagnose.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.diagnose.cost import Claims
 
@@ -21,7 +21,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f is None:
         return _of_log(case)
     if f.preemptions_per_s is None:
-        return Draft("preemptions", "unknown", "not exported")
+        return Draft("preemptions", "unknown", "not exported", missing=metric_of(case, "preemptions"))
     rate = f.preemptions_per_s
     evidence = [f"{units.count(round(rate * 3600))} preemptions an hour"]
     if f.kv_use_peak is not None:
@@ -29,7 +29,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if rate <= 0:
         return Draft("preemptions", "ok", "none", tuple(evidence))
     if f.finished_s is None or f.finished_s <= 0:
-        return Draft("preemptions", "unknown", "how many requests finish is not exported", tuple(evidence))
+        title, missing = "how many requests finish is not exported", metric_of(case, "finished")
+        return Draft("preemptions", "unknown", title, tuple(evidence), missing=missing)
     per_request = rate / f.finished_s
     evidence.append(f"{per_request:.2f} per finished request")
     share, cost = None, prompt_cost(case)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, unseen
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, metric_of, unseen
 from fleetsim.replay.diagnose.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.implied.prefix_hits import expected_hits
 
@@ -23,27 +23,33 @@ def check(case: Case, earlier: Earlier) -> Draft:
     off = o.prefix_caching is False
     if off:
         hit = 0.0
-    missing = [
-        what
-        for what, there in (
-            ("the hit ratio is not exported", hit is not None),
-            ("prompt lengths are not exported", lengths is not None and lengths.prompt_mean is not None),
-            ("samples per prompt are not known from anywhere else", group is not None),
+    prompts, told = lengths is not None and lengths.prompt_mean is not None, "--given workload.group_size=N"
+    missing = {
+        what: add
+        for what, add, there in (
+            ("the hit ratio is not exported", metric_of(case, "prefix_hits"), hit is not None),
+            ("prompt lengths are not exported", metric_of(case, "prompt_length"), prompts),
+            ("samples per prompt are not known from anywhere else", told, group is not None),
         )
         if not there
-    ]
+    }
     if hit is None or group is None or lengths is None or lengths.prompt_mean is None:
         seen = () if hit is None or off else (f"hit ratio {units.share(hit)}",)
         caching = ("prefix caching is off",) if off else ()
         if f is None and hit is None:
             return unseen(
-                case, "prefix_cache", missing[0], "vllm:prefix_cache_hits_total (and _queries_total)", _stake(case)
+                case,
+                "prefix_cache",
+                next(iter(missing)),
+                "vllm:prefix_cache_hits_total (and _queries_total)",
+                _stake(case),
             )
         needs = "say it with --given workload.group_size=N" if group is None else None
         pairs = _fewer_than_pairs(case, hit, caching)
         if pairs is not None:
             return pairs
-        return Draft("prefix_cache", "unknown", missing[0], (*caching, *seen, *missing), needs)
+        title, add = next(iter(missing.items()))
+        return Draft("prefix_cache", "unknown", title, (*caching, *seen, *missing), needs, missing=add)
     prompt, block = lengths.prompt_mean, o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
     expected = expected_hits(group.value, prompt, block)
     evidence = [

@@ -9,8 +9,19 @@ from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.policies.law import Looser, written
 from fleetsim.replay.arrivals import serves
-from fleetsim.replay.diagnose.checks.case import WAITING, WORTH, Case, Draft, Earlier, faults, idle_words, unseen
+from fleetsim.replay.diagnose.checks.case import (
+    WAITING,
+    WORTH,
+    Case,
+    Draft,
+    Earlier,
+    faults,
+    idle_words,
+    metric_of,
+    unseen,
+)
 from fleetsim.replay.diagnose.checks.in_flight_cap import OUT_OF_WORK
+from fleetsim.replay.diagnose.cost import Claims
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
 from fleetsim.replay.observe.observed import Departure
@@ -53,6 +64,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft(
             "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
             "name your own metric with --map trainer.wait_s=METRIC, or give the trainer's run log with --from",
+            missing="--map trainer.wait_s=METRIC",
         )  # fmt: skip
     if not case.starving:
         return Draft("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
@@ -88,20 +100,19 @@ def check(case: Case, earlier: Earlier) -> Draft:
             evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
-            tuple(evidence), _back(case, gain) + _ahead(case), {"wait": wait},
+            tuple(evidence), _back(case, gain) + _ahead(case), case.shorter(wait),
             f"the slowest responses of each batch hold it up{_since(case, count=False)}",
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
-        evidence.append(
-            f"rate matching, first order: {matched} instances instead of {f.instances:.3g} would bring it to the target"
-        )
+        than = f"rate matching, first order: {matched} instances instead of {f.instances:.3g}"
+        evidence.insert(1, f"{than} would bring it to the target; the price is net of them")
     open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
     return Draft(
         "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
-        {"wait": wait}, f"the fleet is too small{_since(case, count=True)}",
+        _net(case, matched), f"the fleet is too small{_since(case, count=True)}",
     )  # fmt: skip
 
 
@@ -109,7 +120,8 @@ def _of_users(case: Case, earlier: Earlier) -> Draft:
     """No trainer waits there: the fleet is too small for its users where their requests wait for an engine."""
     f, waiting = case.observed.fleet, case.waiting_share
     if f is None or waiting is None:
-        return Draft("rollout", "unknown", "whether requests wait is not exported", tuple(_changed(case)))
+        title, missing = "whether requests wait is not exported", metric_of(case, "waiting")
+        return Draft("rollout", "unknown", title, tuple(_changed(case)), missing=missing)
     said = (*_changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
     if waiting <= WAITING:
         return Draft("rollout", "ok", "the fleet keeps up with what is sent to it", said)
@@ -147,7 +159,7 @@ def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
             "let more begin before the trainer is done (verl: async_training.staleness_threshold, or a smaller"
             " trigger_parameter_sync_step); what that gives only a simulation tells:\n"
             "fleetsim replay ... --scenario job.yaml --set admission.max_staleness=2",
-            {"wait": wait.value}, "engines run out of work while the batch waits for its slowest responses",
+            case.shorter(wait.value), "engines run out of work while the batch waits for its slowest responses",
         )  # fmt: skip
     more = (1.0 - case.idle_limit) / (1.0 - wait.value) if wait.value < 1.0 else None
     if more is not None:
@@ -238,6 +250,15 @@ def _ahead(case: Case) -> str:
         aged = "" if a.max_age is None else f" --set admission.max_age={a.max_age + 1:g}"
         change = f"--set {law.parameter}={written(now + law.looser.more)}{aged}"
     return f"if the recipe tolerates it:\nfleetsim replay ... {change} --recommend"
+
+
+def _net(case: Case, matched: int | None) -> Claims:
+    """What the matched count gives back: a shorter step of both pools, less the instances that are added."""
+    f, idle = case.observed.fleet, case.idle
+    if matched is None or f is None or idle is None or matched <= f.instances:
+        return {} if idle is None else {"wait": idle.value}
+    ratio = (1.0 - idle.value) / (1.0 - case.idle_limit)
+    return {**case.shorter(1.0 - ratio), "added": (1.0 - matched / f.instances) * ratio}
 
 
 def _matched(case: Case) -> int | None:

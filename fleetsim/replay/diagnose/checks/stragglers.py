@@ -18,6 +18,7 @@ _NAMED = 4
 PILED = 1.4
 # Equal shares of the requests make equal rates, but for the lengths that each happened to get.
 EQUAL = 1.03
+_EVEN = "; what that gives:\nfleetsim replay ... --set 'fleet.speed_factors=[]'"
 # Of the longest presence: instances that were there for less are not compared for their load.
 STAYED = 0.9
 
@@ -32,7 +33,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         n = len(o.instances)
         return Draft(
             "stragglers", "unknown", f"{units.plural(n, 'instance')}: none to compare with",
-            (f"a straggler shows against the median of {FEWEST} or more",),
+            (f"a straggler shows against the median of {FEWEST} or more",), missing=f"{FEWEST} instances or more",
         )  # fmt: skip
     evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
     slow = slow_instances(o)
@@ -40,7 +41,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if slow:
         names = ", ".join(str(i.id) for i in slow[:_NAMED])
         more = f" and {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
-        evidence += [
+        evidence[:0] = [
             f"{i.id} makes {units.share(i.pace)} of the median instance's rate at its load"
             if i.straggler
             else f"{i.id} holds {i.running or 0.0:,.0f} requests, the median instance {_usual(o.instances):,.0f}, and "
@@ -52,8 +53,9 @@ def check(case: Case, earlier: Earlier) -> Draft:
         waits = case.idle.value if piled and case.idle is not None else lost
         return Draft(
             "stragglers", "fault", f"slow: {names}{more}", tuple(evidence),
-            f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours",
-            {"busy": lost, "wait": waits} if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
+            f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
+            f"{'' if piled else _EVEN}",
+            case.shorter(waits) if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
     stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]

@@ -6,7 +6,7 @@ from fleetsim import units
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, told
-from fleetsim.replay.diagnose.cost import pause_shares
+from fleetsim.replay.diagnose.cost import Claims, pause_shares
 from fleetsim.replay.observe.observed import Pause, Stop
 from fleetsim.replay.observe.short_stops import have_rhythm
 
@@ -15,6 +15,7 @@ from fleetsim.replay.observe.short_stops import have_rhythm
 PAUSED, HELD = 0.05, 0.10
 # Longer than the scenario's pause by more than this: an overrun.
 OVERRUN = 1.5
+_SECONDS = "--map trainer.sync_s=METRIC"
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
@@ -30,12 +31,14 @@ def check(case: Case, earlier: Earlier) -> Draft:
             if not case.colocated
             else ("colocated: engines are silent while the trainer works, which hides the sync",),
             "on a finer grid, or with --map trainer.sync_s=METRIC of your own:\nfleetsim replay ... --step 1s",
+            missing=_SECONDS,
         )  # fmt: skip
     if held is None and o.rolling is None and not _is_sync(case):
         stops = [p for p in o.pauses.each if not p.empty] if o.pauses is not None else []
         said = "no trainer and no engine counts a weight sync"
         seen = f"{len(stops)} short stops of the engines have no rhythm: prompts, or a server that waits for something"
-        return Draft("sync", "unknown", "no weight sync is to be seen", (said, seen) if stops else (said,))
+        grounds = (said, seen) if stops else (said,)
+        return Draft("sync", "unknown", "no weight sync is to be seen", grounds, missing=_SECONDS)
     evidence = []
     if o.rolling is not None:
         r = o.rolling
@@ -53,16 +56,22 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if held is not None and t.sync_s is not None:
         seconds = told(t.sync_s, units.seconds(t.sync_s.value))
         evidence.append(f"the trainer is held {seconds} of a step ({units.share(held)})")
+        if held > (paused or 0.0):  # what is larger comes first
+            evidence = evidence[-1:] + evidence[:-1]
     overrun = _overrun(case, evidence)
     if (paused or 0.0) <= PAUSED and (held or 0.0) <= HELD and not overrun:
         return Draft("sync", "ok", "not the stall", tuple(evidence))
     name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
     if o.rolling is not None and not overrun:
         name = "a rolling weight sync stops each instance in turn"
+    claims: Claims = {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}
+    if not case.starving:  # a step is as much shorter as the trainer is held, and the rollout GPUs' time with it
+        more = max(0.0, (held or 0.0) - (paused or 0.0))
+        claims = {**claims, **{of: x for of, x in case.shorter(more).items() if of != "wait"}}
     return Draft(
         "sync", "fault", "longer than the scenario says" if overrun else "takes too large a share", tuple(evidence),
         _next(case),
-        {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}, name,
+        claims, name,
     )  # fmt: skip
 
 

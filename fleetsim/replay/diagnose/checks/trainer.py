@@ -74,6 +74,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "trainer", "unknown", "its compute time is not known",
             (*evidence, "neither exported nor in a run log; engines alone do not tell computing from other work"),
             "name your own metric with --map trainer.train_s=METRIC, or give the trainer's run log with --from",
+            missing="--map trainer.train_s=METRIC",
         )  # fmt: skip
     steady = "steady" if drift is not None else "no sign of trouble"
     return Draft("trainer", "ok", steady, tuple(evidence))

@@ -1,0 +1,116 @@
+"""A window in about eight lines: the worst fault with its evidence, price and remedy, then what else there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fleetsim import units
+from fleetsim.replay import words
+from fleetsim.replay.answers import Answers
+from fleetsim.replay.compared import catalogued, error_words
+from fleetsim.replay.diagnose.checks.case import WAITS
+from fleetsim.replay.diagnose.finding import Finding, Verdict
+from fleetsim.replay.diagnose.removals import trusted
+from fleetsim.replay.run import Replayed
+from fleetsim.tell.document import Brief, Cell, NextLines, Tone, brief
+
+# What fits beside a label in 80 columns: two lines of evidence, and one of what is fine.
+_EVIDENCE, _LINE = 136, 68
+
+
+def brief_of(result: Replayed, answers: Answers) -> Brief:
+    """What one must know of a window; its headline is the verdict."""
+    verdict = result.verdict
+    worst = worst_fault(verdict)
+    return brief(
+        ("doubt", doubt(result)),
+        *(() if worst is None else fault_lines(worst, verdict.headline)),
+        *(("also", _also(f)) for f in further_faults(verdict)),
+        ("fine", _fine(verdict)),
+        ("open", _open(verdict)),
+        ("differs", " ".join(words.differs_words(result.implied))),
+        tone=_tone(result, answers),
+    )
+
+
+def worst_fault(verdict: Verdict) -> Finding | None:
+    """What to change first; None where nothing is wrong."""
+    return next((f for f in verdict.findings if f.check == verdict.binding), None)
+
+
+def further_faults(verdict: Verdict) -> tuple[Finding, ...]:
+    """The other faults, the dearest first; what is wrong with the simulation is a doubt, not a fault of the job."""
+    left = (f for f in verdict.findings if f.state == "fault" and f.check not in (verdict.binding, "model"))
+    return tuple(sorted(left, key=lambda f: -(f.usd_per_day or 0.0)))
+
+
+def fault_lines(fault: Finding, headline: str) -> Iterator[tuple[str, Cell | NextLines | None]]:
+    """Its evidence beyond the headline, its price and the one command that follows."""
+    if fault.check == "model":  # the doubt has told it
+        yield "look at", None if fault.next is None else NextLines("", fault.next)
+        return
+    known = WAITS in headline.lower()
+    more = [ground for ground in fault.evidence if not (known and ground.startswith(WAITS))]
+    yield "evidence", evidence_words(more or fault.evidence)
+    yield "price", words.price_words(fault)
+    yield "next", None if fault.next is None else NextLines("", fault.next, strong=True)
+
+
+def doubt(result: Replayed) -> str | None:
+    """Why the verdict may be wrong: too little was read, or the simulation does not come out as the window did."""
+    few, back = words.few_words(result.observed), result.backtest
+    if few is not None:
+        return few
+    model = next(f for f in result.verdict.findings if f.check == "model")
+    if model.state != "fault" or back is None or back.worst is None:
+        return None
+    worst = back.worst
+    seen, said = (units.written(x, catalogued(worst.quantity).unit) for x in (worst.observed, worst.predicted))
+    off = f"simulated, {catalogued(worst.quantity).title} is {said}, not {seen} ({error_words(worst)})"
+    if trusted(back):
+        return f"{off}; step and throughput come out right"
+    return f"this window is not explained: {off}; causes are by rule, prices at most"
+
+
+def _tone(result: Replayed, answers: Answers) -> Tone:
+    verified = answers.verification
+    if (verified is not None and verified.failed) or any(f.state == "fault" for f in result.verdict.findings):
+        return "bad"
+    return "unsure" if doubt(result) or any(f.state == "unknown" for f in result.verdict.findings) else "good"
+
+
+def evidence_words(grounds: Sequence[str]) -> str:
+    """As many of the first grounds as fit; the first in any case."""
+    told = ""
+    for ground in grounds:
+        longer = f"{told}; {ground}" if told else ground
+        if told and len(longer) > _EVIDENCE:
+            break
+        told = longer
+    return told
+
+
+def _also(fault: Finding) -> str:
+    price = words.price_words(fault)
+    what = f"{words.CHECKS[fault.check]}: {fault.title}"
+    return what if price is None else f"{what}; {price.partition(';')[0]}"
+
+
+def _fine(verdict: Verdict) -> str:
+    """What is ruled out, by name as far as one line has room."""
+    names = [words.CHECKS[f.check] for f in verdict.findings if f.state == "ok"]
+    if len(", ".join(names)) <= _LINE:
+        return ", ".join(names)
+    few = names
+    while len(told := f"{', '.join(few)} and {len(names) - len(few)} more") > _LINE or few == names:
+        few = few[:-1]
+    return told
+
+
+def _open(verdict: Verdict) -> str:
+    """Every open question with the one metric, fact or flag that would answer it; those of the same one together."""
+    asked: dict[str, list[str]] = {}
+    for f in verdict.findings:
+        if f.state == "unknown":
+            asked.setdefault(f.missing or f.title, []).append(words.CHECKS[f.check])
+    return "; ".join(f"{', '.join(names)}: {missing}" for missing, names in asked.items())
