@@ -46,13 +46,16 @@ def run_requests(
     prefix_caching: bool = False,
     instances: int = 1,
     routing: str = "round_robin",
+    own_tokens: ArrayLike = 0,
+    imbalance_limit: int = 0,
 ) -> RequestResult:
     """Runs requests through `instances` equal engines with continuous batching.
 
     prompt_tokens, output_tokens: integers from 1 to 2^30, shape (requests,) or scalars that broadcast. arrival_s:
     seconds >= 0, any order (default: all at 0). group: requests with the same label share one prompt (for prefix
     caching and for the prefix_affinity router). routing: round_robin, least_loaded or prefix_affinity, decided at
-    arrival.
+    arrival; with prefix_affinity an engine with a sibling may have `imbalance_limit` requests more than the least
+    loaded. own_tokens: of each request's prompt, behind `prompt_tokens`, which no other request has; integers >= 0.
 
     The result equals an iteration-by-iteration simulation of the scheduler that `limits` names. Where they give no
     max_output_tokens, the longest output is what the client allows. Raises InputError for lengths, times
@@ -61,7 +64,10 @@ def run_requests(
     prompt, output = _lengths(prompt_tokens, output_tokens)
     n = len(prompt)
     arrival = np.zeros(n) if arrival_s is None else np.broadcast_to(np.asarray(arrival_s, np.float64), n)
-    problems = _problems(step_time, limits, prompt, output, arrival, instances, routing)
+    own, own_problems = _own(own_tokens, n)
+    if isinstance(imbalance_limit, bool) or not isinstance(imbalance_limit, int) or imbalance_limit < 0:
+        own_problems.append(Problem("imbalance_limit", imbalance_limit, "an integer >= 0", "give a number of requests"))
+    problems = own_problems + _problems(step_time, limits, prompt + own, output, arrival, instances, routing)
     label, size = _groups(group, prompt, problems)
     if problems:
         raise InputError(problems)
@@ -72,13 +78,13 @@ def run_requests(
     if limits.max_output_tokens is None:
         limits = replace(limits, max_output_tokens=int(output.max()))
     world = World(step_time, limits, instances=instances, prefix_caching=prefix_caching and group is not None)
-    world.set(open_loop=1, routing=ROUTERS[routing], n_arrivals=n)
+    world.set(open_loop=1, routing=ROUTERS[routing], imbalance=imbalance_limit, n_arrivals=n)
     world.add_samples(n)
     world.add_groups(len(size))
     samples, groups = world.samples, world.groups
     # members of a group stand together, which is what the router and the prefix list expect
     rank = np.argsort(label, kind="stable")
-    samples["prompt"], samples["target"] = prompt[rank], output[rank]
+    samples["prompt"], samples["extra"], samples["target"] = prompt[rank], own[rank], output[rank]
     if group is not None:
         samples["group"] = label[rank]
         groups["size"], groups["need"] = size, size
@@ -119,6 +125,15 @@ def _lengths(prompt_tokens: ArrayLike, output_tokens: ArrayLike) -> tuple[NDArra
     if problems:
         raise InputError(problems)
     return prompt.astype(np.int64), output.astype(np.int64)
+
+
+def _own(tokens: ArrayLike, n: int) -> tuple[NDArray[np.int64], list[Problem]]:
+    """Tokens that each request's prompt has for itself; 0 and a problem where they are no counts."""
+    own = np.asarray(tokens)
+    if own.dtype.kind in "iu" and own.shape in ((), (n,)) and bool(np.all((own >= 0) & (own <= MOST_TOKENS))):
+        return np.broadcast_to(own, (n,)).astype(np.int64), []
+    rule = f"integers from 0 to {MOST_TOKENS}, one or one of each request"
+    return np.zeros(n, np.int64), [Problem("own_tokens", own.tolist() if own.size < 4 else own.shape, rule, "mend it")]
 
 
 def _problems(
