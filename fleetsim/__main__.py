@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from fleetsim.cli.interrupts import starting
 
 
 def main() -> None:
     """Runs the command line, which takes a tenth of a second to import: Ctrl-C is minded before that."""
     starting()
+    # Looking for plugins in everything that is installed takes longer than most of what it would find could be of use.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from fleetsim.cli.main import main as command_line
 
     command_line()

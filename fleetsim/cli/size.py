@@ -30,4 +30,5 @@ def size(asked: Size, output: SavedOutput) -> None:
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
-    answer(ask, replace(asked, for_page=output.html is not None), output, ("instances",))
+    brief = not (output.json_ or output.explain or output.html)
+    answer(ask, replace(asked, for_page=output.html is not None, in_brief=brief), output, ("instances",))

@@ -1,8 +1,9 @@
 """YAML in and out: the 1.2 core schema without tags, anchors or duplicate keys, and with limits on size and depth.
 
-The text is read as parser events and built by hand, so nothing in a file can construct anything but mappings, lists,
-strings, numbers, booleans and nulls. Plain scalars follow YAML 1.2 (`1e-6` is a number, `on` and `1:30` are strings);
-PyYAML's own resolver follows 1.1, where they are not. `to_yaml` quotes whatever either of them would misread.
+The text is read as parser events and built by hand (`yaml_events.py`), so nothing in a file can construct anything but
+mappings, lists, strings, numbers, booleans and nulls. Plain scalars follow YAML 1.2 (`1e-6` is a number, `on` and
+`1:30` are strings); PyYAML's own resolver follows 1.1, where they are not. `to_yaml` quotes whatever either of them
+would misread. The parser is imported when there is something to parse: the value of a flag is most often one word.
 """
 
 from __future__ import annotations
@@ -10,182 +11,39 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import yaml
-
-from fleetsim.errors import InputError, Problem
-from fleetsim.faces import text
+from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.visible import visible
 
 MAX_BYTES = 4 * 2**20
-MAX_NODES = 50_000
-MAX_DEPTH = 40
-
-_INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_INFINITE = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
-_NAMED: dict[str, bool | float | None] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-}
-# No number that anyone writes is longer; longer ones stay text, so that no conversion takes quadratic time.
-_MAX_DIGITS = 400
-
-_MAX_DUPLICATES = 100
-
-_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def plain_scalar(text: str) -> Any:
-    """What an unquoted scalar means in the YAML 1.2 core schema."""
-    if text in _NAMED:
-        return _NAMED[text]
-    if len(text) > _MAX_DIGITS:
-        return text
-    if _INT.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    infinite = _INFINITE.fullmatch(text)
-    if infinite:
-        return -math.inf if infinite[1] == "-" else math.inf
-    return text
+# Words that mean in YAML what they say: unquoted, and between quotes.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]*")
+_QUOTED = re.compile(r'"[A-Za-z0-9_./+-]*"')
 
 
 def from_yaml(text: str, where: str) -> Any:
     """The value of one YAML document. `where` (a file or a flag) names it in errors.
 
     Raises InputError for text that is no YAML, an empty document, a second document, anchors, aliases, tags,
-    duplicate keys, keys that are no scalars, more than MAX_NODES nodes or nesting deeper than MAX_DEPTH.
+    duplicate keys, keys that are no scalars, more than `yaml_events.MAX_NODES` nodes or nesting deeper than MAX_DEPTH.
     """
-    events: Iterator[Any] = iter(yaml.parse(text, Loader=_Parser))
-    try:
-        builder = _Builder(events, where)
-        value = builder.document()
-    except yaml.YAMLError as error:
-        raise InputError([_no_yaml(error, where)]) from None
-    if builder.problems:
-        raise InputError(builder.problems)
-    return value
+    if _WORD.fullmatch(text):
+        return plain_scalar(text)
+    if _QUOTED.fullmatch(text):
+        return text[1:-1]
+    from fleetsim.config.yaml_events import document
+
+    return document(text, where)
 
 
 def to_yaml(value: Any) -> str:
     """YAML of plain values that `from_yaml` reads back equal: keys keep their order, laws stand on one line."""
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False
-    )
+    from fleetsim.config.yaml_dumper import dumped
+
     # What is not printable stands in double quotes, where a character may be written out.
-    return visible(text)
-
-
-def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
-    line = f":{mark.line + 1}" if mark is not None else ""
-    return Problem(
-        text("{}{}", where, line), str(what), "is not valid YAML", "check indentation, colons and quotes on this line"
-    )
-
-
-class _Builder:
-    """Builds plain values from parser events, one document, counting nodes and depth as it goes."""
-
-    def __init__(self, events: Iterator[Any], where: str) -> None:
-        self.events, self.where = events, where
-        self.problems: list[Problem] = []
-        self.nodes = 0
-
-    def document(self) -> Any:
-        next(self.events)  # stream start
-        event = next(self.events)
-        if isinstance(event, yaml.StreamEndEvent):
-            self._stop(None, "empty", "holds no YAML document", "write at least one section, or start from a preset")
-        value = self._value(next(self.events), 1)
-        next(self.events)  # document end
-        if not isinstance(next(self.events), yaml.StreamEndEvent):
-            self._stop(None, "---", "holds more than one YAML document", "keep one document per file")
-        return value
-
-    def _stop(self, event: Any, value: object, rule: str, remedy: str) -> None:
-        line = "" if event is None else f":{event.start_mark.line + 1}"
-        raise InputError([*self.problems, Problem(text("{}{}", self.where, line), value, rule, remedy)])
-
-    def _value(self, event: Any, depth: int) -> Any:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            self._stop(event, f"> {MAX_NODES} nodes", "holds too many values", "a scenario has a few hundred at most")
-        if depth > MAX_DEPTH:
-            self._stop(event, f"> {MAX_DEPTH} levels", "is nested too deeply", "a scenario has four levels")
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-            self._stop(event, f"{sign}{event.anchor}", "anchors and aliases are refused", "write the value out")
-        if event.tag is not None and event.tag != "!":
-            self._stop(event, event.tag, "YAML tags are refused", "write a plain value")
-        if isinstance(event, yaml.ScalarEvent):
-            return plain_scalar(event.value) if event.implicit[0] else event.value
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(depth)
-        return self._mapping(depth)
-
-    def _sequence(self, depth: int) -> list[Any]:
-        items = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
-        return items
-
-    def _mapping(self, depth: int) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
-        while not isinstance(key_event := next(self.events), yaml.MappingEndEvent):
-            if not isinstance(key_event, yaml.ScalarEvent):
-                self._stop(key_event, "? ...", "a key must be a single word", "write key: value")
-            self._value(key_event, depth + 1)  # for its checks; a key is its own text, whatever it looks like
-            key = key_event.value
-            value = self._value(next(self.events), depth + 1)
-            if key in mapping and len(self.problems) < _MAX_DUPLICATES:
-                self.problems.append(
-                    Problem(
-                        text("{}:{}", self.where, key_event.start_mark.line + 1),
-                        key,
-                        "this key is given twice in the same mapping",
-                        "keep one of them",
-                    )
-                )
-            mapping[key] = value
-        return mapping
-
-
-class _Dumper(yaml.SafeDumper):
-    """SafeDumper that writes no anchors and quotes every string that would read back as something else."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    plain = isinstance(plain_scalar(text), str) and text.isprintable()  # else a line break could be folded away
-    lines = text.split("\n")
-    block = len(lines) > 1 and all(line.isprintable() and line.strip(" ") == line != "" for line in lines)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else "|" if block else '"')
-
-
-def _mapping(dumper: yaml.SafeDumper, mapping: dict[str, Any]) -> yaml.MappingNode:
-    return dumper.represent_mapping(
-        "tag:yaml.org,2002:map", mapping, flow_style="kind" in mapping and "name" not in mapping
-    )
-
-
-def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
-    scalars = not any(isinstance(item, (dict, list)) for item in items)
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=scalars)
-
-
-_Dumper.add_representer(str, _text)
-_Dumper.add_representer(dict, _mapping)
-_Dumper.add_representer(list, _list)
+    return visible(dumped(value))
 
 
 def as_yaml(value: Any, other: Callable[[Any], Any] | None = None) -> str:

@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -107,7 +108,12 @@ def is_checked() -> bool:
 
 def sources_digest() -> str:
     """Digest of the kernel's sources, and of the build that is made of them."""
-    digest = hashlib.sha256(b"checked" if is_checked() else b"")
+    return _digest(is_checked())
+
+
+@cache  # a process asks for it six times, and runs what it has read
+def _digest(checked: bool) -> str:
+    digest = hashlib.sha256(b"checked" if checked else b"")
     for source in sorted(KERNEL.glob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:32]
@@ -115,9 +121,13 @@ def sources_digest() -> str:
 
 def identity() -> str:
     """What machine code must be of to be run: these sources, the versions that compile them, this kind of machine."""
-    compilers = [f"{package} {version(package)}" for package in ("numba", "llvmlite", "numpy")]
     machine = f"{platform.system()} {platform.machine()} {platform.python_version()}"
-    return "; ".join([sources_digest(), *compilers, machine])
+    return "; ".join([sources_digest(), *_compilers(), machine])
+
+
+@cache
+def _compilers() -> tuple[str, ...]:
+    return tuple(f"{package} {version(package)}" for package in ("numba", "llvmlite", "numpy"))
 
 
 def _folder_name() -> str:

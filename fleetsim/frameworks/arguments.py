@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fleetsim.config.yaml_text import from_yaml, plain_scalar
+from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.settings import Settings
 

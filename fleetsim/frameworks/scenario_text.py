@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from fleetsim.config.yaml_text import plain_scalar, to_yaml
+from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.config.yaml_text import to_yaml
 from fleetsim.frameworks.reading import one_line
 
 SECTIONS = (

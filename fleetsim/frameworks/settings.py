@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetsim.config.paths import is_at
-from fleetsim.config.yaml_text import plain_scalar
+from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.frameworks.arithmetic import whole_number
 
 _POINTER = re.compile(r"\$\{([^${}]*)\}")

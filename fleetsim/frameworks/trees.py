@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fleetsim.config.yaml_text import plain_scalar
+from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
 

@@ -83,11 +83,15 @@ class Briefed(Result):
     def told(self) -> Document:
         """What there is to say of it."""
 
+    def in_brief(self) -> Document:
+        """What is said first: a Document with a Brief, of which nothing else is drawn."""
+        return self.told()
+
     def view(self, explain: bool = False) -> View:
         """What the command prints; explain: under --explain."""
         from fleetsim.tell.terminal import draw
 
-        return draw(self.told(), explain)
+        return draw(self.told() if explain else self.in_brief(), explain)
 
     @property
     def explained(self) -> str:

@@ -46,7 +46,8 @@ class SizedJob(PlannedJob):
 class Size:
     """How many instances keep the trainer busy?
 
-    for_page: the result keeps its runs, so that its page need not repeat them.
+    for_page: the result keeps its runs, so that its page need not repeat them. in_brief: what only the whole answer
+    shows is worked out when somebody asks for it.
     """
 
     job: Annotated[AnyJob, Lends(SizedJob)]
@@ -54,6 +55,7 @@ class Size:
         float | None, Option("Size for this share of the cases that the inputs' errors leave (0.9).", TARGETS)
     ] = None
     for_page: bool = False
+    in_brief: bool = False
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
@@ -171,6 +173,12 @@ class SizeResult(Recommendation):
 
         return document(self.plan)
 
+    def in_brief(self) -> Document:
+        """The same without what a terminal shows under --explain, which takes a tenth of the whole command."""
+        from fleetsim.size.brief import in_brief
+
+        return in_brief(self.plan)
+
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.job.trials import remembered, simulated, with_instances
@@ -218,6 +226,8 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
             confidence=asked.confidence,
             measure=measure,
         )
+        if not asked.in_brief:
+            plan.headroom  # noqa: B018 - it is worked out now
     except KeyboardInterrupt:
         from fleetsim.size.data import tried_document
         from fleetsim.size.told import tried as tried_told

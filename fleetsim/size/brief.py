@@ -6,10 +6,17 @@ from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.observed import observed_line
-from fleetsim.job.words import target, target_value
+from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.size.knee import usd_per_h
 from fleetsim.size.size import SizeResult
-from fleetsim.tell.document import Brief, Tone, brief
+from fleetsim.size.words import headline
+from fleetsim.tell.document import Brief, Document, Tone, brief
+
+
+def in_brief(result: SizeResult) -> Document:
+    """The answer and the lines of its Brief, and nothing else."""
+    kind, title = kind_of("size", result.scenario), headline(result)
+    return Document(kind, title, (), (), result.warnings, (), brief=brief_of(result))
 
 
 def brief_of(result: SizeResult) -> Brief:

@@ -8,9 +8,9 @@ are looked at, each lever beside the answer and with the count that is best for 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job import nameplate
@@ -71,11 +71,16 @@ class SizeResult(Reasons[Spread]):
     missed: tuple[Target, ...]
     targets: tuple[Target, ...]
     rate_matching: RateMatching
-    headroom: Headroom
+    headroom_worked_out: Callable[[], Headroom] = field(repr=False, compare=False)
     queue_cap: QueueCap
     candidates: tuple[Trial, ...]
     confidence: float | None = None
     enough: bool | None = None
+
+    @property
+    def headroom(self) -> Headroom:
+        """Where the headroom goes: worked out when it is first asked for, by runs that nothing else needs."""
+        return self.headroom_worked_out()
 
     @property
     def recommended(self) -> Trial:
@@ -146,7 +151,7 @@ def size(
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     # At the knee the trainer takes what it gets; elsewhere what it can.
     consumed = rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
-    headroom = headroom_of(job, instances, consumed, rate_of(instances), measure, tell)
+    headroom = cache(partial(headroom_of, job, instances, consumed, rate_of(instances), measure, tell))
     queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
     way_out = None if best.largest is None else way_out_of(job, trials.at(instances, 1), targets, measure, tell)
@@ -179,7 +184,7 @@ def size(
         missed=missed,
         targets=targets,
         rate_matching=rate,
-        headroom=headroom,
+        headroom_worked_out=headroom,
         queue_cap=queue_cap,
         candidates=candidates,
         alternatives=alternatives,

@@ -14,8 +14,9 @@ from typing import Any
 import fleetsim
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.paths import is_touched
+from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.yaml_text import as_yaml, plain_scalar
+from fleetsim.config.yaml_text import as_yaml
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.profiled import as_profiled
 from fleetsim.sweep.grid import Grid

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config.yaml_text import MAX_DEPTH, MAX_NODES, from_yaml, to_yaml
+from fleetsim.config.yaml_events import MAX_DEPTH, MAX_NODES, document
+from fleetsim.config.yaml_text import from_yaml, to_yaml
 from fleetsim.errors import InputError
 
 
@@ -90,3 +91,17 @@ def test_any_text_gives_a_value_or_an_input_error(text: str) -> None:
         from_yaml(text, "t")
     except InputError as error:
         assert error.problems
+
+
+@given(st.from_regex(r'"?[ -~]{0,12}"?', fullmatch=True))
+def test_a_single_word_means_what_the_parser_says(text: str) -> None:
+    """One word is not parsed: what is read at once, and what is not, must be the same."""
+    try:
+        parsed = document(text, "t")
+    except InputError as error:
+        with pytest.raises(InputError) as caught:
+            from_yaml(text, "t")
+        assert caught.value.problems == error.problems
+    else:
+        got = from_yaml(text, "t")
+        assert (repr(got), type(got)) == (repr(parsed), type(parsed))

@@ -76,7 +76,7 @@ def test_the_document_is_plain_json() -> None:
     document = json.loads(dumps(size_document(plan())))
     assert document["recommendation"]["instances"] == 10
     assert document["rate_matching"]["instances"] == 13
-    assert [c["instances"] for c in document["candidates"]] == [6, 9, 10, 11, 13]
+    assert [c["instances"] for c in document["candidates"]] == [5, 9, 10, 11, 13]
 
 
 def test_nan_and_infinities_become_null() -> None:

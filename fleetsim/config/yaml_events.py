@@ -1,0 +1,107 @@
+"""A YAML document from its parser's events: plain values, built by hand, with limits on size and depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
+
+MAX_NODES = 50_000
+MAX_DEPTH = 40
+_MAX_DUPLICATES = 100
+
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def document(text: str, where: str) -> Any:
+    """The value of one YAML document; raises InputError as `yaml_text.from_yaml`, which asks it, says."""
+    events: Iterator[Any] = iter(yaml.parse(text, Loader=_Parser))
+    try:
+        builder = _Builder(events, where)
+        value = builder.document()
+    except yaml.YAMLError as error:
+        raise InputError([_no_yaml(error, where)]) from None
+    if builder.problems:
+        raise InputError(builder.problems)
+    return value
+
+
+def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
+    line = f":{mark.line + 1}" if mark is not None else ""
+    return Problem(
+        text("{}{}", where, line), str(what), "is not valid YAML", "check indentation, colons and quotes on this line"
+    )
+
+
+class _Builder:
+    """Builds plain values from parser events, one document, counting nodes and depth as it goes."""
+
+    def __init__(self, events: Iterator[Any], where: str) -> None:
+        self.events, self.where = events, where
+        self.problems: list[Problem] = []
+        self.nodes = 0
+
+    def document(self) -> Any:
+        next(self.events)  # stream start
+        event = next(self.events)
+        if isinstance(event, yaml.StreamEndEvent):
+            self._stop(None, "empty", "holds no YAML document", "write at least one section, or start from a preset")
+        value = self._value(next(self.events), 1)
+        next(self.events)  # document end
+        if not isinstance(next(self.events), yaml.StreamEndEvent):
+            self._stop(None, "---", "holds more than one YAML document", "keep one document per file")
+        return value
+
+    def _stop(self, event: Any, value: object, rule: str, remedy: str) -> None:
+        line = "" if event is None else f":{event.start_mark.line + 1}"
+        raise InputError([*self.problems, Problem(text("{}{}", self.where, line), value, rule, remedy)])
+
+    def _value(self, event: Any, depth: int) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            self._stop(event, f"> {MAX_NODES} nodes", "holds too many values", "a scenario has a few hundred at most")
+        if depth > MAX_DEPTH:
+            self._stop(event, f"> {MAX_DEPTH} levels", "is nested too deeply", "a scenario has four levels")
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
+            self._stop(event, f"{sign}{event.anchor}", "anchors and aliases are refused", "write the value out")
+        if event.tag is not None and event.tag != "!":
+            self._stop(event, event.tag, "YAML tags are refused", "write a plain value")
+        if isinstance(event, yaml.ScalarEvent):
+            return plain_scalar(event.value) if event.implicit[0] else event.value
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(depth)
+        return self._mapping(depth)
+
+    def _sequence(self, depth: int) -> list[Any]:
+        items = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            items.append(self._value(event, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        while not isinstance(key_event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(key_event, yaml.ScalarEvent):
+                self._stop(key_event, "? ...", "a key must be a single word", "write key: value")
+            self._value(key_event, depth + 1)  # for its checks; a key is its own text, whatever it looks like
+            key = key_event.value
+            value = self._value(next(self.events), depth + 1)
+            if key in mapping and len(self.problems) < _MAX_DUPLICATES:
+                self.problems.append(
+                    Problem(
+                        text("{}:{}", self.where, key_event.start_mark.line + 1),
+                        key,
+                        "this key is given twice in the same mapping",
+                        "keep one of them",
+                    )
+                )
+            mapping[key] = value
+        return mapping
