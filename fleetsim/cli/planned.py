@@ -1,4 +1,7 @@
-"""What `size` and `split` do with their answers: a page, a scenario file, a condition; each checked before the work."""
+"""What `size`, `split` and `plan` do with their answers: text or JSON, a page, a scenario file, the exit code.
+
+Where something is to be written is checked before the work.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from fleetsim.job.fields import TRAINER, AnyJob
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Result
+from fleetsim.job.result import Recommendation, SoFar
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.split.ask import SplitJob
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from fleetsim.job.options import Options
     from fleetsim.plan.budget import Objective
     from fleetsim.plan.plan import PlanResult as Found
-    from fleetsim.plan.search import Found as Simulated
     from fleetsim.tell.document import Document
-    from fleetsim.tell.terminal import View
 
 BUDGET, CHOICES = "The budget", "What may be chosen"
 # What a condition can name beside the metrics.
@@ -120,7 +118,7 @@ class Plan:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PlanResult(Result):
+class PlanResult(Recommendation):
     """The plans of a budget.
 
     found: everything (fleetsim/plan/plan.py): rows with their scenarios, estimates and ranges, what permissions would
@@ -169,11 +167,6 @@ class PlanResult(Result):
 
         return Metrics(self.found.best.estimates)
 
-    @property
-    def mean(self) -> dict[str, float]:
-        """Metric name -> mean, of the recommended plan."""
-        return self.metrics.mean
-
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
         best = self.found.best
@@ -214,22 +207,30 @@ class PlanResult(Result):
             ]
         )
 
-    def _told(self) -> Document:
+    def saved(self) -> str:
+        """What the command writes under --save: the recommended plan."""
+        from fleetsim.config.load import dump_short
+
+        chosen = {"engine.gpu", "engine.tp", "fleet.instances", "fleet.placement", "trainer.gpus"}
+        return dump_short(self.scenario, {*self.found.given, *chosen})
+
+    def missed(self) -> str:
+        """The step that no plan makes."""
+        if self.feasible:
+            return ""
+        return f"no plan makes a step of {self.found.budget.step_s:g} s; the shortest is printed above"
+
+    def told(self) -> Document:
+        """What there is to say of it."""
         from fleetsim.plan.told import document
 
         return document(self.found, self.assumptions, self.warnings, self.profile)
-
-    def view(self) -> View:
-        """What the command prints."""
-        from fleetsim.tell.terminal import draw
-
-        return draw(self._told())
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.tell.page import document_page
 
-        return document_page(self._told())
+        return document_page(self.told())
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
@@ -238,34 +239,11 @@ class PlanResult(Result):
         return plan_document(self.found, self.assumptions, self.warnings, self.profile)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSoFar:
-    """The front of the plans that were simulated when Ctrl-C came."""
-
-    scenario: Scenario
-    found: Sequence[Simulated]
-    missing: str
-    warnings: tuple[str, ...] = ()
-
-    def view(self) -> View:
-        """The plans, a row each."""
-        from fleetsim.plan.told import so_far
-        from fleetsim.tell.terminal import draw
-
-        return draw(so_far(self.found))
-
-    def document(self) -> dict[str, Any]:
-        """The same, as --json prints it."""
-        from fleetsim.plan.data import so_far_document
-
-        return so_far_document(self.scenario, self.found, self.missing)
-
-
 def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     """The best plans within the budget.
 
     Raises InputError with all that is wrong, or where nothing fits the budget; StuckError where every plan gets stuck;
-    Interrupted on Ctrl-C with the PlanSoFar, None before the first plan.
+    Interrupted on Ctrl-C with the SoFar, None before the first plan.
     """
     from fleetsim.job.engine_source import engine_source
     from fleetsim.plan.assumptions import assumed, warnings_of
@@ -284,8 +262,11 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     except Interrupted as cut:
         if cut.known is None:
             raise
+        from fleetsim.plan.data import so_far_document
+        from fleetsim.plan.told import so_far
+
         scenario, known = cut.known
-        raise Interrupted(PlanSoFar(scenario, known, cut.missing), cut.missing) from None
+        raise Interrupted(SoFar(scenario, known, cut.missing, so_far, so_far_document), cut.missing) from None
     best = found.best.scenario
     profile = engine_source(best, best.fleet.instances)
     return PlanResult(job, found, assumed(found), profile, (*job.notes, *warnings_of(found, profile)))
