@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.moved import Part
+from fleetsim.job.moved import Part, Ranges
 from fleetsim.job.nameplate import trainer_step_s
 from fleetsim.quantities import quantity
 
@@ -57,6 +57,13 @@ def _typed(scenario: Scenario, assumption: Assumption) -> str:
     value: Any = _TYPED[path](scenario) if path in _TYPED else assumption.value
     written = units.number(value) if isinstance(value, float) else str(value)
     return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
+
+
+def swing_line(ranges: Ranges, measured: Callable[[str], str] = str) -> str | None:
+    """The input that moves a simulated step most, where one does. measured: writes what settles it."""
+    first = ranges.parts[0]
+    low, high = map(units.seconds, first.step_s)
+    return None if low == high else f"{first.what} ({measured(first.measure)}): a step may take {low} to {high}"
 
 
 def measure_line(part: Part[Any]) -> str:

@@ -182,6 +182,7 @@ class PlanResult(Recommendation):
         Needs pandas.
         """
         from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.plan.plan import RANGED
         from fleetsim.plan.words import plan_words
 
         return frame(
@@ -198,8 +199,8 @@ class PlanResult(Recommendation):
                     "usd_per_trained_token": row.usd_per_token,
                     **{
                         f"{n}.range_{end}": x
-                        for n, ends in row.ranges.items()
-                        for end, x in zip(("low", "high"), ends, strict=True)
+                        for n in RANGED
+                        for end, x in zip(("low", "high"), row.range_of(n), strict=True)
                     },
                     **with_intervals(row.estimates),
                 }

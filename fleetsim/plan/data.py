@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.plan import words
+from fleetsim.plan.plan import RANGED
 from fleetsim.tell.data import estimate, head
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _row(result: PlanResult, row: Row) -> dict[str, Any]:
         "binding": row.binding,
         "usd_per_hour": row.usd_per_h,
         "usd_per_trained_token": row.usd_per_token,
-        "ranges": {name: list(ends) for name, ends in row.ranges.items()},
+        "ranges": {name: list(row.range_of(name)) for name in RANGED},
         "changes_from_recommended": words.changes_from(result.best.scenario, row.scenario),
         "command": words.command(result, row),
         "scenario": row.scenario.model_dump(mode="json"),

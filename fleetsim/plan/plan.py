@@ -16,19 +16,22 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag, text
+from fleetsim.job.brief import Spans
+from fleetsim.job.moved import Ranges, ranges_of
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, Asked, combined
 from fleetsim.plan.front import MOST_ROWS, front_of, thinned
 from fleetsim.plan.permissions import NAMES, Allowed, stale
-from fleetsim.plan.ranges import Range, ranges_of
 from fleetsim.plan.search import Found, Search, Tally
 from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.plan.staleness import own_staleness
 from fleetsim.plan.wanted import Wanted
 from fleetsim.split.arrangements import SWITCH_S
 
+# Metrics whose ranges are told of each row.
+RANGED = ("step_s", "cost_per_step")
 # A limit must shorten the step by so much to be taken.
 _WORTH = 0.01
 # Runs by which several plans that are nearly the best are told apart.
@@ -37,14 +40,14 @@ _CONTENDERS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A plan with all its runs. ranges: of step_s and cost_per_step, what they rest on being off."""
+    """A plan with all its runs. ranges: how far it may be off, None where no input is in doubt."""
 
     candidate: Candidate
     scenario: Scenario
     estimates: Mapping[str, Estimate]
     runs: int
     binding: str
-    ranges: Mapping[str, Range]
+    ranges: Ranges | None
 
     @property
     def step_s(self) -> float:
@@ -55,6 +58,16 @@ class Row:
     def usd(self) -> float:
         """US dollars of a step."""
         return self.estimates["cost_per_step"].mean
+
+    @property
+    def spans(self) -> Spans:
+        """Metric -> from, to in eight of ten cases."""
+        return None if self.ranges is None else self.ranges.metrics
+
+    def range_of(self, metric: str) -> tuple[float, float]:
+        """From, to; twice the mean where no input is in doubt."""
+        mean = self.estimates[metric].mean
+        return (mean, mean) if self.spans is None else self.spans[metric]
 
     @property
     def usd_per_token(self) -> float:
@@ -94,6 +107,11 @@ class PlanResult:
     def best(self) -> Row:
         """The recommended row."""
         return self.rows[0]
+
+    @property
+    def better(self) -> list[tuple[str, Row]]:
+        """Permissions that nobody gave and that make the plan better, with the best plan of each."""
+        return [(b.permission, b.row) for b in self.bought if b.row is not None]
 
     @property
     def feasible(self) -> bool:

@@ -8,16 +8,19 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.rests_on import assumed_section, rests_on
+from fleetsim.job.rests_on import assumed_section, how_sure, rests_on
 from fleetsim.job.words import kind_of
 from fleetsim.plan import words
+from fleetsim.plan.brief import brief_of
 from fleetsim.plan.plan import PlanResult, Row
 from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.document import Document, Listed, Section, Table, Tile, Words, page_only, present
+from fleetsim.tell.document import Document, Listed, Section, Table, Tile, Words, page_only, present, terminal_only
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
+# Columns of the front that there is room for under --explain alone.
+_SPARED = ("$/M tok", "$/h", "idle t/r")
 _SIGNS = (
     "rollout + trainer GPUs; ranges: in eight of ten cases; stale: steps that a sample may be old; idle: the trainer's "
     "share / the instances'"
@@ -29,24 +32,27 @@ def document(
 ) -> Document:
     """What `plan` says."""
     best = result.best
-    front = present(_chart(result))
+    front, table = present(_chart(result)), front_table(result)
     return Document(
         kind=kind_of("plan", result.scenario),
         title=words.headline(result),
+        brief=brief_of(result),
         lede=(f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}",),
         tiles=(
             Tile("GPUs", f"{best.candidate.share.gpus:,}", words.share_words(best.candidate.share)),
-            Tile("step", units.seconds(best.step_s), _ends(best.ranges["step_s"], units.seconds)),
-            Tile("cost of a step", units.money(best.usd), _ends(best.ranges["cost_per_step"], units.money)),
+            Tile("step", units.seconds(best.step_s), _ends(best.range_of("step_s"), units.seconds)),
+            Tile("cost of a step", units.money(best.usd), _ends(best.range_of("cost_per_step"), units.money)),
             Tile("cost of a million trained tokens", units.money(1e6 * best.usd_per_token)),
         ),
         warnings=tuple(warnings),
         sections=(
             Section(
                 "Plans worth a look",
-                (page_only(*front), front_table(result), Words(tail=_SIGNS)),
+                (page_only(*front, table, Words(tail=_SIGNS)), terminal_only(table.without(*_SPARED, note=""))),
                 short="plans worth a look, the recommended one first",
+                asked=True,
             ),
+            Section("the same, in full", (table, Words(tail=_SIGNS)), on=("terminal",)),
             Section(
                 "What the recipe forbids, and what it would buy",
                 (bought(result),) if result.bought else (),
@@ -57,6 +63,7 @@ def document(
                 (Listed(tuple(words.commands(result)), code=True, pasted=True),),
                 short="to repeat a row",
             ),
+            *(() if best.ranges is None else (how_sure(best.ranges),)),
             assumed_section(assumptions),
             rests_on(profile, assumptions, "Nothing was assumed: every value that matters was given."),
         ),
@@ -69,8 +76,8 @@ def front_table(result: PlanResult) -> Table:
     rows = tuple(
         (
             words.plan_words(row, several),
-            Words(_figures(row.step_s), f" {_ends(row.ranges['step_s'], _figures)}"),
-            Words(_usd(row.usd), f" {_ends(row.ranges['cost_per_step'], _figures)}"),
+            Words(_figures(row.step_s), f" {_ends(row.range_of('step_s'), _figures)}"),
+            Words(_usd(row.usd), f" {_ends(row.range_of('cost_per_step'), _figures)}"),
             _usd(1e6 * row.usd_per_token),
             f"{row.usd_per_h:,.0f}",
             words.stale_words(row),
@@ -79,7 +86,7 @@ def front_table(result: PlanResult) -> Table:
         for row in result.rows
     )
     table = Table("plans worth a look", _HEADINGS, rows, marked=frozenset({0}), wordy=True)
-    return table.narrowing("idle t/r", "$/h", "$/M tok")
+    return table.narrowing(*reversed(_SPARED))
 
 
 def bought(result: PlanResult) -> Listed:
@@ -125,7 +132,7 @@ def _chart(result: PlanResult) -> Chart | None:
 
 
 def _ranged(row: Row) -> Estimate:
-    low, high = row.ranges["step_s"]
+    low, high = row.range_of("step_s")
     return Estimate(row.step_s, low, high)
 
 

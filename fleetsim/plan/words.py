@@ -60,16 +60,13 @@ def plan_words(row: Row, several_types: bool) -> str:
 def headline(result: PlanResult) -> str:
     """The answer in one sentence."""
     row = result.best
-    share, gpu = row.candidate.share, row.scenario.engine.gpu
-    engines = engine_words(row.scenario)
-    low, high = (units.seconds(x) for x in row.ranges["step_s"])
-    how = f"a step of {units.seconds(row.step_s)} ({low} to {high} in eight of ten cases)"
+    share, gpu, engines = row.candidate.share, row.scenario.engine.gpu, engine_words(row.scenario)
     if share.kind == "split":
-        where = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,} for the trainer"
+        text = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,} for the trainer"
     else:
         kind = "batch by batch" if share.kind == "colocated_sync" else "carrying unfinished samples over"
-        where = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"
-    text = f"{where}: {how}, {units.money(row.usd)}."
+        text = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"
+    text += f": a step of {units.seconds(row.step_s)}."
     if not result.feasible:
         assert result.budget.step_s is not None  # else it holds
         return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"

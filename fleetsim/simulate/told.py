@@ -20,7 +20,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumed_values, short
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import Spans, assumed_line, ranged
+from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.moved import Ranges
@@ -164,7 +164,7 @@ def brief_of(view: RunView) -> Brief:
         ("change", words.as_settings(binding.lift)),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
-        ("measure", None if ranges is None else _measure(ranges)),
+        ("measure", None if ranges is None else swing_line(ranges, words.as_settings)),
         tone="unsure" if ranges is not None and ranges.wide else "good",
     )
 
@@ -186,14 +186,6 @@ def _cost(view: RunView) -> str:
 def _age(view: RunView) -> str:
     p99 = view.metrics["staleness_steps.p99"].mean
     return f"99 % of the trained samples are at most {units.plural(float(f'{p99:.3g}'), 'step')} old" if p99 else ""
-
-
-def _measure(ranges: Ranges) -> str | None:
-    """The input that moves a step most, where one does."""
-    first = ranges.parts[0]
-    low, high = map(units.seconds, first.step_s)
-    how = words.as_settings(first.measure)
-    return None if low == high else f"{first.what} ({how}): a step may take {low} to {high}"
 
 
 def warm_up(view: RunView) -> Document:

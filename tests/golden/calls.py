@@ -96,6 +96,7 @@ _SPLIT = (
 
 _PLAN = (
     say("plan_answer", f"plan --gpus 8 {_SMALL_JOB}"),
+    say("plan_explained", f"plan --gpus 4 --allow fp8 {_SMALL_JOB} --explain"),
     say("plan_json", f"plan --gpus 4 --max-staleness 1 {_SMALL_JOB} --json"),
     say("plan_missed", f"plan --gpus 4 --step-s 0.01 {_SMALL_JOB}"),
     say("plan_page", f"plan --gpus 4 {_SMALL_JOB} --html plan.html"),

@@ -48,6 +48,21 @@ def test_python_gives_the_command_s_document() -> None:
     assert found.job.simulate().mean["step_s"] == found.mean["step_s"]
 
 
+def test_the_answer_and_its_front_fit_a_terminal_and_the_rest_is_explained() -> None:
+    found = fs.plan(gpus=4, batch=32, len=150, model="Qwen/Qwen2.5-1.5B", replications=2)
+    brief, explained = str(found).splitlines(), found.explained
+    assert len(brief) <= 24
+    assert max(map(len, brief)) <= 80
+    labels = [line.split(" ")[0] for line in brief[: brief.index("")]]
+    assert [label for label in labels if label in ("step", "cost", "binds", "allow", "assumed", "measure")] == [
+        "step", "cost", "binds", "allow", "assumed", "measure"
+    ]  # fmt: skip
+    assert sum(" x TP" in line for line in brief[brief.index("") :]) > 1
+    assert "were looked at" not in "".join(brief)
+    assert "were looked at" in explained
+    assert "to repeat a row" in explained
+
+
 def test_nothing_that_changes_training_is_taken_unless_it_is_allowed() -> None:
     document = json.loads(run("--gpus", "4", *JOB, "--max-staleness", "1", "--json").stdout)
     for row in document["plans"]:
