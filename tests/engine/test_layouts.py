@@ -265,7 +265,6 @@ def test_ranks_across_servers_send_tokens_to_experts() -> None:
     ("engine", "words"),
     [
         ({"tp": 16}, "16 GPUs over 2 servers: "),
-        ({"dp": 32}, "32 GPUs over 4 servers: "),
         ({"tp": 8, "pp": 2, "dcp": 4}, "2 pipeline stages and a cache divided by 4: "),
         ({"tp": 8}, ""),
         ({"dp": 8}, ""),
@@ -275,6 +274,12 @@ def test_an_answer_says_which_layouts_nobody_published(engine: dict[str, int], w
     notes = job_from_flags({"engine": {"gpu": "H200", "model": DEEPSEEK, **engine}}, [], {}).notes
     found = [note for note in notes if "no published run has such a layout" in note]
     assert [note.startswith(words) for note in found] == ([True] if words else [])
+
+
+def test_an_answer_says_how_right_ranks_across_servers_were() -> None:
+    notes = job_from_flags({"engine": {"gpu": "H200", "model": DEEPSEEK, "dp": 32}}, [], {}).notes
+    (note,) = (note for note in notes if "32 GPUs over 4 servers" in note)
+    assert "0.85 to 1.08" in note
 
 
 @pytest.mark.parametrize(
