@@ -141,11 +141,12 @@ class Draws:
 def _expected_groups(scenario: Scenario) -> int:
     """Groups that a run will need: one draw for all of them is cheaper than growing the tables again and again.
 
-    What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples.
+    What is trained, thrown away by filter and oversampling, and in flight at the end; at most two million samples. What
+    may be ahead is counted up to as many steps as the run has: more is drawn if engines ever get there.
     """
     admission = scenario.admission
     most = max(admission.max_staleness, admission.batches_ahead, admission.async_ratio, admission.staleness_threshold)
-    ahead = 2 + most * scenario.sync.every_steps
+    ahead = 2 + min(most * scenario.sync.every_steps, scenario.run.steps)
     kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
     groups = scenario.groups_per_step * (scenario.run.steps + ahead) / kept
     return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from statistics import fmean, mode
+from statistics import fmean, mode, stdev
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.lengths import Lognormal
+from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
+from fleetsim.errors import InputError
 from fleetsim.job.derived import seconds_of
+from fleetsim.job.trainer_scaling import mean_step_s
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import stopping
@@ -28,14 +34,21 @@ from fleetsim.trainer.estimate import estimate_of
 from fleetsim.validate.assumptions import (
     EAGER_S_PER_LAYER,
     GROUP_CORRELATION,
+    PRECISE,
     REPLICATIONS,
     length_law,
 )
 from fleetsim.validate.case import Arm, Case
 
-_SECONDS = ("fixed_s", "per_token_s", "phases")
+_TRAINER = ("fixed_s", "per_token_s", "phases")
+# What a run shows and no configuration says.
+SECONDS = (
+    *(f"trainer.{name}" for name in _TRAINER),
+    *(f"sync.{name}" for name in ("publish_s", "pause_s", "trainer_block_s")),
+    "fleet.switch_s",
+)
 # What is no number: the replications vote.
-_VOTED = ("capped", "binding")
+_VOTED = ("capped",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,6 @@ class Figures:
     generated_tok_s: float
     wait_share: float
     capped: bool
-    binding: str
     staleness_steps: float
     queue_samples: float
 
@@ -75,30 +87,88 @@ def scenario_of(case: Case, arm: Arm, scalar: float | None, modelled: bool = Fal
 
     Raises InputError for an arm that makes no valid scenario.
     """
+    times = scalar if _kind(case) == "trainer_seconds" and scalar is not None else 1.0
+    return _made(case, arm, arm.set, _lengths(case, arm, scalar), scalar, times, modelled)
+
+
+def blind_scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
+    """The same with nothing of the arm but its configuration, and the baseline's log.
+
+    Configuration holds no seconds: those of the arm's trainer are its model's, times what the baseline's are of its
+    own; its hand-overs are the baseline's where both share the GPUs alike, else those of its way of moving weights. Its
+    lengths follow the baseline's law, cut at its own cap. The baseline is the one of `scenario_of`.
+    """
+    base = case.arm(case.baseline)
+    if arm.name == base.name:
+        return scenario_of(case, arm, scalar)
+    own = _lengths(case, base, scalar)
+    law = own.model_copy(update={"max": (arm.lengths or case.lengths).cap})
+    log = {path: value for path, value in base.set.items() if path in SECONDS}
+    changes = {path: value for path, value in arm.set.items() if value is None or path not in SECONDS}
+    if _placement(case, arm) == _placement(case, base):
+        changes = {**log, **changes}
+    shown = scenario_of(case, base, scalar)
+    try:
+        plain, unseen = (_made(case, of, with_, of_law, scalar, 1.0, True) for of, with_, of_law in (
+            (base, base.set, own), (arm, changes, law)
+        ))  # fmt: skip
+    except InputError:  # a model or a GPU that the trainer's model does not know, or that does not fit
+        return _made(case, arm, changes | _seconds(shown), law, scalar, 1.0, False)
+    if _seconds(unseen) == _seconds(plain):  # the baseline's own
+        return with_changes(unseen, _seconds(shown))
+    return _made(case, arm, changes, law, scalar, mean_step_s(shown) / mean_step_s(plain), True)
+
+
+def _seconds(scenario: Scenario) -> dict[str, Any]:
+    """The seconds of a scenario's trainer, by path."""
+    return {f"trainer.{name}": value for name, value in scenario.trainer.model_dump().items() if name in _TRAINER}
+
+
+def _made(
+    case: Case,
+    arm: Arm,
+    changes: Mapping[str, Any],
+    law: Lognormal,
+    scalar: float | None,
+    times: float,
+    modelled: bool,
+) -> Scenario:
+    """The scenario of these changes to the case's. times: a multiple of all seconds of the trainer."""
+    where = f"{case.id} {arm.name}"
     raw = _copy(case.scenario)
-    for path, value in arm.set.items():
+    for path, value in changes.items():
         _put(raw, path, value)  # null takes a value of the base away
-    kind = case.fit.scalar if case.fit is not None and scalar is not None else None
-    lengths = arm.lengths or case.lengths
-    mean = scalar if kind == "mean_tokens" and scalar is not None else lengths.mean
-    _put(raw, "workload.output_tokens", length_law(mean, lengths.cap, lengths.sigma).model_dump(exclude_none=True))
+    _put(raw, "workload.output_tokens", law.model_dump(exclude_none=True))
     raw.setdefault("workload", {}).setdefault("group_correlation", GROUP_CORRELATION)
-    _put(raw, "name", f"{case.id} {arm.name}")
+    _put(raw, "name", where)
     raw.setdefault("run", {})
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
-    slowdown = scalar if kind == "decode_slowdown" else slowdown_of(case.framework)
+    slowdown = scalar if _kind(case) == "decode_slowdown" and scalar is not None else slowdown_of(case.framework)
     _put(raw, "engine.slowdown", slowdown)
     trainer = raw.setdefault("trainer", {})
     if modelled:
-        raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _SECONDS}
+        raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _TRAINER}
     if not {"fixed_s", "per_token_s"} & trainer.keys():
-        trainer.update(_trainer_of(scenario_from_mapping(raw, where=f"{case.id} {arm.name}")))
-    if kind == "trainer_seconds" and scalar is not None:
-        for part in (trainer, *trainer.get("phases", ())):
-            for key in ("fixed_s", "per_token_s"):
-                if key in part:
-                    part[key] = part[key] * scalar
-    return scenario_from_mapping(raw, where=f"{case.id} {arm.name}")
+        trainer.update(_trainer_of(scenario_from_mapping(raw, where=where)))
+    for part in (trainer, *trainer.get("phases", ())):
+        for key in ("fixed_s", "per_token_s"):
+            if key in part:
+                part[key] = part[key] * times
+    return scenario_from_mapping(raw, where=where)
+
+
+def _kind(case: Case) -> str | None:
+    return None if case.fit is None else case.fit.scalar
+
+
+def _lengths(case: Case, arm: Arm, scalar: float | None) -> Lognormal:
+    lengths = arm.lengths or case.lengths
+    mean = scalar if _kind(case) == "mean_tokens" and scalar is not None else lengths.mean
+    return length_law(mean, lengths.cap, lengths.sigma)
+
+
+def _placement(case: Case, arm: Arm) -> Any:
+    return arm.set.get("fleet.placement", case.scenario.get("fleet", {}).get("placement", "disaggregated"))
 
 
 def _trainer_of(scenario: Scenario) -> dict[str, Any]:
@@ -108,41 +178,86 @@ def _trainer_of(scenario: Scenario) -> dict[str, Any]:
     return {"fixed_s": found["trainer.fixed_s"], "per_token_s": found["trainer.per_token_s"], "phases": phases}
 
 
-def figures_of(case: Case, arm: Arm, scalar: float | None, replications: int = REPLICATIONS) -> Figures:
-    """An arm's figures, averaged over so many replications: one alone moves some arms by ten points.
+def figures_of(case: Case, arm: Arm, scenario: Scenario, most: int = REPLICATIONS) -> Figures:
+    """An arm's figures, averaged over replications of its scenario: one alone moves some arms by ten points.
 
-    What binds is what binds in most of them. Raises StuckError and InputError as `simulate` does.
+    So many that the seconds of a step are known to `PRECISE`, at most `most`. What binds is what binds in most
+    of them. Raises StuckError and InputError as `simulate` does.
     """
-    scenario = scenario_of(case, arm, scalar)
-    runs = [figures_at(case, arm, scenario, i) for i in range(replications)]
+    runs = [figures_at(case, arm, scenario, 0)]
+    while len(runs) < most and _error(runs) > PRECISE:
+        runs.append(figures_at(case, arm, scenario, len(runs)))
     said: dict[str, Any] = {
         f.name: (mode if f.name in _VOTED else fmean)([getattr(run, f.name) for run in runs]) for f in fields(Figures)
     }
     return Figures(**said)
 
 
+def _error(runs: Sequence[Figures]) -> float:
+    """Standard error of the mean step, as a share of it; of one run nobody knows."""
+    if len(runs) == 1:
+        return math.inf
+    steps = [run.step_s for run in runs]
+    return stdev(steps) / math.sqrt(len(steps)) / fmean(steps)
+
+
 def figures_at(case: Case, arm: Arm, scenario: Scenario, replication: int) -> Figures:
     """Of one run. Where the source counts the hand-over of the GPUs as generation, that share of it is added to each
     step."""
-    if stopping():
-        raise KeyboardInterrupt  # Ctrl-C cuts runs short: of what is left of this case none is begun
-    records = simulate(scenario, replication=replication, engine=_eager(scenario) if case.eager else None)
-    metrics, window = metrics_of(records), window_of(records)
-    wait_s = metrics["trainer_idle_fraction"] * metrics["step_s"]
-    gen_s = wait_s / (1 - arm.handover_share)
-    step_s = metrics["step_s"] + gen_s - wait_s
+    run = _RUNS.of(scenario.model_copy(update={"name": "", "assumed": ()}), case.eager, replication)
+    gen_s = run.wait_s / (1 - arm.handover_share)
+    step_s = run.step_s + gen_s - run.wait_s
+    return replace(
+        run,
+        step_s=step_s,
+        gen_s=gen_s,
+        tok_s=run.tok_s * run.step_s / step_s,
+        generated_tok_s=run.generated_tok_s * run.step_s / step_s,
+        wait_share=run.wait_s / step_s,
+    )
+
+
+def _run(scenario: Scenario, eager: bool, replication: int) -> Figures:
+    """Of one run, without hand-overs."""
+    records = simulate(scenario, replication=replication, engine=_eager(scenario) if eager else None)
+    numbers, window = numbers_of(records), window_of(records)
+    step_s = numbers["step_s"]
+    wait_s = numbers["trainer_idle_fraction"] * step_s
     return Figures(
         step_s=step_s,
         wait_s=wait_s,
-        gen_s=gen_s,
+        gen_s=wait_s,
         tok_s=float(window.steps["output_tokens"].sum()) / len(window.steps) / step_s,
-        generated_tok_s=metrics["generated_tok_s"] * metrics["step_s"] / step_s,
+        generated_tok_s=numbers["generated_tok_s"],
         wait_share=wait_s / step_s,
         capped=_capped(records, window.steps),
-        binding=metrics["binding"],
-        staleness_steps=metrics["staleness_steps"]["mean"],
-        queue_samples=metrics["queue_depth"],
+        staleness_steps=numbers["staleness_steps"]["mean"],
+        queue_samples=numbers["queue_depth"],
     )
+
+
+class _Runs:
+    """Runs that were simulated: equal scenarios of any arms, cases and fits are simulated once."""
+
+    def __init__(self) -> None:
+        self._done: dict[tuple[Scenario, bool, int], Figures] = {}
+        self._locks: defaultdict[tuple[Scenario, bool, int], Lock] = defaultdict(Lock)
+        self._lock = Lock()
+
+    def of(self, scenario: Scenario, eager: bool, replication: int) -> Figures:
+        """Raises KeyboardInterrupt once the user has asked to stop: of what is left none is begun."""
+        key = (scenario, eager, replication)
+        with self._lock:
+            mine = self._locks[key]
+        with mine:  # another thread may be at it
+            if key not in self._done:
+                if stopping():
+                    raise KeyboardInterrupt
+                self._done[key] = _run(*key)
+            return self._done[key]
+
+
+_RUNS = _Runs()
 
 
 def _eager(scenario: Scenario) -> tuple[StepTime, EngineLimits]:

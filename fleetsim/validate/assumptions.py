@@ -19,8 +19,9 @@ GROUP_CORRELATION = 0.0
 # No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
 _LONGEST_SHARE = 0.97
 
-# Runs of every arm, under different draws: all figures are their means.
-REPLICATIONS = 5
+# All figures are means of runs under different draws: of at most so many, and of fewer, two at least, where the
+# standard error of the seconds of a step is below this share of them.
+REPLICATIONS, PRECISE = 5, 0.005
 # Without CUDA graphs the host launches every kernel of every layer. vllm-project/vllm-omni issue 7960: 22 to 23 ms a
 # token without and 13 ms with graphs for the 28 layers of Qwen2.5-7B's shape.
 EAGER_S_PER_LAYER = 0.34e-3
@@ -47,7 +48,8 @@ STATED = (
     "to from bytes and bandwidths. Other hand-overs take the seconds published, and none where none are. What verl of "
     "2025 counts as generation of a colocated step is 22.5 % hand-over: both rows of its one_step_off page that "
     "publish both say so (247 of 321 s, 162 of 207 s).",
-    f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws.",
+    f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "
+    f"where these leave the seconds of a step uncertain by less than {units.share(PRECISE)}.",
     "No instance fails or is slower than the others, no reward takes time, and nothing else uses the fleet.",
 )
 

@@ -73,6 +73,14 @@ class Arm(Section):
     gated: bool = Field(default=True, description="whether the arm counts; false needs a reason in `reading`")
     inputs: str = Field(default="", max_length=1000, description="what entered from this arm's own publication")
     reading: str = Field(default="", max_length=4000, description="why it misses, or what to know about it")
+    blind: str = Field(
+        default="", max_length=1000, description="why it is far off where nothing of it but its configuration is known"
+    )
+    unpublished: str = Field(
+        default="",
+        max_length=1000,
+        description="what decides this arm and nobody published: without the arm's own seconds it has no gate",
+    )
 
 
 class Case(Section):

@@ -15,7 +15,8 @@ from fleetsim.validate.verdict import CaseResult, role, summary
 
 def data(results: Sequence[CaseResult], arms: Sequence[RangedArm] = ()) -> dict[str, Any]:
     """Gates, assumptions and every arm. `error` is predicted / published - 1, `ratio_error` the same relative to the
-    baseline arm; null where nothing is published. `ranges`: of the arms whose ranges were asked for."""
+    baseline arm; null where nothing is published. `blind`: with nothing of an arm but its configuration. `ranges`: of
+    the arms whose ranges were asked for."""
     total = summary(results)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -31,7 +32,7 @@ def data(results: Sequence[CaseResult], arms: Sequence[RangedArm] = ()) -> dict[
 
 
 def _case(result: CaseResult) -> dict[str, Any]:
-    case = result.case
+    case, blind = result.case, result.blind or result
     return {
         "id": case.id,
         "title": case.title,
@@ -43,6 +44,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "fit": None if case.fit is None else case.fit.model_dump(),
         "fitted": None if result.fitted is None else asdict(result.fitted),
         "wrong_order": [list(pair) for pair in result.wrong_order],
+        "blind_wrong_order": [list(pair) for pair in blind.wrong_order],
         "arms": [
             {
                 "name": arm.arm.name,
@@ -59,7 +61,15 @@ def _case(result: CaseResult) -> dict[str, Any]:
                 "bottleneck_right": arm.bottleneck,
                 "missed": arm in result.misses,
                 "figures": asdict(arm.figures),
+                "blind": {
+                    "gated": unseen.arm.gated,
+                    "predicted": unseen.predicted,
+                    "error": unseen.error,
+                    "ratio_error": unseen.ratio_error,
+                    "bottleneck_right": unseen.bottleneck,
+                    "figures": asdict(unseen.figures),
+                },
             }
-            for arm in result.arms
+            for arm, unseen in zip(result.arms, blind.arms, strict=True)
         ],
     }

@@ -3,95 +3,104 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 
-from fleetsim.validate.arms import figures_of
+from fleetsim.engine.slowdown import slowdown_of
+from fleetsim.validate.arms import figures_of, scenario_of
 from fleetsim.validate.assumptions import REPLICATIONS
 from fleetsim.validate.case import Case
 
 # The simulated figure is a step function of the scalar (lengths are whole tokens): closer than this is luck.
 _CLOSE = 0.002
-# Simulated figures of a search at most; searches; and how far around what the first one found the next ones look.
-_MOST, _ROUNDS, _AROUND = 14, 4, 1.15
+# Values of a search at most, and the least part of the way to an end of its bracket that a step leaves.
+_MOST, _MARGIN = 14, 0.01
+# No figure is 0 as a logarithm.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """value: the scalar. figure: what the baseline comes to with it. met: within 0.2 % of the published one.
 
-    runs: simulations that it took.
+    tried: values that were simulated to find it.
     """
 
     value: float
     figure: float
     met: bool
-    runs: int
+    tried: int
 
 
 def fit(case: Case) -> Fitted | None:
     """The scalar at which the simulated baseline shows the published figure; None where nothing is fitted.
 
-    One replication is searched; all of them together lie about its curve, higher or lower by what they are at the
-    value found, and it is searched again for a figure that is off by as much. Where no value between `fit.low` and
-    `fit.high` meets the figure, the end that is nearer, and `met` is false.
+    One replication is searched first; all together lie about its curve, so their search starts where it ended. Where no
+    value between `fit.low` and `fit.high` meets the figure, the end that is nearer, and `met` is false.
     """
     if case.fit is None:
         return None
-    task, runs = case.fit, 0
+    task = case.fit
 
-    @cache
-    def figure(value: float, replications: int) -> float:
-        nonlocal runs
-        runs += replications * (2 if task.against else 1)
-
+    def figure(value: float, most: int) -> float:
         def of(arm: str) -> float:
-            return float(getattr(figures_of(case, case.arm(arm), value, replications), task.figure))
+            own = case.arm(arm)
+            return float(getattr(figures_of(case, own, scenario_of(case, own, value), most), task.figure))
 
         return of(task.arm) / (of(task.against) if task.against else 1.0)
 
-    wanted, tried = task.value, []
-    low, high = task.low, task.high
-    for _ in range(_ROUNDS):
-        value = search(lambda value: figure(value, 1), low, high, wanted)
-        tried.append(value)
-        if _is_close(figure(value, REPLICATIONS), task.value):
-            break
-        wanted = task.value - (figure(value, REPLICATIONS) - figure(value, 1))
-        low, high = max(task.low, value / _AROUND), min(task.high, value * _AROUND)
-    best = min(tried, key=lambda value: abs(figure(value, REPLICATIONS) - task.value))
-    found = figure(best, REPLICATIONS)
-    return Fitted(best, found, _is_close(found, task.value), runs)
+    start = {
+        "decode_slowdown": slowdown_of(case.framework),
+        "mean_tokens": case.lengths.mean,
+        "trainer_seconds": 1.0,
+    }[task.scalar]
+    first = search(lambda value: figure(value, 1), task.low, task.high, task.value, start)
+    near = min(first, key=lambda value: abs(first[value] - task.value))
+    tried = search(lambda value: figure(value, REPLICATIONS), task.low, task.high, task.value, near, _slope(first))
+    best = min(tried, key=lambda value: abs(tried[value] - task.value))
+    return Fitted(best, tried[best], _is_close(tried[best], task.value), len({*first, *tried}))
 
 
-def search(at: Callable[[float], float], low: float, high: float, wanted: float) -> float:
-    """Where a monotone figure is the wanted one, by false position on the logarithm (Illinois).
+def _slope(tried: Mapping[float, float]) -> float:
+    """Of the last two values, both as logarithms; 1 where that is no slope."""
+    (a, at_a), (b, at_b) = (*tried.items(),)[-2:] if len(tried) > 1 else ((1.0, 1.0), (1.0, 1.0))
+    steep = math.log(b / a) and math.log(max(at_b, _LEAST) / max(at_a, _LEAST)) / math.log(b / a)
+    return steep or 1.0
 
-    The nearer end where no value in between meets the figure.
+
+def search(
+    at: Callable[[float], float], low: float, high: float, wanted: float, start: float, slope: float = 1.0
+) -> Mapping[float, float]:
+    """Values between `low` and `high` and a monotone figure at each, until one is the wanted one.
+
+    Secants of logarithms, from `start` and a first `slope`; once two values have the wanted figure between them, no
+    step leaves these. Where no value meets the figure, the end that is nearer is among them.
     """
     tried: dict[float, float] = {}
-
-    def miss(log: float) -> float:
-        value = math.exp(log)
-        tried[value] = at(value) - wanted
-        return tried[value]
-
-    def nearest() -> float:
-        return min(tried, key=lambda value: abs(tried[value]))
-
-    a, b = math.log(low), math.log(high)
-    miss_a, miss_b = miss(a), miss(b)
-    while miss_a * miss_b < 0 and len(tried) < _MOST and abs(tried[nearest()]) > _CLOSE * abs(wanted):
-        # where the line between the ends meets zero, but never nearer to an end than a hundredth of the way
-        share = min(0.99, max(0.01, miss_a / (miss_a - miss_b)))
-        middle = a + share * (b - a)
-        here = miss(middle)
-        if here * miss_b < 0:
-            a, miss_a, b, miss_b = b, miss_b, middle, here
-        else:
-            b, miss_b, miss_a = middle, here, miss_a / 2  # the end that stays counts half, so that both move
-    return nearest()
+    sides: dict[bool, float] = {}  # the last logarithm whose figure was too small, and the last that was too large
+    ends = math.log(low), math.log(high)
+    here, last = min(ends[1], max(ends[0], math.log(start))), None
+    while len(tried) < _MOST:
+        tried[math.exp(here)] = found = at(math.exp(here))
+        if _is_close(found, wanted):
+            break
+        miss = math.log(max(found, _LEAST) / wanted)
+        sides[miss > 0] = here
+        if last is not None and miss != last[1]:
+            slope = (miss - last[1]) / (here - last[0])
+        last = here, miss
+        there = here - miss / slope
+        if len(sides) == 2:
+            ends = min(sides.values()), max(sides.values())
+            margin = _MARGIN * (ends[1] - ends[0])
+            there = there if ends[0] + margin <= there <= ends[1] - margin else sum(ends) / 2
+        there = min(ends[1], max(ends[0], there))
+        if math.exp(there) in tried:  # an end, and the figure lies beyond it, or the slope was of the wrong sign
+            there = sum(ends) - there
+        if math.exp(there) in tried:
+            break
+        here = there
+    return tried
 
 
 def _is_close(simulated: float, published: float) -> bool:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted
 from fleetsim.sim.threads import side_by_side
-from fleetsim.validate.arms import figures_of
-from fleetsim.validate.case import Case
+from fleetsim.validate.arms import blind_scenario_of, figures_of, scenario_of
+from fleetsim.validate.case import Arm, Case
 from fleetsim.validate.fit import fit
 from fleetsim.validate.verdict import CaseResult, judge
 
 
 def run_case(case: Case) -> CaseResult:
-    """Fits the case's scalar on its baseline, then simulates every arm with it. Raises InputError and StuckError."""
+    """Fits the case's scalar on its baseline, then simulates every arm with it: with all that it publishes of itself as
+    inputs, and blind. Raises InputError and StuckError."""
     fitted = fit(case)
     scalar = None if fitted is None else fitted.value
-    return judge(case, fitted, {arm.name: figures_of(case, arm, scalar) for arm in case.arms})
+
+    def judged(case: Case, told: Callable[[Case, Arm, float | None], Scenario]) -> CaseResult:
+        return judge(case, fitted, {arm.name: figures_of(case, arm, told(case, arm, scalar)) for arm in case.arms})
+
+    return replace(judged(case, scenario_of), blind=judged(_ungated(case), blind_scenario_of))
+
+
+def _ungated(case: Case) -> Case:
+    """Without a gate for arms that something decides which only their own seconds tell."""
+    arms = [arm.model_copy(update={"gated": arm.gated and not arm.unpublished}) for arm in case.arms]
+    return case.model_copy(update={"arms": tuple(arms)})
 
 
 def run_cases(cases: Sequence[Case], progress: Callable[[str], None] | None = None) -> list[CaseResult]:

@@ -25,6 +25,7 @@ from fleetsim.validate.pictures import error_chart, figures_chart, percent
 from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share
 from fleetsim.validate.verdict import (
     ABSOLUTE,
+    BLIND_MEDIAN,
     RATIO_MEDIAN,
     RATIO_WORST,
     SAME,
@@ -34,6 +35,7 @@ from fleetsim.validate.verdict import (
     role,
     summary,
 )
+from fleetsim.validate.words import HOW_TO_READ, IN_A_JOB, NO_CASE, RANGES, UNKNOWN, WRITTEN
 
 SIDES = {"trainer": "trainer", "generation": "generation", "in_flight_cap": "in-flight cap"}
 SCALARS = {
@@ -49,50 +51,6 @@ FIGURES = {
     "wait_share": "share of a step that the trainer waits",
 }
 _UNITS = {"step_s": "seconds of a step", "tok_s": "trained tokens per second"}
-_WRITTEN = """\
-Real RL post-training runs that others published, simulated. This page is written by
-
-    fleetsim validate --write docs
-
-and CI fails when it has drifted (`fleetsim validate --check docs`). `fleetsim validate` prints the same tables,
-`--json` everything behind them, `--case C01` one case. The figures, their sources and every setting stand in
-`scenarios/published/*.case.yaml`."""
-_HOW_TO_READ = """\
-**One scalar is fitted per case at most, on the baseline arm alone; all other arms are predicted.** The scalar is what
-the source leaves open: the *mean length* where it is not published; the *decode slowdown* (a multiplier of every
-iteration of every instance) where lengths and the trainer's seconds are; the *trainer's seconds* where lengths are and
-the trainer's are not. Nothing is ever fitted on a predicted arm.
-
-**Inputs of a predicted arm** are its published configuration (GPUs, split, caps, staleness), its published mean
-length, and, by one rule for all cases, the seconds of its trainer's own computation where they are published
-(`update_actor`, `fwd_bwd`): a planner measures those on the trainer alone. Its waits, its step time, its tokens per
-second and its totals are never inputs; they are what is predicted. The column *from this arm* names every such input.
-
-**Not blind.** Many settings that a source leaves out were looked up in its code and its other publications after a
-first comparison had shown that something was off (which split, what its FLOP/s count, whether CUDA graphs were on).
-Each has its source beside it and holds for every arm of its case, but the page proves less than a prediction made
-before the fact.
-
-**Errors.** *error* is predicted / published - 1. *ratio* is the same after both are divided by the baseline arm's: how
-well the simulation tells what a change does. A bottleneck is what the authors name, or what their waits show; the
-simulated one is *trainer* if the trainer waits for samples less than 3 % of the time, else the client's cap if it was
-reached, else *generation*."""
-
-
-_IN_A_JOB = """\
-Generation inside a training job is slower than the same engine alone: its client, its tokenizers and the host take
-their part. This is what published runs lost: the decode slowdown that is fitted on the baseline arm of each case. Plans
-and runs take it for `engine.slowdown` where nobody says otherwise (`--slowdown 1`): of `trainer.recipe.framework`, its
-few runs drawn to those of all, else of all. Each run predicted by the others is off by 18 % in the median; with no
-slowdown at all, by 33 %."""
-
-
-_RANGES = """\
-Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it, before
-anything of it is known but its configuration, its mean length and the seconds of its trainer where they are published:
-nothing is fitted but a mean length that no source gives, the engine is as slow as runs of *other* cases were, and a
-trainer of unknown seconds is the trainer model's. Inputs in doubt are moved to the ends of their intervals, as `size`
-does it. Left out are figures that are relative, and engines or models that another one stands in for."""
 
 
 def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] = ()) -> Document:
@@ -101,6 +59,7 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
     misses = tuple(_misses(results))
     pictures = error_chart(results), figures_chart(results)
     missed = f"Arms that miss: {', '.join(total.missed)}. Each has a paragraph below." if total.missed else None
+    unknown = tuple(_unpublished(results))
     return Document(
         kind="fleetsim validate",
         title="Published runs, predicted",
@@ -108,20 +67,29 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
             f"{plural(total.cases, 'published case')}, {plural(total.arms, 'arm')}; one scalar fitted per case at "
             "most, the rest predicted"
         ),
-        lede=(page_only(*_lede(total, of)), markdown_only(_WRITTEN)),
+        lede=(page_only(*_lede(total, of)), markdown_only(WRITTEN)),
         tiles=(),
         warnings=(),
         sections=(
-            Section("How to read it", (_HOW_TO_READ,), on=("markdown",)),
+            Section("How to read it", (HOW_TO_READ,), on=("markdown",)),
             Section("What is assumed in every case", (Bullets(STATED),), on=("markdown",)),
-            Section("What engines lose inside a job", (_IN_A_JOB, in_a_job()), on=("markdown", "page")),
+            Section("What engines lose inside a job", (IN_A_JOB, in_a_job()), on=("markdown", "page")),
             Section(
                 "The gates",
                 (
                     Only(("terminal", "page"), (gates(total),)),
-                    markdown_only(_gates_written(total), missed, pictures[0]),
+                    markdown_only(_gates_written(total), missed, _far_blind(total), pictures[0]),
                 ),
                 short="gates",
+            ),
+            Section(
+                "Not predictable from what is published",
+                (
+                    *((UNKNOWN, Bullets(unknown)) if unknown else ()),
+                    "Published runs that are no case:",
+                    Bullets(NO_CASE),
+                ),
+                on=("markdown", "page"),
             ),
             Section(
                 "What misses, and why",
@@ -129,7 +97,7 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
                 on=("page",),
             ),
             Section("Every arm", present(*pictures), on=("page",)),
-            Section("Do ranges hold?", (_RANGES, ranges(arms)) if arms else (), short="ranges"),
+            Section("Do ranges hold?", (RANGES, ranges(arms)) if arms else (), short="ranges"),
             *map(_case, results),
             Section("missed", (", ".join(total.missed),) if total.missed else (), on=("terminal",)),
             Section("Assumed in every case", (Bullets(STATED),), on=("page",)),
@@ -224,6 +192,26 @@ def _misses(results: Sequence[CaseResult]) -> Iterator[Words]:
             yield Words(f"{result.case.id} order of {a} and {b}.", f" {why}", strong=True)
 
 
+def _far_blind(total: Summary) -> str | None:
+    """Arms that are far off where nothing but their configuration is known."""
+    if total.blind is None or not total.blind.far:
+        return None
+    beyond = f"Blind, more than {units.share(RATIO_WORST, 0)} off"
+    return f"{beyond}: {', '.join(total.blind.far)}. Each has its cause below."
+
+
+def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
+    """What decides arms and nobody published; why other arms have no gate. Arms of one reason are told together."""
+    for result in results:
+        reasons: dict[str, list[str]] = {}
+        for arm in (r.arm for r in result.arms):
+            why = arm.unpublished or ("" if arm.gated else arm.reading)
+            reasons.setdefault(_plain(why), []).append(arm.name)
+        reasons.pop("", None)
+        for why, names in reasons.items():
+            yield Words(f"{result.case.id} {', '.join(names)}.", f" {why}", strong=True)
+
+
 def _case(result: CaseResult) -> Section:
     """One case: what was fitted, its arms, what the authors' figures mean, what it assumes, where it is from."""
     case = result.case
@@ -241,6 +229,7 @@ def _case(result: CaseResult) -> Section:
             Only(("page", "markdown"), present(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading))),
             page_only(_readings(result)),
             markdown_only(*(_reading(arm) for arm in result.arms if arm.arm.reading)),
+            Only(("page", "markdown"), present(_blind_readings(result))),
             Only(("page", "markdown"), _assumed(result)),
             Only(("page", "markdown"), (f"Sources ({trust}): {'; '.join(_plain(s) for s in case.sources)}.",)),
         ),
@@ -251,6 +240,16 @@ def _case(result: CaseResult) -> Section:
 def _readings(result: CaseResult) -> Bullets | None:
     """What there is to say of arms that hold: on a page, those that miss have had their reasons above."""
     found = tuple(_reading(arm) for arm in result.arms if arm.arm.reading and arm not in result.misses)
+    return Bullets(found) if found else None
+
+
+def _blind_readings(result: CaseResult) -> Bullets | None:
+    """Why arms are far off without their own seconds."""
+    found = tuple(
+        Words(f"{arm.arm.name}, blind.", f" {_plain(arm.arm.blind)}", strong=True)
+        for arm in result.arms
+        if arm.arm.blind
+    )
     return Bullets(found) if found else None
 
 
@@ -268,14 +267,20 @@ def arms(result: CaseResult) -> Table:
     """Predicted and published, side by side."""
     return Table(
         f"{result.case.id}, {_UNITS[result.case.measure]}",
-        ("arm", "published", "predicted", "error", "ratio", "binds"),
-        tuple(_arm(result, arm) for arm in result.arms),
+        ("arm", "published", "predicted", "error", "ratio", "blind", "binds"),
+        tuple(_arm(result, arm, blind) for arm, blind in _both(result)),
         words_last=1,
         marked=frozenset(i for i, arm in enumerate(result.arms) if arm in result.misses),
     )
 
 
-def _arm(result: CaseResult, arm: ArmResult) -> tuple[str, ...]:
+def _both(result: CaseResult) -> Iterator[tuple[ArmResult, ArmResult | None]]:
+    """Every arm, and as it was predicted blind."""
+    for i, arm in enumerate(result.arms):
+        yield arm, None if result.blind is None else result.blind.arms[i]
+
+
+def _arm(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[str, ...]:
     wrong = f", published {SIDES.get(arm.arm.bottleneck or '', '')}" if arm.bottleneck is False else ""
     error = "fitted" if role(result, arm) == "fitted" else percent(arm.error)
     return (
@@ -284,6 +289,7 @@ def _arm(result: CaseResult, arm: ArmResult) -> tuple[str, ...]:
         number(arm.predicted),
         error,
         percent(arm.ratio_error),
+        percent(blind.ratio_error if blind else None),
         SIDES[arm.figures.side] + wrong,
     )
 
@@ -294,16 +300,16 @@ def _arms_in_full(result: CaseResult) -> Table:
     return Table(
         "",
         (
-            "arm", "", f"published, {unit}", "predicted", "error", "ratio", "waits", "binds, published", "predicted",
-            "from this arm",
+            "arm", "", f"published, {unit}", "predicted", "error", "ratio", "blind", "waits", "binds, published",
+            "predicted", "from this arm",
         ),
-        tuple(_arm_in_full(result, arm) for arm in result.arms),
+        tuple(_arm_in_full(result, arm, blind) for arm, blind in _both(result)),
         left=2,
         words_last=3,
     )  # fmt: skip
 
 
-def _arm_in_full(result: CaseResult, arm: ArmResult) -> tuple[str | Words, ...]:
+def _arm_in_full(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[str | Words, ...]:
     published = "-" if arm.arm.published is None else number(arm.arm.published)
     relative = f" (over {arm.arm.reference})" if arm.arm.reference else ""
     return (
@@ -313,6 +319,7 @@ def _arm_in_full(result: CaseResult, arm: ArmResult) -> tuple[str | Words, ...]:
         number(arm.predicted),
         percent(arm.error),
         percent(arm.ratio_error),
+        percent(blind.ratio_error if blind else None),
         units.share(arm.figures.wait_share, 0),
         SIDES.get(arm.arm.bottleneck or "", "-"),
         SIDES[arm.figures.side] + (" **(wrong)**" if arm.bottleneck is False else ""),
@@ -375,4 +382,15 @@ def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
         worst = summary.absolute_worst
         wanted = f"at most {units.share(ABSOLUTE, 0)}"
         rows.append(("absolute error, worst", wanted, units.share(worst), worst <= ABSOLUTE))
+    if summary.blind is not None:
+        rows += _blind_rows(summary.blind)
     return rows
+
+
+def _blind_rows(blind: Summary) -> Iterator[tuple[str, str, str, bool]]:
+    """The same of predictions that know nothing of an arm but its configuration."""
+    wrong = plural(blind.orders_wrong, "pair")
+    yield "blind: order of the arms", "right, as above", f"{wrong} wrong", blind.orders_wrong == 0
+    if blind.ratio_median is not None:
+        wanted, reached = f"at most {units.share(BLIND_MEDIAN, 0)}", units.share(blind.ratio_median)
+        yield "blind: ratio error, median", wanted, reached, blind.ratio_median <= BLIND_MEDIAN

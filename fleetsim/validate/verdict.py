@@ -16,6 +16,8 @@ SAME = 0.05
 # Simulated figures closer than this are equal as well: such a pair is neither right nor wrong.
 TIED = 0.01
 RATIO_MEDIAN, RATIO_WORST, ABSOLUTE = 0.07, 0.25, 0.10
+# Where nothing of an arm but its configuration is known.
+BLIND_MEDIAN = 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,16 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order."""
+    """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order.
+
+    blind: the same with nothing of an arm but its configuration, and the baseline's log.
+    """
 
     case: Case
     fitted: Fitted | None
     arms: tuple[ArmResult, ...]
     wrong_order: tuple[tuple[str, str], ...]
+    blind: CaseResult | None = None
 
     @property
     def ratio_errors(self) -> tuple[float, ...]:
@@ -56,15 +62,23 @@ class CaseResult:
         """Gated arms that miss a gate of their case by themselves: ratio, absolute, or bottleneck."""
         return tuple(a for a in self.arms if a.arm.gated and self._misses(a))
 
+    @property
+    def far(self) -> tuple[ArmResult, ...]:
+        """Gated arms whose ratio is off by more than the worst that is allowed."""
+        return tuple(a for a in self.arms if a.arm.gated and self._is_far(a))
+
+    def _is_far(self, a: ArmResult) -> bool:
+        return "ratio" in self.case.gates and a.ratio_error is not None and abs(a.ratio_error) > RATIO_WORST
+
     def _misses(self, a: ArmResult) -> bool:
-        ratio = "ratio" in self.case.gates and a.ratio_error is not None and abs(a.ratio_error) > RATIO_WORST
         absolute = "abs" in self.case.gates and a.error is not None and abs(a.error) > ABSOLUTE
-        return ratio or absolute or a.bottleneck is False
+        return self._is_far(a) or absolute or a.bottleneck is False
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All cases together: the gates of the whole page."""
+    """All cases together: the gates of the whole page. missed: arms that miss a gate by themselves. far: those whose
+    ratio does. blind: of all cases that were predicted blind."""
 
     cases: int
     arms: int
@@ -75,11 +89,19 @@ class Summary:
     bottlenecks: int
     orders_wrong: int
     missed: tuple[str, ...]
+    far: tuple[str, ...]
+    blind: Summary | None
 
     @property
     def holds(self) -> bool:
         """Whether every gate holds."""
-        return not self.missed and not self.orders_wrong and (self.ratio_median or 0.0) <= RATIO_MEDIAN
+        sighted = not self.missed and not self.orders_wrong and (self.ratio_median or 0.0) <= RATIO_MEDIAN
+        return sighted and (self.blind is None or self.blind.holds_blind)
+
+    @property
+    def holds_blind(self) -> bool:
+        """Whether the gates of a blind prediction hold: the order of arms, and the median of their ratios."""
+        return not self.orders_wrong and (self.ratio_median or 0.0) <= BLIND_MEDIAN
 
 
 def role(result: CaseResult, arm: ArmResult) -> str:
@@ -125,6 +147,7 @@ def summary(results: Sequence[CaseResult]) -> Summary:
     absolute = [
         abs(a.error) for r in results if "abs" in r.case.gates for a in r.arms if a.error is not None and a.arm.gated
     ]
+    blind = [r.blind for r in results if r.blind is not None]
     sides = [a.bottleneck for r in results for a in r.arms if a.bottleneck is not None and a.arm.gated]
     return Summary(
         cases=len(results),
@@ -136,6 +159,8 @@ def summary(results: Sequence[CaseResult]) -> Summary:
         bottlenecks=len(sides),
         orders_wrong=sum(len(r.wrong_order) for r in results if "order" in r.case.gates),
         missed=tuple(f"{r.case.id} {a.arm.name}" for r in results for a in r.misses),
+        far=tuple(f"{r.case.id} {a.arm.name}" for r in results for a in r.far),
+        blind=summary(blind) if blind else None,
     )
 
 

@@ -38,7 +38,7 @@ NAMES = st.text(min_size=1, max_size=60).filter(str.strip) | st.sampled_from(BAD
 def figures(step_s: float) -> Figures:
     return Figures(
         step_s=step_s, wait_s=1.0, gen_s=step_s, tok_s=1e5 / step_s, generated_tok_s=1e5 / step_s, wait_share=0.1,
-        capped=False, binding="rollout", staleness_steps=1.0, queue_samples=0.0,
+        capped=False, staleness_steps=1.0, queue_samples=0.0,
     )  # fmt: skip
 
 

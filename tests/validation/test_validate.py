@@ -10,21 +10,28 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
+<<<<<<< HEAD
+=======
+from fleetsim.job.job import given_paths
+from fleetsim.job.trainer_scaling import mean_step_s
+>>>>>>> dd46396 (validate predicts every published arm blind as well, from its configuration and the baseline's log; equal runs are simulated once, searches are short; D10's hand-over, C03's bottleneck, D06 and D21; what nobody can predict is listed)
 from fleetsim.job.uncertain import RERUN
 from fleetsim.tell.same_page import same
-from fleetsim.validate.arms import scenario_of
+from fleetsim.validate.arms import blind_scenario_of, scenario_of
 from fleetsim.validate.case import Case, load_cases
 from fleetsim.validate.docs_files import docs_files
-from fleetsim.validate.fit import fit
+from fleetsim.validate.fit import fit, search
 from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share, ranged, ranged_arms
 from fleetsim.validate.run import run_case
-from fleetsim.validate.verdict import ABSOLUTE, RATIO_MEDIAN, RATIO_WORST, CaseResult, summary
+from fleetsim.validate.verdict import ABSOLUTE, BLIND_MEDIAN, RATIO_MEDIAN, RATIO_WORST, CaseResult, summary
 from tests.once import once
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +87,59 @@ def test_every_scalar_can_be_fitted(scalar: str) -> None:
     assert fitted.figure == pytest.approx(35.0, rel=0.02)
 
 
+@given(
+    power=st.floats(-3, 3).filter(lambda p: abs(p) > 0.05),
+    share=st.floats(0, 1),
+    start=st.floats(0.01, 100),
+    whole=st.booleans(),
+)
+def test_a_search_finds_what_a_monotone_figure_shows(power: float, share: float, start: float, whole: bool) -> None:
+    """Powers of the value, bent and in steps of a thousandth: fewer than ten tries on average, never out of bounds."""
+    low, high = 0.01, 100.0
+
+    def at(value: float) -> float:
+        assert low * 0.999 <= value <= high * 1.001
+        bent = 5.0 + (value + 0.1 * value**2) ** power
+        return round(bent, 3) if whole else bent
+
+    sought = math.exp(math.log(low) + share * math.log(high / low))
+    tried = search(at, low, high, at(sought), start)
+    assert min(abs(found / at(sought) - 1) for found in tried.values()) <= 0.002
+
+
+def test_a_blind_arm_keeps_its_configuration_and_loses_its_seconds() -> None:
+    """The trainer's seconds are the baseline's as long as its configuration is; more GPUs divide them by the model's
+    law, whatever the arm says that they took."""
+    case = small(
+        scenario={
+            **small().scenario,
+            "engine": {"gpu": "H100", "model": "Qwen/Qwen2.5-7B"},
+            "trainer": {"gpus": 8, "batch_samples": 512, "fixed_s": 40.0},
+        },
+        arms=[
+            {"name": "one", "set": {"fleet.switch_s": 3.0}, "published": 100.0},
+            {
+                "name": "same",
+                "set": {"trainer.fixed_s": 99.0, "fleet.instances": 2},
+                "lengths": {"mean": 50.0, "cap": 400.0},
+            },
+            {"name": "short", "lengths": {"mean": 50.0, "cap": 200.0}},
+            {"name": "more", "set": {"trainer.gpus": 32, "trainer.fixed_s": 77.0}},
+            {"name": "split", "set": {"fleet.placement": "disaggregated", "sync.pause_s": 9.0}},
+        ],
+    )  # fmt: skip
+    one, same, short, more, split = (blind_scenario_of(case, arm, None) for arm in case.arms)
+    assert one.trainer.fixed_s == same.trainer.fixed_s == 40.0
+    assert (same.fleet.instances, same.fleet.switch_s) == (2, 3.0)
+    assert same.workload.output_tokens == one.workload.output_tokens  # the law of the baseline, not its own mean
+    assert short.workload.output_tokens == one.workload.output_tokens.model_copy(update={"max": 200.0})
+    assert mean_step_s(short) < 40.0
+    by_model = [mean_step_s(scenario_of(case, arm, None, modelled=True)) for arm in (case.arms[0], case.arms[3])]
+    assert mean_step_s(more) == pytest.approx(40.0 * by_model[1] / by_model[0], rel=1e-3)
+    assert mean_step_s(more) < 40.0
+    assert (split.fleet.switch_s, split.sync.pause_s) == (0.0, 0.0)  # nobody's seconds but those that the case states
+
+
 def test_a_figure_out_of_reach_is_not_met() -> None:
     fitted = fit(
         small(fit={"scalar": "trainer_seconds", "arm": "one", "figure": "step_s", "value": 1.0, "low": 0.5, "high": 2})
@@ -128,7 +188,8 @@ def test_ranges_hold_what_was_published_about_as_often_as_they_say() -> None:
     assert len(told()) >= 75
     assert HELD_LEAST <= held_share(told()) <= HELD_MOST
     assert HELD_LEAST <= sum(a.held for a in told()) / len(told()) <= HELD_MOST
-    assert {a.case for a in told()}.isdisjoint({"C11", "C12", "C15", "C18", "D14"})  # stand-ins, and relative figures
+    others = {"C11", "C12", "C15", "C18", "D06", "D14", "D21"}  # stand-ins, and relative figures
+    assert {a.case for a in told()}.isdisjoint(others)
 
 
 def test_an_input_in_doubt_moves_the_figure_by_its_ends() -> None:
@@ -149,7 +210,8 @@ def test_an_input_in_doubt_moves_the_figure_by_its_ends() -> None:
 def test_what_engines_lose_in_a_job_is_what_the_baselines_come_to() -> None:
     fitted = {r.case.id: r.fitted for r in published() if r.case.fit and r.case.fit.scalar == "decode_slowdown"}
     ratios = {case: ratio for row in RUNS for case, ratio in row.ratios.items()}
-    assert ratios.keys() == fitted.keys() - {"C18", "D14"}  # an NPU without a data sheet; seconds of another run
+    others = {"C18", "D06", "D14"}  # an NPU without a data sheet; lengths of another model; seconds of another run
+    assert ratios.keys() == fitted.keys() - others
     for case, ratio in ratios.items():
         found = fitted[case]
         assert found is not None
@@ -157,9 +219,9 @@ def test_what_engines_lose_in_a_job_is_what_the_baselines_come_to() -> None:
 
 
 def test_published_bottlenecks() -> None:
-    wrong = [f"{r.case.id} {a.arm.name}" for r in published() for a in r.arms if a.bottleneck is False and a.arm.gated]
-    # misses that their readings explain: in-flight prompts keep the engines busy
-    assert wrong == ["C03 async-32-32", "C03 async-64-64"]
+    assert not [
+        f"{r.case.id} {a.arm.name}" for r in published() for a in r.arms if a.bottleneck is False and a.arm.gated
+    ]
 
 
 def test_published_absolutes() -> None:
@@ -175,21 +237,36 @@ def test_every_arm_that_misses_says_why() -> None:
             assert len(arm.arm.reading) > 200, (result.case.id, arm.arm.name)
 
 
-def test_few_arms_miss_and_none_by_far() -> None:
-    """The page says how far each arm is off; this fails when something breaks that used to be right.
-
-    C07 areal-1.5B is off by more than the others: the rollouts that it kept in flight are not published.
-    """
+def test_no_arm_misses_a_gate() -> None:
+    """The page says how far each arm is off; this fails when something breaks that used to be right."""
     errors = [e for result in published() if "ratio" in result.case.gates for e in result.ratio_errors]
     assert len(errors) >= 45
-    assert sorted(errors)[-2] < 0.4
-    assert {f"{r.case.id} {a.arm.name}" for r in published() for a in r.misses} == {
-        "C03 async-32-32", "C03 async-64-64", "C07 areal-1.5B", "C18 fully-async-48-16", "D10 on_policy-256",
-        "D10 on_policy-512",
-    }  # fmt: skip
-    assert sum(error > RATIO_WORST for error in errors) <= 4
-    assert summary(published()).ratio_median == sorted(errors)[len(errors) // 2] or len(errors) % 2 == 0
+    assert max(errors) <= RATIO_WORST
     assert sorted(errors)[len(errors) // 2] <= RATIO_MEDIAN
+    assert not summary(published()).missed
+
+
+def test_blind_predictions_tell_the_order_and_the_ratio_of_the_median_arm() -> None:
+    blind = summary(published()).blind
+    assert blind is not None
+    assert blind.orders_wrong == 0
+    assert blind.ratio_median is not None
+    assert blind.ratio_median <= BLIND_MEDIAN
+
+
+def test_every_arm_that_is_far_off_blind_says_why() -> None:
+    for result in published():
+        assert result.blind is not None
+        for arm in result.blind.far:
+            assert len(arm.arm.blind) > 80, (result.case.id, arm.arm.name)
+
+
+def test_arms_without_a_gate_say_what_nobody_published() -> None:
+    known = {(r.case.id, a.arm.name) for r in published() for a in r.arms if not a.arm.gated or a.arm.unpublished}
+    assert len(known) <= 9
+    page = docs_files(published(), told())["validation.md"]
+    listed = page.partition("## Not predictable from what is published")[2].partition("\n## ")[0]
+    assert all(case in listed and arm in listed for case, arm in known)
 
 
 def test_the_page_is_what_the_command_writes() -> None:
