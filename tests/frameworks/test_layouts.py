@@ -43,10 +43,10 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
         (
             "slime", "slime_fully_async.sh",
             f"{SLIME} --sglang-enable-dp-attention --sglang-dp-size 8 --sglang-ep-size 16 --sglang-enable-deepep-moe "
-            "--sglang-max-running-requests 512 --sglang-chunked-prefill-size 65536",
+            "--sglang-enable-two-batch-overlap --sglang-max-running-requests 512 --sglang-chunked-prefill-size 65536",
             {
                 "engine.tp": 2, "engine.dp": 8, "fleet.instances": 16, "engine.expert_exchange": "all_to_all",
-                "engine.max_num_seqs": 64, "engine.max_num_batched_tokens": 8192,
+                "engine.overlap": "two_batch", "engine.max_num_seqs": 64, "engine.max_num_batched_tokens": 8192,
                 # 32 requests of each of two servers, in groups of 4
                 "admission.pool_samples": 2 * 32 * 4, "fleet.max_in_flight_samples_per_instance": 4,
             },
