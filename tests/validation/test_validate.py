@@ -18,11 +18,7 @@ from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
-<<<<<<< HEAD
-=======
-from fleetsim.job.job import given_paths
 from fleetsim.job.trainer_scaling import mean_step_s
->>>>>>> dd46396 (validate predicts every published arm blind as well, from its configuration and the baseline's log; equal runs are simulated once, searches are short; D10's hand-over, C03's bottleneck, D06 and D21; what nobody can predict is listed)
 from fleetsim.job.uncertain import RERUN
 from fleetsim.tell.same_page import same
 from fleetsim.validate.arms import blind_scenario_of, scenario_of
