@@ -8,15 +8,16 @@ are looked at, each lever beside the answer and with the count that is best for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job import nameplate
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.later import Later
 from fleetsim.job.sides import sides_of
 from fleetsim.job.trials import (
     Measure,
@@ -71,7 +72,7 @@ class SizeResult(Reasons[Spread]):
     missed: tuple[Target, ...]
     targets: tuple[Target, ...]
     rate_matching: RateMatching
-    headroom_worked_out: Callable[[], Headroom] = field(repr=False, compare=False)
+    headroom_later: Later[Headroom] = field(repr=False, compare=False)
     queue_cap: QueueCap
     candidates: tuple[Trial, ...]
     confidence: float | None = None
@@ -80,7 +81,7 @@ class SizeResult(Reasons[Spread]):
     @property
     def headroom(self) -> Headroom:
         """Where the headroom goes: worked out when it is first asked for, by runs that nothing else needs."""
-        return self.headroom_worked_out()
+        return self.headroom_later()
 
     @property
     def recommended(self) -> Trial:
@@ -132,7 +133,7 @@ def size(
         job.targets.headroom,
     )
     targets = targets_of(job, given)
-    measure = remembered(measure)
+    alone, measure = measure, remembered(measure)
     trials = Trials(job, measure, tell)
     # Where no count covers the demand on paper, the search starts from instances that are full.
     full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
@@ -151,7 +152,7 @@ def size(
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     # At the knee the trainer takes what it gets; elsewhere what it can.
     consumed = rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
-    headroom = cache(partial(headroom_of, job, instances, consumed, rate_of(instances), measure, tell))
+    headroom = Later(partial(headroom_of, job, instances, consumed, rate_of(instances), alone, tell))
     queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
     way_out = None if best.largest is None else way_out_of(job, trials.at(instances, 1), targets, measure, tell)
@@ -184,7 +185,7 @@ def size(
         missed=missed,
         targets=targets,
         rate_matching=rate,
-        headroom_worked_out=headroom,
+        headroom_later=headroom,
         queue_cap=queue_cap,
         candidates=candidates,
         alternatives=alternatives,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.size.headroom import INTERACTION, LONG_TAIL, PREFILL, SLACK, SYNC, causes, headroom_of
-from tests.plan.fakes import metrics
+from fleetsim.size.size import size
+from tests.plan.fakes import fluid, metrics, one_ahead
 
 LOSSES = {LONG_TAIL: 2.0, SYNC: 1.0, PREFILL: 0.5}
 
@@ -69,3 +71,21 @@ def test_each_ablation_is_a_valid_scenario() -> None:
     )
     for changes in causes(scenario).values():
         with_changes(scenario, changes)
+
+
+def test_size_works_it_out_when_somebody_asks_and_once() -> None:
+    asked: list[int] = []
+    alone = fluid()
+
+    def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        asked.append(replication)
+        return alone(scenario, replication)
+
+    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+    result = size(with_changes(one_ahead(), constant), measure=measure)
+    before = len(asked)
+    first = result.headroom
+    after = len(asked)
+    assert after > before
+    assert result.headroom is first
+    assert len(asked) == after
