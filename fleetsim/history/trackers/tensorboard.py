@@ -1,19 +1,20 @@
 """TensorBoard event files: records of a length, its checksum, an `Event` and its checksum.
 
 tensorflow/tensorboard 2.21: compat/proto/event.proto, summary.proto, tensor.proto. Its own reader takes 5 MB/s, because
-it computes checksums in Python; records whose length cannot be say as well that a file is broken.
+it computes checksums in Python; records whose length cannot be say as well that a file is broken. A trainer writes the
+same tags in the same order at every step: what repeats byte by byte but for its numbers is read many steps at once.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_table import Table
+from fleetsim.history.trackers.repeated import Kept, Plain, Repeated
 from fleetsim.history.trackers.scalars import Scalars
 from fleetsim.history.trackers.wire import BYTES, FIXED32, FIXED64, VARINT, WireError, fields
 
@@ -25,8 +26,6 @@ _MOST = 1 << 30  # bytes of one event; more is a length that cannot be
 _MARK = b"brain.Event:"
 _DTYPES = {1: "f", 2: "d", 3: "i", 9: "q"}  # of a tensor: float, double, int32, int64
 
-_Kept = dict[bytes, "tuple[array[int], array[float], array[float]] | None"]
-
 
 def is_events(start: bytes) -> bool:
     """Whether a file that begins so is an event file."""
@@ -36,7 +35,7 @@ def is_events(start: bytes) -> bool:
 def read_events(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
     """The scalars of a run's files, in the order of their names (which begin with their time). Raises InputError."""
     scalars, notes = Scalars(wanted), []
-    kept: _Kept = {}
+    kept: Kept = {}
     for path in sorted(paths, key=lambda p: p.name):
         cut = _read(path, scalars, kept)
         if cut is not None:
@@ -47,15 +46,17 @@ def read_events(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> 
     return scalars.table(), notes
 
 
-def _read(path: Path, scalars: Scalars, kept: _Kept) -> int | None:
+def _read(path: Path, scalars: Scalars, kept: Kept) -> int | None:
     """One file; the byte at which it breaks off, None where it is whole."""
     done = 0
     rest = b""
+    steps = Repeated(kept)
     with path.open("rb") as file:
         while True:
             piece = file.read(_PIECE)
             data, at = rest + piece if rest else piece, 0
             size = len(data)
+            steps.forget()
             while at + _HEAD <= size:
                 (length,) = _LENGTH.unpack_from(data, at)
                 if length > _MOST:
@@ -63,9 +64,13 @@ def _read(path: Path, scalars: Scalars, kept: _Kept) -> int | None:
                 end = at + _HEAD + length
                 if end + _TAIL > size:
                     break
+                plain = _plain(data, at + _HEAD, end)
+                if plain is not None and plain.tag in kept:
+                    at = steps.read(data, plain, at, end + _TAIL)
+                    continue
+                steps.forget()
                 try:
-                    if not _plain(data, at + _HEAD, end, kept):
-                        _event(data, at + _HEAD, end, scalars, kept)
+                    _event(data, at + _HEAD, end, scalars, kept)
                 except (WireError, struct.error):
                     return done + at
                 at = end + _TAIL
@@ -75,36 +80,24 @@ def _read(path: Path, scalars: Scalars, kept: _Kept) -> int | None:
                 return done if rest else None
 
 
-def _plain(data: bytes, at: int, end: int, kept: _Kept) -> bool:
-    """Reads an event as every writer of scalars lays it out (time, step, one value with a tag that was seen before);
-    False for any other, which `_event` reads. Nine of ten events of a log are like this."""
+def _plain(data: bytes, at: int, end: int) -> Plain | None:
+    """Where the numbers of an event stand that is as every writer of scalars lays it out (time, step, one value with
+    a tag); None of any other, which `_event` reads. Nine of ten events of a log are like this."""
     if end - at < 20 or data[at] != 0x09 or data[at + 9] != 0x10:
-        return False
-    step = shift = 0
+        return None
     to = at + 10
-    while data[to] >= 0x80 and shift < 56:
-        step |= (data[to] & 0x7F) << shift
-        shift += 7
+    while data[to] >= 0x80 and to < at + 18:
         to += 1
-    step |= data[to] << shift
     # summary, value and tag, each with a length of one byte; then a float up to the end
     if end - to < 12 or data[to + 1] != 0x2A or data[to + 3] != 0x0A or data[to + 5] != 0x0A:
-        return False
+        return None
     value = to + 7 + data[to + 6]
     if data[to + 2] != end - to - 3 or data[to + 4] != end - to - 5 or value + 5 != end or data[value] != 0x15:
-        return False
-    tag = data[to + 7 : value]
-    if tag not in kept:
-        return False
-    column = kept[tag]
-    if column is not None:
-        column[0].append(step)
-        column[1].append(_FLOAT.unpack_from(data, value + 1)[0])
-        column[2].append(_DOUBLE.unpack_from(data, at + 1)[0])
-    return True
+        return None
+    return Plain(data[to + 7 : value], at + 1, at + 10, to + 1, value + 1)
 
 
-def _event(data: bytes, at: int, end: int, scalars: Scalars, kept: _Kept) -> None:
+def _event(data: bytes, at: int, end: int, scalars: Scalars, kept: Kept) -> None:
     time_s, step = 0.0, 0
     for number, kind, start, stop in fields(data, at, end):
         if number == 1 and kind == FIXED64:
@@ -117,7 +110,7 @@ def _event(data: bytes, at: int, end: int, scalars: Scalars, kept: _Kept) -> Non
                     _value(data, first, last, time_s, step, scalars, kept)
 
 
-def _value(data: bytes, at: int, end: int, time_s: float, step: int, scalars: Scalars, kept: _Kept) -> None:
+def _value(data: bytes, at: int, end: int, time_s: float, step: int, scalars: Scalars, kept: Kept) -> None:
     tag, value = b"", None
     tensor = None
     for number, kind, start, stop in fields(data, at, end):
