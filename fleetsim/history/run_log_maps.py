@@ -46,11 +46,21 @@ def _openrlhf_mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
     return "locked" if left <= small < held else "asynchronous"
 
 
+def _slime_mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
+    """Synchronous: the trainer waits for as long as the whole generation takes."""
+    if not {_SLIME_WAIT[0], "perf/rollout_time"} <= set(values):
+        return "asynchronous"
+    wait = np.nanmedian(values[_SLIME_WAIT[0]] - sum(np.nan_to_num(values[n]) for n in _SLIME_WAIT[1:] if n in values))
+    return _SYNC if wait >= (1 - _WHOLE) * np.nanmedian(values["perf/rollout_time"]) else "asynchronous"
+
+
 def _by_name(mark: str) -> Callable[[Collection[str], Mapping[str, Floats]], str]:
     return lambda names, _: "asynchronous" if mark in names else "synchronous"
 
 
+_SLIME_WAIT = ("perf/train_wait_time", "perf/update_weights_time", "perf/save_model_time")
 _LITTLE = 0.02  # of a step
+_WHOLE = 0.05  # of a generation: what a wait may be shorter and still be all of it
 _OPENRLHF_PARTS = ("timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation")
 _SYNC = "synchronous"
 _SHARED = (
@@ -246,6 +256,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
             Entry("train_s", _OPENRLHF_PARTS[:2], "sum"),
             Entry("sync_s", ("timing/broadcast",), modes=(_SYNC, "asynchronous")),
             Entry("generate_s", ("timing/generation",)),
+            Entry("rollout_active_s", ("timing/generation",), modes=("asynchronous", "locked")),
+            Entry("rollout_window_s", ("timing/step_total",), modes=("asynchronous", "locked")),
             Entry("samples", ("rollout/num_samples",)),
             Entry("length_mean", ("rollout/response_length_mean",)),
             Entry("clip_share", ("rollout/truncated_rate",)),
@@ -409,10 +421,13 @@ FRAMEWORKS: tuple[Framework, ...] = (
         ("rollout/step", "step", "_step", "Step"),
         (
             Entry("step_s", ("perf/step_time",)),
-            Entry("wait_s", ("perf/train_wait_time",), minus=("perf/update_weights_time", "perf/save_model_time")),
+            Entry("wait_s", ("perf/rollout_time",), modes=(_SYNC,)),
+            Entry("wait_s", _SLIME_WAIT[:1], minus=_SLIME_WAIT[1:], modes=("asynchronous",)),
             Entry("train_s", ("perf/train_time",)),
             Entry("sync_s", ("perf/update_weights_time",)),
             Entry("generate_s", ("perf/rollout_time",)),
+            Entry("rollout_active_s", ("perf/rollout_time",), modes=("asynchronous",)),
+            Entry("rollout_window_s", ("perf/step_time",), modes=("asynchronous",)),
             Entry("checkpoint_s", ("perf/save_model_time",)),
             Entry("length_mean", ("rollout/response_len/mean",)),
             Entry("length_min", ("rollout/response_len/min",)),
@@ -424,9 +439,11 @@ FRAMEWORKS: tuple[Framework, ...] = (
             Entry("turns_mean", ("multi_turn/multi_turn_metric/round_number_mean",)),
             Entry("clip_share", ("rollout/truncated_ratio",)),
         ),
+        mode=_slime_mode,
         notes={
-            "": "slime: train_wait_time is all the time between two trainings; weight sync and saving, which lie in "
-            "it, are taken off. In a synchronous run the whole generation is in it."
+            _SYNC: f"slime, perf/rollout_time: {_SHARED}",
+            "asynchronous": "slime: train_wait_time is all the time between two trainings; weight sync and saving, "
+            "which lie in it, are taken off.",
         },
     ),
     Framework(

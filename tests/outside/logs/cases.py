@@ -17,8 +17,7 @@ PHASES = frozenset({"step_s", "wait_s", "train_s", "sync_s", "length_mean", "sam
 @dataclass(frozen=True)
 class Format:
     """A framework's console. law: how it pipelines (`lived.py`). tells: columns that its lines hold the numbers of.
-    asks: causes that they can show. Where the seconds of a step are all that is printed, there is none; where a trainer
-    waits beside a pipeline that is bounded in several ways, only the engines could say which bound it was."""
+    asks: causes that they can show. Where the seconds of a step are all that is printed, there is none."""
 
     name: str
     write: Writer
@@ -28,8 +27,9 @@ class Format:
 
     @property
     def must(self) -> frozenset[str]:
-        """Causes that must be named where they are."""
-        return self.asks - ({"rollout"} if self.law == "window" else set())
+        """Causes that must be named where they are. Not rollout of a pipeline that is bounded in several ways: only its
+        engines could say which bound it was; nor of a synchronous step, whose GPUs may do both in turn."""
+        return self.asks - ({"rollout"} if self.law in ("window", "barrier") else set())
 
 
 NOTHING: frozenset[str] = frozenset()

@@ -1,11 +1,12 @@
 """Judges fleetsim on consoles of ten frameworks, asked as its users ask it: by its command line.
 
-    python -m tests.outside.logs.judge [--jobs 2] [--truth] [NAME...]
+    python -m tests.outside.logs.judge [--jobs 2] [--write-truth] [NAME...]
 
 Prints a line per log: causes named, and columns whose mean over the steps is off the truth by more than a tenth of a
 second and two percent (or that are missing, though the console tells them). Of all: precision (of the causes named as
-faults, those that may be named) and recall (of those that must be named, those that are). `--truth` prints what is
-true: each cause is taken away in the outside world, as in `tests/outside/truth.py`.
+faults, those that may be named) and recall (of those that must be named, those that are). What is true stands in
+`truth.json`: each cause is taken away in the outside world, as in `tests/outside/truth.py`; `--write-truth` does so
+anew.
 """
 
 import argparse
@@ -28,6 +29,8 @@ from tests.outside.setting import Setting
 from tests.outside.truth import MAY, MUST, remedies
 
 OFF_S, OFF = 0.1, 0.02
+SPARE = 0.01  # of a step: instances without which it is no longer are too many
+KEPT = Path(__file__).with_name("truth.json")
 TRUE: dict[str, Callable[[Step], float]] = {
     "step_s": lambda step: step.step_s,
     "wait_s": lambda step: step.wait_s + step.held_s,
@@ -39,20 +42,29 @@ TRUE: dict[str, Callable[[Step], float]] = {
 
 
 def truth(setting: Setting, law: str) -> dict[str, float]:
-    """What share of a step each cause costs."""
+    """What share of a step each cause costs; and what a quarter fewer instances would add to it (`spare`)."""
 
     def worth(it: Setting) -> float:
         return it.hours * 3600 / max(len(live(it, law).steps), 1)
 
     now = worth(setting)
     ways = remedies(setting).items()
-    return {cause: max((1 - worth(way) / now for way in tried), default=0.0) for cause, tried in ways}
+    saves = {cause: max((1 - worth(way) / now for way in tried), default=0.0) for cause, tried in ways}
+    return saves | {"spare": worth(setting.but(instances=3 * setting.instances // 4)) / now - 1}
 
 
 @cache
-def _causes(setting_of: tuple[str, str]) -> dict[str, float]:
-    log = next(log for log in LOGS if (log.format.law, log.what) == setting_of)
-    return truth(log.setting, log.format.law)
+def kept() -> dict[str, dict[str, float]]:
+    """Of every job, as truth.json keeps it."""
+    return json.loads(KEPT.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def write_truth() -> None:
+    """Takes each cause of each job away."""
+    jobs = {f"{log.format.law}, {log.what}": log for log in LOGS}
+    found = {name: truth(log.setting, log.format.law) for name, log in jobs.items()}
+    rounded = {name: {cause: round(saved, 3) for cause, saved in saves.items()} for name, saves in found.items()}
+    KEPT.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
 
 
 def columns_off(log: Log, path: Path, steps: list[Step]) -> list[str]:
@@ -79,9 +91,10 @@ def columns_off(log: Log, path: Path, steps: list[Step]) -> list[str]:
 
 def judge(log: Log) -> tuple[Judged, list[str]]:
     """Lives, prints, asks, compares."""
-    saves = _causes((log.format.law, log.what))
+    saves = kept()[f"{log.format.law}, {log.what}"]
     must = frozenset(c for c in log.put_in & log.format.must if saves.get(c, 0.0) >= MUST)
-    may = log.put_in | {cause for cause, saved in saves.items() if saved >= MAY}
+    may = log.put_in | {cause for cause, saved in saves.items() if saved >= MAY and cause != "spare"}
+    may |= {"backlog"} if saves["spare"] <= SPARE else set()
     lived = log.live()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.log")
@@ -102,13 +115,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--truth", action="store_true")
+    parser.add_argument("--write-truth", action="store_true")
     wanted = parser.parse_args()
     chosen = [log for log in LOGS if not wanted.names or any(name in log.name for name in wanted.names)]
-    if wanted.truth:
-        for law, what in dict.fromkeys((log.format.law, log.what) for log in chosen):
-            saves = ", ".join(f"{cause} {saved:.1%}" for cause, saved in _causes((law, what)).items())
-            print(f"{law}, {what}: {saves}", flush=True)
+    if wanted.write_truth:
+        write_truth()
         return
     rows, off = [], 0
     with ProcessPoolExecutor(wanted.jobs) as pool:

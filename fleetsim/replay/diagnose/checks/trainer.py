@@ -154,9 +154,9 @@ class _Drift:
 
 
 def _drift(case: Case) -> _Drift | None:
-    """The last quarter of the window against the first; None below four slices, or where both pools share GPUs."""
+    """The last quarter of the window against the first; None below four slices, or where both pools take turns."""
     parts = [(s, h.step_s) for h in case.observed.hours if (s := _own_seconds(case, h)) is not None and h.step_s]
-    if case.colocated or len(parts) < FEWEST_SLICES:
+    if _turns(case) or len(parts) < FEWEST_SLICES:
         return None
     quarter = max(1, len(parts) // 4)
     first, last = fmean(s for s, _ in parts[:quarter]), fmean(s for s, _ in parts[-quarter:])
@@ -164,11 +164,17 @@ def _drift(case: Case) -> _Drift | None:
     return None if first <= 0 or whole <= 0 else _Drift(last / first - 1.0, (last - first) / whole)
 
 
+def _turns(case: Case) -> bool:
+    """Whether both pools take turns on the same GPUs, and nobody counts how long each of them has these."""
+    t = case.observed.trainer
+    return case.colocated and (t.train_s is None or t.train_s.source != "log")
+
+
 def _spell(case: Case) -> tuple[int, float, float] | None:
     """Parts of the window in which the trainer was slow, the others' usual seconds, and the most beyond them (a share);
-    None where it was not, or where the pools share GPUs. What lasts to the window's end is a drift (`_drift`)."""
+    None where it was not, or where the pools take turns. What lasts to the window's end is a drift (`_drift`)."""
     own = [s for h in case.observed.hours if (s := _own_seconds(case, h)) is not None]
-    if case.colocated or len(own) < FEWEST_SLICES or case.observed.trend("response_tokens") is not None:
+    if _turns(case) or len(own) < FEWEST_SLICES or case.observed.trend("response_tokens") is not None:
         return None
     usual = fmean(sorted(own)[: len(own) // 2])
     slow = [s for s in own if s > SPELL * usual]

@@ -1,0 +1,78 @@
+"""Consoles of ten frameworks, read as their users' are; `python -m tests.outside.logs.judge` has all of them."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.outside.logs.cases import FORMATS, LOGS, Format
+from tests.outside.logs.judge import columns_off, judge, kept
+from tests.outside.logs.lived import Lived, live
+from tests.outside.logs.scene import bar, interval
+
+BY_NAME = {log.name: log for log in LOGS}
+# One of each law, and one that the reader once got wrong.
+FEW = (
+    "roll: barrier and a long sync",
+    "openrlhf: barrier, trainer slower",
+    "openrlhf, locked: undersized",
+    "slime, asynchronous: undersized",
+    "trl, asynchronous: long sync",
+    "areal: undersized",
+)
+
+
+@cache
+def lived(law: str, what: str) -> Lived:
+    """Half an hour, or longer where a step is long."""
+    log = next(log for log in LOGS if (log.format.law, log.what) == (law, what))
+    return live(log.setting.but(hours=0.5 if law == "window" else 1.0), law)
+
+
+@pytest.mark.parametrize("each", FORMATS, ids=lambda each: each.name)
+@pytest.mark.parametrize("which", [0, 2])
+def test_what_a_console_tells_is_read(each: Format, which: int, tmp_path: Path) -> None:
+    log = [log for log in LOGS if log.format is each][which]
+    path, life = tmp_path / "train.log", lived(each.law, log.what)
+    path.write_text(log.text(life), encoding="utf-8")
+    assert columns_off(log, path, life.steps) == []
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_causes_are_named_and_no_other(name: str) -> None:
+    row, off = judge(BY_NAME[name])
+    assert not row.failed
+    assert (row.wrong, row.missed, off) == (frozenset(), frozenset(), [])
+
+
+def test_the_truth_of_every_job_is_kept() -> None:
+    assert set(kept()) == {f"{log.format.law}, {log.what}" for log in LOGS}
+    assert len(LOGS) >= 60
+
+
+@pytest.mark.parametrize("law", ["window", "barrier", "serial", "locked"])
+def test_the_phases_are_all_of_the_time(law: str) -> None:
+    log = next(log for log in LOGS if log.format.law == law)
+    steps = live(log.setting.but(hours=0.5), law).steps
+    assert len(steps) > 5
+    for before, after in pairwise(steps):
+        assert after.begin == pytest.approx(before.end)
+    assert {len(step.lengths) for step in steps} == {log.setting.batch * log.setting.group}
+
+
+def test_bars_are_tqdms() -> None:
+    assert (interval(65), interval(3665)) == ("01:05", "1:01:05")
+    assert bar(1, 4, 30.0) == "\r 25%|██        | 1/4 [00:30<01:30, 30.00s/it]"
+
+
+def test_nothing_of_fleetsim_is_in_the_generator() -> None:
+    for path in Path(__file__).parent.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        used = {name for name in names if name.partition(".")[0] == "fleetsim"}
+        assert used == ({"fleetsim.history.files"} if path.name == "judge.py" else set()), path.name
