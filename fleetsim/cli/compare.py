@@ -26,6 +26,7 @@ class ComparedOutput:
         Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE", after="min_change"),
     ] = None
     json_: Annotated[bool, Option("One JSON document.", RUN, after="html")] = False
+    explain: Annotated[bool, Option("Print the rest too: every metric and input, notes.", RUN, after="json_")] = False
 
 
 def compare(asked: Compare, output: ComparedOutput) -> None:
@@ -68,18 +69,18 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
     if reads:
         working()
     watching = progress("reading" if reads else "loading the simulator", aloud=reads, simulates=not reads)
-    with if_interrupted(lambda known, missing: _so_far(known, missing, output.json_)), watching as watch:
+    with if_interrupted(lambda known, missing: _so_far(known, missing, output)), watching as watch:
         result = ask(question, watch)
-    show_result(result, output.json_)
+    show_result(result, output.json_, output.explain)
     if page is not None:
         write_page(page, result.page())
     stop_at(question.gate.tripped(result.comparison))
 
 
-def _so_far(known: CompareResult, missing: str, as_json: bool) -> None:
+def _so_far(known: CompareResult, missing: str, output: ComparedOutput) -> None:
     """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
     from fleetsim.cli.output import show_result
 
-    if not as_json:
+    if not output.json_:
         say(f"Interrupted: {missing}.")
-    show_result(known.noting(f"interrupted: {missing}") if as_json else known, as_json)
+    show_result(known.noting(f"interrupted: {missing}") if output.json_ else known, output.json_, output.explain)

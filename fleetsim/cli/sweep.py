@@ -26,6 +26,7 @@ class SweptOutput(Printed):
         list[str] | None,
         Option('Exit 10 if true of the best cell: "step_s>30". Repeatable.', RUN, metavar="CONDITION", after="json_"),
     ] = None
+    explain: Annotated[bool, Option("Print the rest too: all cells, what each key does.", RUN, after="json_")] = False
 
 
 def sweep(asked: Sweep, output: SweptOutput) -> None:
@@ -55,9 +56,9 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
     from fleetsim.errors import InfeasibleError
 
     asked, gate, page = _checked(asked, output)
-    with if_interrupted(lambda known, _: _so_far(known, output.json_)), progress("loading the simulator") as watch:
+    with if_interrupted(lambda known, _: _so_far(known, output)), progress("loading the simulator") as watch:
         result = ask(asked, watch)
-    show_result(result, output.json_)
+    show_result(result, output.json_, output.explain)
     if page is not None:
         write_page(page, result.page())
     if not result.swept.pareto.best:
@@ -81,11 +82,11 @@ def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | Non
     return asked, gate, page
 
 
-def _so_far(known: SweepResult, as_json: bool) -> None:
+def _so_far(known: SweepResult, output: SweptOutput) -> None:
     """Shows the cells that were finished, after Ctrl-C or a failure."""
     from fleetsim.cli.output import show_result, warn
 
-    if as_json or known.swept.rows:
-        show_result(known, as_json)
+    if output.json_ or known.swept.rows:
+        show_result(known, output.json_, output.explain)
     else:
         warn(known.warnings)

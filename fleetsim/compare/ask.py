@@ -12,7 +12,7 @@ from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import IN_PYTHON
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.job.keywords import keywords
-from fleetsim.job.result import Result
+from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch, told
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from fleetsim.compare.compare import Change, Comparison
     from fleetsim.compare.sides import Comparable
     from fleetsim.job.job_face import Tell
-    from fleetsim.tell.terminal import View
+    from fleetsim.tell.document import Document
 
 Windows = tuple[str | None, str | None]
 
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CompareResult(Result):
+class CompareResult(Briefed):
     """What changed between A and B. comparison: all of it (fleetsim/compare/compare.py)."""
 
     comparison: Comparison
@@ -76,12 +76,11 @@ class CompareResult(Result):
             rows.append({"metric": c.metric, "verdict": c.verdict, "p_adjusted": c.p_adjusted, **cells})
         return frame(rows).set_index("metric")
 
-    def view(self) -> View:
-        """What the command prints."""
+    def told(self) -> Document:
+        """What there is to say of it."""
         from fleetsim.compare.told import document
-        from fleetsim.tell.terminal import draw
 
-        return draw(document(self.comparison))
+        return document(self.comparison)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fleetsim import units
+from fleetsim.compare.brief import brief_of
 from fleetsim.compare.compare import Change, Comparison
 from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
 from fleetsim.compare.words import band_of, change_of
@@ -35,6 +36,7 @@ def document(found: Comparison) -> Document:
     return Document(
         kind="fleetsim compare",
         title=found.headline,
+        brief=brief_of(found),
         lede=(terminal_only(*(Words(tail=line) for line in _opening(found))), page_only(*_lede(found))),
         tiles=(),
         warnings=(),

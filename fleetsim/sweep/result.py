@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.result import Result
+from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from fleetsim.job.job_face import Job
     from fleetsim.sweep.run import Sweep
-    from fleetsim.tell.terminal import View
+    from fleetsim.tell.document import Document
 
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SweepResult(Result):
+class SweepResult(Briefed):
     """Every cell of a grid.
 
     job: what all of them share. swept: all that was found (fleetsim/sweep/run.py). call: the words that name the job in
@@ -68,12 +68,11 @@ class SweepResult(Result):
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return frame(rows).set_index("cell")
 
-    def view(self) -> View:
-        """What the command prints."""
+    def told(self) -> Document:
+        """What there is to say of it."""
         from fleetsim.sweep.told import document
-        from fleetsim.tell.terminal import draw
 
-        return draw(document(self.swept, self.call))
+        return document(self.swept, self.call)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

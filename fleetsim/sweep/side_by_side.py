@@ -23,18 +23,18 @@ _MOST_VALUES = 20
 _MARKS = {"front": "*", "tied": "~", "dominated": ""}
 
 
-def cells(result: Sweep) -> Table:
-    """The cells by the first objective; where there are too many, those of the front first.
+def cells(result: Sweep, most: int = _MOST_ROWS) -> Table:
+    """The cells by the first objective; where there are more than `most`, those of the front.
 
     A narrow terminal does without what binds each.
     """
     objectives, marks = result.pareto.objectives, result.pareto.marks
     ran = sorted((row for row in result.rows if row.status == "ok"), key=lambda row: _order(row, objectives[0]))
     shown = ran
-    if len(ran) > _MOST_ROWS:
+    if len(ran) > most:
         worth = [row for row in ran if marks[row.cell] != "dominated"]
-        shown = [row for row in worth if marks[row.cell] == "front"] if len(worth) > _MOST_ROWS else worth
-        shown = shown[:_MOST_ROWS]
+        shown = [row for row in worth if marks[row.cell] == "front"] if len(worth) > most else worth
+        shown = shown[:most]
     left = len(ran) - len(shown)
     note = f"{units.plural(left, 'other cell')} not shown: --out FILE and --json have all of them" if left else ""
     table = Table(

@@ -15,18 +15,22 @@ from fleetsim.sweep.side_by_side import LEGEND, cells, effects
 from fleetsim.sweep.words import best_words, commands, failures
 from fleetsim.tell.document import (
     Block,
+    Brief,
     Bullets,
     Document,
     Listed,
     Section,
     Table,
     Tile,
+    brief,
     page_only,
     terminal_only,
 )  # fmt: skip
 
 # Engines that a terminal shows.
 _MOST_ENGINES = 40
+# Objectives whose best cells are told in brief, and cells that stand below.
+_MOST_BEST, _FEW = 3, 10
 
 
 def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
@@ -36,7 +40,8 @@ def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -
     return Document(
         kind=kind_of("sweep", result.scenario),
         title=f"{title}.",
-        headline=f"{result.scenario.name}: {_count(result)}, {_shape(result)}",
+        headline="" if ran else f"{result.scenario.name}: {_count(result)}, {_shape(result)}",
+        brief=_brief(result, call) if ran else None,
         lede=(terminal_only(*_opening(result)), page_only(*_lede(result))),
         tiles=tuple(_tiles(result)),
         warnings=tuple(warnings),
@@ -46,6 +51,17 @@ def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -
             _rests_on(result),
             *([_next(result, call)] if ran else []),
         ),
+    )
+
+
+def _brief(result: Sweep, call: Sequence[str]) -> Brief:
+    """What one must know of a sweep; its headline is the best cell by the first objective."""
+    failed = [row for row in result.rows if row.status != "ok"]
+    runs = units.plural(result.design.replications, "replication")
+    return brief(
+        *(("also", best_words(result, best)) for best in result.pareto.best[1:_MOST_BEST]),
+        ("cells", f"{result.scenario.name}: {_count(result)}, {_shape(result)}; {runs} each"),
+        ("failed", f"{units.plural(len(failed), 'cell')}: {failures(result, failed)[0]}" if failed else None),
     )
 
 
@@ -83,10 +99,13 @@ def _cells(result: Sweep) -> Iterator[Section]:
         "The cells",
         (
             page_only(front_chart(result), replace(table, note=f"{table.note}." if table.note else "")),
-            terminal_only(table),
+            terminal_only(cells(result, _FEW)),
         ),
         short=f"cells, by {first} ({LEGEND})",
+        asked=True,
     )
+    if len(table.rows) > _FEW:
+        yield Section(f"more cells, by {first}", (table,), on=("terminal",))
     yield Section("What each key does", tuple(_with_note(effect) for _, effect in found), on=("page",))
     for axis, effect in found:
         yield Section(f"what {axis.path} does (means over the other keys)", (effect,), on=("terminal",))

@@ -68,8 +68,10 @@ def test_the_answer_comes_first(job: str) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("B's step is ")
     assert "paired: the same draws on both sides" in " ".join(result.stdout.split())
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["fleet.instances", "2", "3"] in lines
+    assert len(result.stdout.splitlines()) <= 10
+    assert "inputs  fleet.instances 2 -> 3" in " ".join(result.stdout.splitlines())
+    explained = run(job, "--set-b", "fleet.instances=3", "--replications", "3", "--explain")
+    assert ["fleet.instances", "2", "3"] in [line.split() for line in explained.stdout.splitlines()]
 
 
 def test_one_file_and_a_change_is_two_files(job: str, tmp_path: Path) -> None:
