@@ -246,6 +246,6 @@ def _limit_fields(limits: EngineLimits) -> ProfileLimits:
     return ProfileLimits(
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
-        kv_blocks=limits.kv_blocks,
+        kv_blocks=limits.keeping_all.kv_blocks,
         block_size=limits.block_size,
     )

@@ -13,6 +13,9 @@ them.
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.shape import ModelShape
@@ -60,7 +63,7 @@ def kv_blocks(
     vLLM subtracts weights and the profile run's peak from its share. SGLang's share is weights and cache together:
     activations live in the rest. TensorRT-LLM takes its share of what the weights and its profile run leave free.
     """
-    token = kv_bytes_per_token(shape, layout, element_bytes)
+    token = block_bytes_per_token(shape, layout, engine, element_bytes)
     reserve = _RUNTIME_BYTES + (_COLLECTIVES_BYTES if layout.gpus > 1 else 0.0)
     budget = gpu.memory_bytes * (1.0 if engine == "tensorrt-llm" else memory_share)
     found = []
@@ -96,6 +99,47 @@ def stage_bytes(shape: ModelShape, layout: Layout, engine: str, dtype: str = "au
     head, ends = shape.head_bytes_per_gpu(layout.tp, dtype), {0, layout.pp - 1}
     stages = layout.stages(shape.layers, engine)
     return tuple(layers * n / shape.layers + head * (stage in ends) for stage, n in enumerate(stages))
+
+
+class CacheLayers(NamedTuple):
+    """Layers of one block of the cache, and how many blocks the tokens of a block take: in layers that keep all of
+    them, and in those that keep a window."""
+
+    layers: int
+    whole: int
+    window: int
+
+
+def windows_kept(shape: ModelShape, engine: str, dcp: int = 1) -> CacheLayers | None:
+    """How vLLM's hybrid KV cache manager divides a model with a long window; None where the cache keeps all tokens.
+
+    Layers of a kind form groups of as many layers as the rarer kind has, or all of the other kind where those are less
+    than half as many again; each group has blocks of its own out of one pool. Blocks that have left the window are
+    freed. It needs layers of one size. Source: vllm-project/vllm, v1/core/kv_cache_utils.py
+    (`_get_kv_cache_groups_uniform_page_size`) and single_type_kv_cache_manager.py (`SlidingWindowManager`). SGLang has
+    a second pool of fixed size for such layers, and TensorRT-LLM one for each window: neither gives the other layers
+    what it saves. Chunks are counted as if they were kept, too.
+    """
+    if engine != "vllm" or not shape.window or shape.chunked or dcp > 1 or any(shape.states):
+        return None
+    sizes = {m.token_bytes() for _, m in shape.attentions}
+    near = sum(n for n, m in shape.attentions if shape.in_window(m))
+    rest = [(n, m) for n, m in shape.attentions if not shape.in_window(m)]
+    if len(sizes) > 1 or any(m.window for _, m in rest):
+        return None
+    full = sum(n for n, _ in rest)
+    if full == 0:
+        return CacheLayers(near, 0, 1)
+    few, many = sorted((near, full))
+    layers = many if many < 1.5 * few else few
+    return CacheLayers(layers, 1, math.ceil(near / layers)) if full <= layers else None
+
+
+def block_bytes_per_token(shape: ModelShape, layout: Layout, engine: str, element_bytes: float = 2) -> float:
+    """Bytes on a GPU of one of the tokens that a block of the cache is for, in all layers that it holds them for."""
+    kept = windows_kept(shape, engine, layout.dcp)
+    token = kv_bytes_per_token(shape, layout, element_bytes)
+    return token if kept is None else token * kept.layers / sum(n for n, _ in shape.attentions)
 
 
 def kv_bytes_per_token(shape: ModelShape, layout: Layout, element_bytes: float = 2) -> float:

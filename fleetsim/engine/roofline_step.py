@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -41,8 +42,8 @@ from fleetsim.engine.defaults import (
     sglang_static_share,
 )
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.kv_memory import block_bytes_per_token, windows_kept
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
-from fleetsim.engine.kv_memory import kv_bytes_per_token
 from fleetsim.engine.layout import Exchange, Layout, Overlap
 from fleetsim.engine.layout_rules import layout_problems
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
@@ -178,11 +179,14 @@ def roofline(
     if engine == "sglang" and max_num_seqs is None:
         seqs = sglang_running_requests(blocks * size, shape.max_position)
     held = shape.state_bytes(tp) + shape.window_bytes(tp, element)
-    state_blocks = math.ceil(held / (kv_bytes_per_token(shape, layout, element) * size))
+    state_blocks = math.ceil(held / (block_bytes_per_token(shape, layout, engine, element) * size))
     # Each of the batches in flight has its own budget of tokens.
     tokens *= pp
     limits = EngineLimits(seqs, tokens, blocks, size, state_blocks, scheduler=engine)
-    if max_model_len is not None and limits.kv_tokens < max_model_len:
+    kept = windows_kept(shape, engine, dcp)
+    if kept is not None:
+        limits = replace(limits, window_tokens=shape.window, window_blocks=kept.window, whole_blocks=kept.whole)
+    if max_model_len is not None and limits.kv_tokens < limits.cache_tokens(max_model_len):
         rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} {layout.text}"
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()

@@ -38,6 +38,7 @@ from fleetsim.engine.kernel.tables import (
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import WHOLE, DraftTables
 from fleetsim.engine.step_time import PrefillSide, StepTime
+from fleetsim.errors import InputError, Problem
 
 UNLIMITED = 1 << 60
 SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
@@ -99,6 +100,10 @@ class World:
             self.rows = np.concatenate([self.rows, behind])
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
         seen = step_time.window
+        if limits.window_blocks and (seen is None or seen.chunked or seen.tokens != limits.window_tokens):
+            rule = "what the window of the step time looks back, and no chunk"
+            problem = Problem("limits.window_tokens", limits.window_tokens, rule, "give both the same window")
+            raise InputError([problem])
         self.crossings = np.zeros((instances, 1 if seen is None else limits.max_num_seqs), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
@@ -140,6 +145,9 @@ class World:
             max_tokens=limits.max_num_batched_tokens,
             kv_blocks=limits.kv_blocks,
             state_blocks=limits.state_blocks,
+            whole_blocks=limits.whole_blocks,
+            window_blocks=limits.window_blocks,
+            near_blocks=-(-limits.window_tokens // limits.block_size),
             chunk_unit=limits.chunk_unit,
             most_output=UNLIMITED if limits.max_output_tokens is None else limits.max_output_tokens,
             scheduler=int(SCHEDULERS[limits.scheduler]),

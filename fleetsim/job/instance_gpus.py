@@ -54,7 +54,7 @@ def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, floa
         try:
             step_time, limits = engine_of(candidate)
             holds = step_time.blocks_of_one(limits.kv_blocks) * limits.block_size
-            if holds >= longest_context(candidate)[0]:
+            if holds >= limits.cache_tokens(longest_context(candidate)[0]):
                 yield tp, nameplate_rate(candidate)(1) / candidate.engine.gpus
         except InputError:  # the weights do not fit
             continue

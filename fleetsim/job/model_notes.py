@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from fleetsim.config.engine import EngineConfig
 from fleetsim.config.lengths import LengthSpec, longest_length
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.kv_memory import windows_kept
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
@@ -31,7 +33,8 @@ def model_notes(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
     roofline = scenario.engine.kind == "roofline"
     found = [f"{shape.name}: {note}" for note in shape.notes if roofline]
     found += _unseen_layout(scenario, shape) if roofline else ()
-    return (*found, *_too_long(shape, context, words), *(_unseen_window(shape, context) if roofline else ()))
+    windows = _unseen_window(scenario.engine, shape, context) if roofline else ()
+    return (*found, *_too_long(shape, context, words), *windows)
 
 
 def _unseen_layout(scenario: Scenario, shape: ModelShape) -> Iterator[str]:
@@ -71,9 +74,9 @@ def _too_long(shape: ModelShape, context: float, words: str) -> Iterator[str]:
         )
 
 
-def _unseen_window(shape: ModelShape, context: float) -> Iterator[str]:
+def _unseen_window(engine: EngineConfig, shape: ModelShape, context: float) -> Iterator[str]:
     layers, window = shape.held_whole
-    if layers and context > window:
+    if layers and context > window and windows_kept(shape, engine.name, engine.dcp) is None:
         yield (
             f"{layers} of the {shape.layers} layers of {shape.name} look back {window:,} tokens; here their cache is "
             f"kept for the whole context, of up to {context:,.0f} tokens, so that it holds fewer samples than the real "

@@ -88,7 +88,7 @@ def nameplate_rate(scenario: Scenario) -> Callable[[int], float]:
         rate = step_time.decode_tok_s(1, 0.0)
         return lambda instances: rate
     in_flight, context = samples_in_flight(scenario), context_in_flight(scenario)
-    held = context + limits.state_blocks * limits.block_size
+    held = limits.held_tokens(context)
     most = min(limits.max_num_seqs, max(1, int(limits.kv_tokens // held)))
     per_instance = scenario.fleet.max_in_flight_samples_per_instance
     if per_instance is not None:

@@ -98,7 +98,7 @@ def pace_of(scenario: Scenario) -> Pace:
     w, prompt = scenario.workload, mean_prompt_tokens(scenario)
     context = context_in_flight(scenario)
     shared = w.group_size if scenario.engine.prefix_caching and scenario.fleet.group_placement == "together" else 1
-    held = context - prompt + prompt / shared + limits.state_blocks * limits.block_size
+    held = limits.held_tokens(context - prompt + prompt / shared)
     most = min(float(limits.max_num_seqs), max(1.0, limits.kv_tokens / held))
     c = np.unique(np.geomspace(1.0, max(1.0, most), _CONCURRENCIES))
     # A constant rate, and drafts that are switched off in larger batches, know no order: none is faster than the best.

@@ -129,7 +129,8 @@ def _holds(scenario: Scenario, tp: int, pp: int, dp: int) -> bool:
         there = with_changes(
             scenario, {"engine.tp": tp, "engine.pp": pp, "engine.dp": dp, "fleet.instances": dp, "engine.dcp": 1}
         )
-        return engine_of(there)[1].kv_tokens >= longest_context(there)[0]
+        limits = engine_of(there)[1]
+        return limits.kv_tokens >= limits.cache_tokens(longest_context(there)[0])
     except InputError:  # a layout that the model cannot have, or weights that do not fit
         return False
 
@@ -188,7 +189,8 @@ def _caps(scenario: Scenario, asked: Asked) -> Iterator[Value]:
     yield _AS_IT_IS
     if scenario.engine.kind == "constant" or scenario.fleet.max_in_flight_samples is not None:
         return
-    held = engine_of(scenario)[1].kv_tokens / context_in_flight(scenario)
+    limits = engine_of(scenario)[1]
+    held = limits.kv_tokens / limits.cache_tokens(context_in_flight(scenario))
     unit = scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1
     for share in _CAPS:
         cap = int(held * share) // unit * unit

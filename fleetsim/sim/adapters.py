@@ -10,7 +10,7 @@ import numpy as np
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.lora import LoraConfig
 from fleetsim.engine.gpus import gpu_of, gpu_spec
-from fleetsim.engine.kv_memory import kv_bytes_per_token
+from fleetsim.engine.kv_memory import block_bytes_per_token
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
@@ -46,7 +46,7 @@ def with_adapters(
     if engine.kv_blocks is not None:
         return slower, limits
     held = adapters.bytes_per_gpu(shape, layout)
-    token = kv_bytes_per_token(shape, layout, KV_BYTES[shape.cache_type(engine.kv_dtype)])
+    token = block_bytes_per_token(shape, layout, engine.name, KV_BYTES[shape.cache_type(engine.kv_dtype)])
     blocks = limits.kv_blocks - math.ceil(held / (token * limits.block_size))
     if blocks < 1:
         rule = f"its {held / 1e9:.1f} GB of adapters leave no KV cache on {gpu.name} x{engine.tp}"

@@ -51,9 +51,7 @@ def mix_of(records: Records, generated: float, prefilled: float) -> Mix:
     prompt, written = float(samples["prompt"].mean()), float(made @ made / made.sum()) / 2.0
     context, scenario = prompt + written, records.scenario
     together = scenario.fleet.group_placement == "together" and scenario.engine.prefix_caching
-    held = (
-        prompt / (scenario.workload.group_size if together else 1) + written + limits.state_blocks * limits.block_size
-    )
+    held = limits.held_tokens(prompt / (scenario.workload.group_size if together else 1) + written)
     seqs = max(1.0, min(float(limits.max_num_seqs), limits.kv_tokens / held))
     apart = step_time.prefill is not None  # prompts take none of the time in which tokens are made
     return Mix(step_time, 0.0 if apart else prefilled / max(1.0, generated), context, prompt, seqs)

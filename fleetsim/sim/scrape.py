@@ -157,11 +157,11 @@ def tokens_of(rows: NDArray[Any], k: Ints) -> Ints:
 def blocks_needed(rows: NDArray[Any], residues: NDArray[np.int32], k: Ints) -> Ints:
     """KV blocks that the decodes of each instance take for their next k tokens (`kernel.instance.blocks_needed`).
 
-    residues: (instances, block size), how many decodes begin a block when the counter of tokens stands there.
+    residues: (instances, block size), how many blocks decodes begin when the counter of tokens stands there.
     """
     size = residues.shape[1]
     at = (-rows["count"][:, None] - np.arange(size)) % size
     begun = np.take_along_axis(residues, at, axis=1).astype(np.int64)
     begun[np.arange(size) >= (k % size)[:, None]] = 0
-    out: Ints = (k // size) * rows["decodes"] + begun.sum(axis=1)
+    out: Ints = (k // size) * rows["growing"] + begun.sum(axis=1)
     return out

@@ -20,7 +20,7 @@ from fleetsim.engine.acceptance import (
     share_of_length,
 )
 from fleetsim.engine.gpus import gpu_of, gpu_spec
-from fleetsim.engine.kv_memory import kv_bytes_per_token
+from fleetsim.engine.kv_memory import block_bytes_per_token
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.measured_drafts import fewer_drafted_s, knots_of
@@ -211,7 +211,7 @@ def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, lim
         of_tokens = core.kv_token_s - alone.kv_token_s + (core.window_token_s - alone.window_token_s)
         return core.sequence_s - alone.sequence_s, of_tokens
 
-    token = kv_bytes_per_token(shape, layout_of(engine), element)
+    token = block_bytes_per_token(shape, layout_of(engine), engine.name, element)
     blocks = limits.kv_blocks
     if engine.kv_blocks is None:
         own = drafter.weight_bytes / limits.block_size

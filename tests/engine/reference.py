@@ -151,7 +151,21 @@ class Engine:
         return r.computed + float(self.phase) if r.computed < near.tokens else near.tokens
 
     def blocks(self, tokens: int) -> int:
-        return -(-tokens // self.limits.block_size)
+        """Blocks of the cache that so many tokens of a request take."""
+        return self.units(-(-tokens // self.limits.block_size))
+
+    def units(self, n: int) -> int:
+        """The same of n times block_size tokens: layers with a window keep so many of them only."""
+        limits = self.limits
+        return limits.whole_blocks * n + limits.window_blocks * min(n, -(-limits.window_tokens // limits.block_size))
+
+    def growth_blocks(self, r: Request, tokens: int) -> int:
+        """Blocks that a running request takes for further tokens. A decode lets go of old ones only afterwards."""
+        if not self.is_decode(r):
+            return self.blocks(r.computed + tokens) - self.blocks(r.computed)
+        size, near = self.limits.block_size, r.computed < self.limits.window_tokens
+        new = -(-(r.computed + tokens) // size) - -(-r.computed // size)
+        return new * (self.limits.whole_blocks + (self.limits.window_blocks if near else 0))
 
     def take(self, n: int) -> None:
         self.free -= n
@@ -192,12 +206,12 @@ class Engine:
         if n and not r.shares:
             prefix = self.prefixes.get(r.group)
             if prefix is None or self.cached(r)[0] == 0:
-                self.prefixes[r.group] = Prefix(n, readers=1)
-                r.own -= n
+                self.prefixes[r.group] = Prefix(self.units(n), readers=1)
+                r.own -= self.units(n)
                 r.shares = True
 
     def grow(self, r: Request, tokens: int) -> None:
-        need = self.blocks(r.computed + tokens) - self.blocks(r.computed)
+        need = self.growth_blocks(r, tokens)
         self.take(need)
         r.own += need
 
@@ -220,7 +234,7 @@ class Engine:
             tokens = self.cut(r.context - r.computed, budget)
             if tokens == 0:
                 break
-            while self.blocks(r.computed + tokens) - self.blocks(r.computed) > self.free:
+            while self.growth_blocks(r, tokens) > self.free:
                 victim = self.running.pop()
                 self.release(victim)
                 victim.preemptions += 1
@@ -248,7 +262,7 @@ class Engine:
             tokens = dict.fromkeys(decodes, growth)
             left = budget - len(decodes) * (1 + k)
             tokens |= {r: self.cut(r.context - r.computed, left) for r in self.running if r not in tokens}
-            need = sum(self.blocks(r.computed + n) - self.blocks(r.computed) for r, n in tokens.items())
+            need = sum(self.growth_blocks(r, n) for r, n in tokens.items())
             if need <= self.free or len(self.running) <= 1:
                 break
             victim = self.running.pop()
@@ -275,7 +289,7 @@ class Engine:
         r.computed = found * self.limits.block_size
         if found:
             if not read:
-                self.take(found)
+                self.take(self.units(found))
             self.prefixes[r.group].readers += 1
             r.shares = True
         tokens = self.cut(r.context - r.computed, budget)
@@ -291,7 +305,7 @@ class Engine:
             if r.brought:
                 break
             found, read = self.cached(r)
-            if self.blocks(r.context) - (found if read else 0) + self.limits.state_blocks > self.free:
+            if self.blocks(r.context) - (self.units(found) if read else 0) + self.limits.state_blocks > self.free:
                 break
             admitted += 1
             hit += found * self.limits.block_size
@@ -362,6 +376,12 @@ class Engine:
         finished = []
         over: dict[Request, int] = {}  # tokens past its end, which are thrown away
         for r, tokens in scheduled:
+            if r in decodes:
+                kept = self.blocks(r.computed + tokens) - self.blocks(r.computed)
+                slid = self.growth_blocks(r, tokens) - kept
+                if r.generated + tokens < r.output:
+                    self.free += slid
+                    r.own -= slid
             r.computed += tokens
             if r in decodes:
                 r.generated += tokens

@@ -25,7 +25,7 @@ def bring_in(engine: Engine) -> None:
         r = engine.waiting[0]
         shares = not isinstance(engine, SglangEngine | TensorrtEngine)
         found, read = engine.cached(r) if shares else (0, False)
-        more = engine.blocks(r.context) - (found if read else 0) + limits.state_blocks
+        more = engine.blocks(r.context) - (engine.units(found) if read else 0) + limits.state_blocks
         if not engine.running:
             fits = more <= engine.free
         elif isinstance(engine, TensorrtEngine) and limits.no_evict:
@@ -35,8 +35,8 @@ def bring_in(engine: Engine) -> None:
             fits = (engine.free - more) * size >= SGLANG_RESERVES * (len(engine.running) + 1)
         else:
             growth = engine.growth(len(engine.running))
-            following = sum(engine.blocks(q.computed + growth) - engine.blocks(q.computed) for q in engine.running)
-            fits = more + following + (r.context % size == 0) <= engine.free
+            following = sum(engine.growth_blocks(q, growth) for q in engine.running)
+            fits = more + following + engine.blocks(r.context + 1) - engine.blocks(r.context) <= engine.free
         if not fits:
             return
         engine.waiting.pop(0)
@@ -94,7 +94,7 @@ class PromptEngine:
             if isinstance(keeper, TensorrtEngine) and keeper.shareable(r) and prefix is not None and not prefix.ready:
                 continue
             found, read = keeper.cached(r)
-            if keeper.blocks(r.context) - (found if read else 0) + limits.state_blocks > keeper.free:
+            if keeper.blocks(r.context) - (keeper.units(found) if read else 0) + limits.state_blocks > keeper.free:
                 break
             if keeper.cut(r.context - found * limits.block_size, budget) == 0:
                 break

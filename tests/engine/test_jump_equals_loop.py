@@ -83,7 +83,8 @@ def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int, window: W
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> dict:
+def cases(draw: st.DrawFn, kept: bool = False) -> dict:
+    """kept: by an engine that keeps a window of some layers only, with little room beside."""
     n = draw(st.integers(1, 24))
     size = draw(st.sampled_from([1, 4, 16]))
     groups = draw(st.one_of(st.none(), st.lists(st.integers(0, 5), min_size=n, max_size=n)))
@@ -102,13 +103,20 @@ def cases(draw: st.DrawFn) -> dict:
         block_size=size,
         state_blocks=state,
         max_output_tokens=max(outputs) + draw(st.sampled_from([0, 7, 500])),
-        scheduler=draw(st.sampled_from(SCHEDULERS)),
+        scheduler="vllm" if kept else draw(st.sampled_from(SCHEDULERS)),
         no_evict=draw(st.booleans()),
     )
     arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
-    window = draw(windows())
+    window = Window(draw(st.sampled_from([1, 3, 16, 40])), 1.3e-6, 1.1e-6) if kept else draw(windows())
     prefill = draw(st.one_of(st.none(), prefill_sides(limits, longest, window)))
     engines = 1 if prefill is None else draw(st.integers(1, 3))
+    if window is not None and not window.chunked and limits.scheduler == "vllm":
+        near = draw(st.sampled_from([1, 3] if kept else [0, 1, 3]))
+        whole = draw(st.sampled_from([0, 1, 1])) if near else 1
+        wider = replace(limits, window_tokens=window.tokens, window_blocks=near, whole_blocks=whole)
+        more = max(0, wider.blocks_for(longest) - limits.blocks_for(longest))
+        limits = replace(wider, kv_blocks=limits.kv_blocks + more)
+        prefill = None if prefill is None else draw(prefill_sides(limits, longest, window))
     limits = replace(limits, kv_blocks=limits.kv_blocks * engines)  # the longest request fits one of them
     return {
         "step_time": replace(
@@ -155,6 +163,12 @@ def check(case: dict) -> None:
 @settings(max_examples=int(os.environ.get("FLEETSIM_EXAMPLES", "300")), deadline=None)
 @given(cases())
 def test_jump_equals_loop(case: dict) -> None:
+    check(case)
+
+
+@settings(max_examples=int(os.environ.get("FLEETSIM_EXAMPLES", "300")), deadline=None)
+@given(cases(kept=True))
+def test_jump_equals_loop_where_windows_are_kept(case: dict) -> None:
     check(case)
 
 

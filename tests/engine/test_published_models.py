@@ -116,7 +116,8 @@ def test_a_window_costs_a_sequence_and_no_longer_context() -> None:
     wide_step, wide_limits = roofline("H100", wide)
     assert wide_step.window is not None
     assert step.per_kv_token_s == pytest.approx(wide_step.per_kv_token_s) == wide_step.window.per_kv_token_s
-    assert limits.kv_tokens > 1.9 * wide_limits.kv_tokens
+    assert limits.kv_tokens > 1.9 * wide_limits.keeping_all.kv_tokens
+    assert (wide_limits.whole_blocks, wide_limits.window_blocks) == (1, 1)
     assert (limits.state_blocks, wide_limits.state_blocks) == (8, 0)
     assert (near.window, wide.window, wide.held_whole) == (0, 4096, (12, 4096))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
+from fleetsim.engine.kv_memory import block_bytes_per_token, windows_kept
+from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.window import Window
+from fleetsim.errors import InputError
 from tests.engine.test_roofline import IDEAL
 
 
@@ -97,3 +102,50 @@ def test_a_longer_context_costs_three_quarters_less_beyond_the_window() -> None:
     step_time, _ = roofline("H100", "allenai/Olmo-3-32B", tp=4)
     before, within, beyond, after = (step_time.seconds(8, kv_tokens=8.0 * n) for n in (1000, 2000, 9000, 10000))
     assert (after - beyond) / (within - before) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "window_blocks"),
+    # vLLM's groups: as many layers each as the rarer kind has; Gemma 2 9b has 21 of each.
+    [("allenai/Olmo-3-32B", 16, 3), ("allenai/Olmo-3-7B", 8, 3), ("google/gemma-2-9b", 21, 1)],
+)
+def test_vllm_keeps_a_window_in_blocks_of_its_own(model: str, layers: int, window_blocks: int) -> None:
+    shape = model_shape(model)
+    each = {m.token_bytes() for _, m in shape.attentions}
+    _, kept = roofline("H100", model, tp=1, dtype="fp8")
+    _, all_kept = roofline("H100", model, tp=1, dtype="fp8", engine="tensorrt-llm")
+    assert (kept.whole_blocks, kept.window_blocks, kept.window_tokens) == (1, window_blocks, 4096)
+    assert block_bytes_per_token(shape, Layout(), "vllm") == layers * each.pop()
+    assert all_kept.window_blocks == 0
+    # Up to the window a token takes what it takes anyway, beyond it a block for 16 tokens.
+    near, far = kept.blocks_for(4096), kept.blocks_for(4096 + 16)
+    assert (near, far) == ((1 + window_blocks) * 256, (1 + window_blocks) * 256 + 1)
+    assert kept.keeping_all.kv_tokens * (1 + window_blocks) == pytest.approx(kept.kv_tokens, rel=1e-3)
+
+
+def test_what_keeps_all_tokens_says_so() -> None:
+    """SGLang and TensorRT-LLM have pools of fixed size, and chunks are counted as kept."""
+    assert windows_kept(model_shape("allenai/Olmo-3-7B"), "sglang") is None
+    assert windows_kept(model_shape("meta-llama/Llama-4-Scout-17B-16E-Instruct"), "vllm") is None
+    assert windows_kept(model_shape("Qwen/Qwen3-8B"), "vllm") is None
+
+
+def test_a_response_beyond_the_window_takes_no_more_of_its_layers() -> None:
+    """Ten requests of 1,000 cached tokens, blocks of 10, a window of 100: 100 blocks each and three times 10."""
+    step_time = StepTime((0.0,), (0.01,), window=Window(100, 1e-6, 1e-8))
+    kept = EngineLimits(10, 512, 10 * (100 + 3 * 10), 10, window_tokens=100, window_blocks=3)
+    for limits, preempted in ((kept, False), (replace(kept, kv_blocks=kept.kv_blocks - 10), True)):
+        got = run_requests(step_time, limits, [20] * 10, [981] * 10)
+        assert (got.preemptions.sum() > 0) == preempted
+
+
+def test_limits_of_windows_that_no_engine_has_are_refused() -> None:
+    for wrong in ({"window_blocks": 3}, {"whole_blocks": 0}, {"window_tokens": 8, "window_blocks": -1}):
+        with pytest.raises(InputError):
+            EngineLimits(4, 64, 40, **wrong)
+    with pytest.raises(InputError, match="vLLM only"):
+        EngineLimits(4, 64, 40, window_tokens=8, window_blocks=1, scheduler="sglang")
+    limits = EngineLimits(4, 64, 40, window_tokens=8, window_blocks=1)
+    for near in (None, Window(9, 0.0, 0.0), Window(8, 0.0, 0.0, chunked=True)):
+        with pytest.raises(InputError, match=r"limits\.window_tokens"):
+            run_requests(StepTime((0.0,), (1.0,), window=near), limits, [5], [5])

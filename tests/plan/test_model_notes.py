@@ -15,6 +15,7 @@ import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import roofline
+from fleetsim.engine.kv_memory import windows_kept
 from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
@@ -163,12 +164,15 @@ def test_windows_are_read_and_told_where_a_context_leaves_them(
     assert shape.held_whole == (layers, window)
     for most in (window // 2, 2 * window + 1000):
         changes = {
+            "engine.name": "sglang",
             "workload.prompt_tokens": 1,
             "workload.output_tokens": {"mean": 100.0, "cv": 1.0, "max": max(64.0, most)},
         }
         told = [n for n in fs.load(None, changes, model=file).notes if "look back" in n]
         assert len(told) == (window > 0 and most > window)
         assert all(f"{layers} of the 32 layers" in n and f"{window:,} tokens" in n for n in told)
+        told = [n for n in fs.load(None, {**changes, "engine.name": "vllm"}, model=file).notes if "look back" in n]
+        assert len(told) == (window > 0 and most > window and windows_kept(shape, "vllm") is None)
 
 
 def test_a_sweep_tells_of_the_models_of_its_cells() -> None:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, with_changes
 from fleetsim.engine.compiled import is_checked
+from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.window import Window
 from fleetsim.errors import InputError, StuckError
@@ -105,15 +106,23 @@ def windows(draw: st.DrawFn) -> Window | None:
     return Window(tokens, 2e-6, 1e-7, chunked=draw(st.booleans())) if tokens else None
 
 
+def _with_window(limits: EngineLimits, window: Window) -> EngineLimits:
+    """Layers of a window with twice the blocks, in a cache that is as tight."""
+    return replace(limits, window_tokens=window.tokens, window_blocks=2, kv_blocks=3 * limits.kv_blocks)
+
+
 def run(scenario: Scenario, window: Window | None = None) -> None:
     """So much of a run, by engines with such a window; its fences and sums are looked at in the end."""
     fleets: list[Fleet] = []
     begin, move, left = Fleet.__init__, Fleet._move, [MOST_MOVES]
 
-    def remembered(self: Fleet, scenario: Scenario, step_time: StepTime, *args: Any) -> None:
+    def remembered(self: Fleet, scenario: Scenario, step_time: StepTime, limits: EngineLimits, *args: Any) -> None:
         side = step_time.prefill
         side = None if side is None else replace(side, step_time=replace(side.step_time, window=window))
-        begin(self, scenario, replace(step_time, prefill=side, window=window), *args)
+        if window is not None and not window.chunked and limits.scheduler == "vllm":
+            limits = _with_window(limits, window)
+            side = None if side is None else replace(side, limits=_with_window(side.limits, window))
+        begin(self, scenario, replace(step_time, prefill=side, window=window), limits, *args)
         fleets.append(self)
 
     def counted(self: Fleet, *args: Any) -> int:
@@ -130,7 +139,10 @@ def run(scenario: Scenario, window: Window | None = None) -> None:
                 fleet.world.inspect()
                 rows = fleet.world.instances
                 still = rows[rows["decodes"] == 0]
-                assert not any(still[name].any() for name in ("near_sum", "near", "crossings_n"))
+                assert not any(still[name].any() for name in ("near_sum", "near", "crossings_n", "growing"))
+                assert not fleet.world.residues[rows["decodes"] == 0].any()
+                empty = rows[rows["running"] == 0]
+                assert (empty["free"] == fleet.limits.kv_blocks).all(), "what a request took it gave back"
 
 
 def fuzz(count: int, first: int) -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.blocks import blocks, context, hold_found, take
+from fleetsim.engine.kernel.blocks import context, hold_found, take, units, units_of
 from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
 from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
 from fleetsim.engine.kernel.jit import compiled
@@ -30,10 +30,9 @@ def partial_step(fleet: int, i: int, budget: int) -> tuple[int, int]:
     p = instance_at(w.instances, i).partial
     if p < 0:
         return 0, 0
-    size = w.block_size
     done = sample_at(w.samples, p).computed
     chunk = chunk_of(fleet, context(fleet, p) - done, budget)
-    return chunk, blocks(done + chunk, size) - blocks(done, size)
+    return chunk, units_of(fleet, done + chunk) - units_of(fleet, done)
 
 
 @compiled
@@ -82,7 +81,7 @@ def make_room(fleet: int, i: int) -> tuple[int, int, int, bool]:
 def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: int) -> float:
     """Moves a waiting request to the end of running and computes its first chunk; returns its attention pairs.
 
-    found, unread: blocks that `look_up` found. A whole prompt makes the request fresh, a part of one partial.
+    found, unread: what `look_up` found. A whole prompt makes the request fresh, a part of one partial.
     """
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
@@ -94,7 +93,7 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
         S.start_s = t
     hold_found(fleet, i, s)
     hit = found * size
-    take(fleet, i, unread + blocks(hit + chunk, size) - found + w.state_blocks)
+    take(fleet, i, unread + units_of(fleet, hit + chunk) - units(fleet, found) + w.state_blocks)
     if S.redo == 1:
         w.recomputed_tokens += length - hit
         S.redo = 0

@@ -28,6 +28,22 @@ def blocks(tokens: int, size: int) -> int:
 
 
 @compiled
+def units(fleet: int, n: int) -> int:
+    """Blocks of the cache that the first n times block_size tokens of a request take: more than n where layers with a
+    window have blocks of their own, of which a request keeps so many only."""
+    w = fleet_at(fleet, 0)
+    if w.window_blocks == 0:
+        return n
+    return w.whole_blocks * n + w.window_blocks * min(n, w.near_blocks)
+
+
+@compiled
+def units_of(fleet: int, tokens: int) -> int:
+    """The same of so many tokens."""
+    return units(fleet, blocks(tokens, fleet_at(fleet, 0).block_size))
+
+
+@compiled
 def system_part(fleet: int, s: int) -> int:
     """Full blocks of the system prompt, if the request can share all of them.
 
@@ -84,8 +100,21 @@ def held_elsewhere(fleet: int, s: int) -> int:
 
 
 @compiled
+def units_elsewhere(fleet: int, s: int) -> int:
+    """The same in blocks of the cache."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    shared = 0
+    if S.system >= 0:
+        shared += prefix_at(w.prefixes, S.system).units
+    if S.shared >= 0:
+        shared += prefix_at(w.prefixes, S.shared).units
+    return shared
+
+
+@compiled
 def look_up(fleet: int, i: int, s: int) -> tuple[int, int]:
-    """Full blocks found in the prefix cache, and how many of them nobody reads (they leave the free list)."""
+    """Full blocks found in the prefix cache, and what those that nobody reads take (they leave the free list)."""
     w = fleet_at(fleet, 0)
     found = 0
     unread = 0
@@ -98,7 +127,7 @@ def look_up(fleet: int, i: int, s: int) -> tuple[int, int]:
             return found, unread
         found += part
         if prefix_at(w.prefixes, p).holders == 0:
-            unread += part
+            unread += prefix_at(w.prefixes, p).units
     part = group_part(fleet, s)
     if part > 0:
         p = group_prefix(fleet, i, s)
@@ -106,18 +135,21 @@ def look_up(fleet: int, i: int, s: int) -> tuple[int, int]:
             return found, unread
         found += part
         if prefix_at(w.prefixes, p).holders == 0:
-            unread += part
+            unread += prefix_at(w.prefixes, p).units
     p = sample_at(w.samples, s).turn_cache
     if alive(fleet, i, p):
         part = min(prefix_at(w.prefixes, p).blocks, (context(fleet, s) - 1) // w.block_size - found)
+        unread += units(fleet, found + part) - units(fleet, found)
         found += part
-        unread += part
     return found, unread
 
 
 @compiled
-def new_prefix(fleet: int, i: int, n_blocks: int) -> int:
-    """A fresh prefix row with one reader; -1 if the table is full, and then nothing is shared."""
+def new_prefix(fleet: int, i: int, n_blocks: int, taken: int) -> int:
+    """A fresh prefix row with one reader, which took so many blocks of the cache for it.
+
+    -1 if the table is full, and then nothing is shared.
+    """
     w = fleet_at(fleet, 0)
     p = w.n_prefixes
     if p >= w.cap_prefixes:
@@ -128,6 +160,7 @@ def new_prefix(fleet: int, i: int, n_blocks: int) -> int:
     row.next = -1
     row.holders = 1
     row.blocks = n_blocks
+    row.units = taken
     row.epoch = instance_at(w.instances, i).epoch
     row.evicted_at = 0
     return p
@@ -189,14 +222,15 @@ def publish(fleet: int, i: int, s: int) -> None:
         if p >= 0 and prefix_at(w.prefixes, p).holders == 0:
             rewrite(fleet, i, p)
         else:
-            p = new_prefix(fleet, i, part)
+            p = new_prefix(fleet, i, part, units(fleet, part))
             instance_at(w.instances, i).system = p
         S.system = p
     part = group_part(fleet, s)
     if part > 0 and S.shared < 0 and group_prefix(fleet, i, s) < 0:
         p = reuse_prefix(fleet, i, s)
         if p < 0:
-            p = new_prefix(fleet, i, part)
+            before = system_part(fleet, s)
+            p = new_prefix(fleet, i, part, units(fleet, before + part) - units(fleet, before))
             if p >= 0:
                 prefix_at(w.prefixes, p).next = group_at(w.groups, S.group).prefixes
                 group_at(w.groups, S.group).prefixes = p
@@ -219,7 +253,7 @@ def let_go(fleet: int, i: int, p: int) -> None:
     row.holders -= 1
     if row.holders == 0:
         row.evicted_at = instance_at(w.instances, i).taken + instance_at(w.instances, i).free
-        instance_at(w.instances, i).free += row.blocks
+        instance_at(w.instances, i).free += row.units
 
 
 @compiled
@@ -234,7 +268,7 @@ def remember_turn(fleet: int, i: int, s: int) -> None:
     S = sample_at(w.samples, s)
     full = S.computed // w.block_size - held_elsewhere(fleet, s)
     if S.turn_cache < 0 or prefix_at(w.prefixes, S.turn_cache).instance != i:
-        S.turn_cache = new_prefix(fleet, i, full)
+        S.turn_cache = new_prefix(fleet, i, full, full)
         if S.turn_cache < 0:
             return
     row = prefix_at(w.prefixes, S.turn_cache)
@@ -249,7 +283,7 @@ def give_back(fleet: int, i: int, s: int) -> None:
     """All blocks of a request are freed."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    own = blocks(S.computed, w.block_size) - held_elsewhere(fleet, s)
+    own = units_of(fleet, S.computed) - units_elsewhere(fleet, s)
     instance_at(w.instances, i).free += own + w.state_blocks
     if S.shared >= 0:
         let_go(fleet, i, S.shared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, publish, take
+from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import begin_to_run, join_decodes
@@ -30,7 +30,7 @@ def has_room(fleet: int, i: int, s: int, more: int) -> bool:
         return more - blocks(length, w.block_size) + blocks_at_most(fleet, s) <= unpromised(fleet, i)
     if w.scheduler == SGLANG:
         return (instance.free - more) * w.block_size >= RESERVED_TOKENS * (instance.running + 1)
-    next_block = 1 if length % w.block_size == 0 else 0
+    next_block = units_of(fleet, length + 1) - units_of(fleet, length)
     return more + next_block + blocks_now(fleet, i) <= instance.free
 
 
@@ -55,7 +55,7 @@ def bring_in(fleet: int, i: int) -> None:
         unread = 0
         if w.scheduler == VLLM:
             found, unread = look_up(fleet, i, s)
-        more = blocks(length, w.block_size) - found + unread + w.state_blocks
+        more = units_of(fleet, length) - units(fleet, found) + unread + w.state_blocks
         if not has_room(fleet, i, s, more):
             return
         begin_to_run(fleet, i, s)

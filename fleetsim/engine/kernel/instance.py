@@ -65,7 +65,7 @@ def mark(fleet: int, i: int, t: float) -> None:
 
 @compiled
 def residues_of(fleet: int, i: int) -> int:
-    """Address of the instance's decodes, counted by the token with which they next need a block."""
+    """Address of the blocks that the instance's decodes take, counted by the token with which they next need them."""
     w = fleet_at(fleet, 0)
     return line_at(w.residues, i, w.block_size * 4)
 
@@ -76,7 +76,7 @@ def blocks_needed(fleet: int, i: int, k: int) -> int:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
-    n = (k // size) * instance.decodes
+    n = (k // size) * instance.growing
     for j in range(k % size):
         n += int32_at(residues_of(fleet, i), (-instance.count - j) % size)
     return n
@@ -101,11 +101,11 @@ def iterations_that_fit(fleet: int, i: int, most: int) -> int:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
-    if instance.decodes == 0 or blocks_needed(fleet, i, grown(fleet, i, most)) <= instance.free:
+    if instance.growing == 0 or blocks_needed(fleet, i, grown(fleet, i, most)) <= instance.free:
         return most
-    cycles = instance.free // instance.decodes
+    cycles = instance.free // instance.growing
     k = cycles * size
-    left = instance.free - cycles * instance.decodes
+    left = instance.free - cycles * instance.growing
     while True:
         crossing = int32_at(residues_of(fleet, i), (-instance.count - k) % size)
         if crossing > left:

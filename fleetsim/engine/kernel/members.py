@@ -21,9 +21,16 @@ from fleetsim.engine.kernel.memory import (
     put_int64,
     sample_at,
 )
-from fleetsim.engine.kernel.tables import LESS, MORE, RUNNING, WAITING
+from fleetsim.engine.kernel.tables import RUNNING, WAITING
 from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
-from fleetsim.engine.kernel.windows import enter_window, forget_crossing, leave_window, rebase_crossings
+from fleetsim.engine.kernel.windows import (
+    crossings_so_far,
+    enter_window,
+    forget_crossing,
+    growth_units,
+    leave_window,
+    rebase_crossings,
+)
 
 
 @compiled
@@ -35,8 +42,9 @@ def ends_of(fleet: int, i: int) -> int:
 
 @compiled
 def add_residue(fleet: int, i: int, computed: int, n: int) -> None:
-    """Counts a decode that needs a new block whenever its cache is a multiple of the block size."""
+    """Counts a decode that needs n new blocks whenever its cache is a multiple of the block size."""
     w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).growing += n
     at = (computed - instance_at(w.instances, i).count) % w.block_size
     residues = residues_of(fleet, i)
     put_int32(residues, at, int32_at(residues, at) + n)
@@ -142,7 +150,7 @@ def join_decodes(fleet: int, i: int, s: int) -> None:
     S.end_count = instance.count + (S.goal - S.made)
     heap_push(ends_of(fleet, i), instance.heap_n, (S.end_count << 32) | s)
     instance.heap_n += 1
-    add_residue(fleet, i, S.computed, MORE)
+    add_residue(fleet, i, S.computed, growth_units(fleet, S.computed >= w.window))
     instance.kv_sum += S.computed
     instance.decodes += 1
     if w.window > 0:
@@ -157,14 +165,15 @@ def close_decode(fleet: int, i: int, s: int) -> None:
     instance = instance_at(w.instances, i)
     S.made = S.goal - (S.end_count - instance.count)
     S.computed = context(fleet, s) - 1
-    add_residue(fleet, i, S.computed, LESS)
+    each = growth_units(fleet, w.window > 0 and crossings_so_far(fleet, i, s) > 0)
+    add_residue(fleet, i, S.computed, -each)
     instance.kv_sum -= S.computed
     instance.decodes -= 1
     if w.window > 0:
         leave_window(fleet, i, s)
     over = S.made - S.goal
     if over > 0:
-        instance.free += blocks(S.computed, w.block_size) - blocks(S.computed - over, w.block_size)
+        instance.free += each * (blocks(S.computed, w.block_size) - blocks(S.computed - over, w.block_size))
         instance.generated -= over
         S.made -= over
         S.computed -= over

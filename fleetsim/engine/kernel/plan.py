@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
-from fleetsim.engine.kernel.blocks import blocks, context, look_up, publish, take
+from fleetsim.engine.kernel.blocks import context, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.brought import bring_in
 from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
@@ -37,7 +37,7 @@ def plan_vllm(fleet: int, i: int) -> None:
             break
         length = context(fleet, s)
         found, unread = look_up(fleet, i, s)
-        if blocks(length, size) - found + unread + w.state_blocks > instance.free:
+        if units_of(fleet, length) - units(fleet, found) + unread + w.state_blocks > instance.free:
             break
         chunk = chunk_of(fleet, length - found * size, budget)
         pairs += start(fleet, i, s, instance.t0, chunk, found, unread)

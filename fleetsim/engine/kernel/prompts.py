@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from fleetsim.engine.kernel.batch import start
-from fleetsim.engine.kernel.blocks import blocks, context, give_back, look_up, publish, remember_turn, take
+from fleetsim.engine.kernel.blocks import context, give_back, look_up, publish, remember_turn, take, units, units_of
 from fleetsim.engine.kernel.boundary import at_boundary
 from fleetsim.engine.kernel.instance import account, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
@@ -51,7 +51,7 @@ def continue_prompt(fleet: int, row: int) -> tuple[int, float]:
     S = sample_at(w.samples, p)
     done = S.computed
     chunk = prompt_chunk(fleet, context(fleet, p) - done, w.prompt_tokens)
-    take(fleet, row, blocks(done + chunk, w.block_size) - blocks(done, w.block_size))
+    take(fleet, row, units_of(fleet, done + chunk) - units_of(fleet, done))
     S.computed = done + chunk
     see_prompt(fleet, row, done, chunk)
     if S.computed == context(fleet, p):
@@ -79,7 +79,7 @@ def plan_prompts(fleet: int, row: int) -> None:
             continue
         length = context(fleet, s)
         found, unread = look_up(fleet, row, s)
-        if blocks(length, size) - found + unread + w.state_blocks > engine.free:
+        if units_of(fleet, length) - units(fleet, found) + unread + w.state_blocks > engine.free:
             break
         chunk = prompt_chunk(fleet, length - found * size, budget)
         if chunk == 0:

@@ -60,7 +60,7 @@ def join(fleet: int, i: int, p: int) -> None:
     w = fleet_at(fleet, 0)
     row = prefix_at(w.prefixes, p)
     if row.holders > 0:  # else the row's blocks leave the free list as the copy enters it
-        instance_at(w.instances, i).free += row.blocks
+        instance_at(w.instances, i).free += row.units
     row.holders += 1
 
 

@@ -121,7 +121,8 @@ PREFIX = np.dtype(
         ("instance", "i8"),
         ("next", "i8"),
         ("holders", "i8"),  # running requests that read it
-        ("blocks", "i8"),
+        ("blocks", "i8"),  # of block_size tokens
+        ("units", "i8"),  # blocks of the cache that they take
         ("epoch", "i4"),  # valid while the instance's epoch is the same; -1 - epoch while it is being computed
         ("evicted_at", "i8"),  # instance's `taken` counter beyond which its blocks have been reused
     ],
@@ -153,6 +154,7 @@ INSTANCE = np.dtype(
         ("preemptions", "i8"),
         ("running", "i8"),
         ("decodes", "i8"),
+        ("growing", "i8"),  # blocks of the cache that they all take when each grows by block_size tokens
         ("heap_n", "i8"),
         ("head", "i8"),
         ("tail", "i8"),
@@ -296,6 +298,9 @@ FLEET = np.dtype(
         ("patience", "i8"),  # `advance` returns when so many groups have been completed or aborted
         ("wake", "i8"),  # and, as for a batch, when so many have been
         ("kv_blocks", "i8"),
+        ("whole_blocks", "i8"),  # blocks that block_size tokens take in layers that keep all of them
+        ("window_blocks", "i8"),  # and in those that keep the last `near_blocks` times block_size tokens only
+        ("near_blocks", "i8"),
         ("state_blocks", "i8"),  # blocks that a running request holds whatever its length (linear attention)
         ("chunk_unit", "i8"),  # a prompt is cut at multiples of so many tokens
         ("most_output", "i8"),  # the client's cap on output tokens: all that a scheduler knows of a length

@@ -7,8 +7,18 @@ crosses, so that within a jump all grow alike and its seconds stay a sum of two 
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.instance import residues_of
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, int64_at, line_at, put_int64, sample_at
+from fleetsim.engine.kernel.memory import (
+    fleet_at,
+    instance_at,
+    int32_at,
+    int64_at,
+    line_at,
+    put_int32,
+    put_int64,
+    sample_at,
+)
 from fleetsim.engine.kernel.tables import FIRST
 from fleetsim.engine.kernel.trees import heap_push, heap_remove
 
@@ -37,6 +47,29 @@ def seen(fleet: int, tokens: int, crossings: int) -> int:
     if w.chunked == 1:
         return tokens - crossings * w.window
     return tokens if crossings == 0 else w.window
+
+
+@compiled
+def growth_units(fleet: int, beyond: bool) -> int:
+    """Blocks that a decode takes for block_size further tokens, within or beyond the window."""
+    w = fleet_at(fleet, 0)
+    if w.window_blocks == 0:
+        return 1
+    return w.whole_blocks if beyond else w.whole_blocks + w.window_blocks
+
+
+@compiled
+def let_slide(fleet: int, i: int, at: int) -> None:
+    """A decode that crossed a window at this count gives back for each new block an old one from now on."""
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    tokens = w.window + instance.count - at
+    over = (tokens + w.block_size - 1) // w.block_size - w.near_blocks  # blocks that drafts took at once
+    instance.free += over * w.window_blocks
+    instance.growing -= w.window_blocks
+    residues = residues_of(fleet, i)
+    place = (w.window - at) % w.block_size
+    put_int32(residues, place, int32_at(residues, place) - w.window_blocks)
 
 
 @compiled
@@ -152,6 +185,8 @@ def cross(fleet: int, i: int) -> None:
         else:
             instance.near_sum -= instance.count - at
             instance.near -= 1
+            if w.window_blocks > 0:
+                let_slide(fleet, i, at)
 
 
 @compiled

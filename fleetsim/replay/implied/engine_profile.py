@@ -60,6 +60,6 @@ def limits_of(limits: EngineLimits) -> ProfileLimits:
     return ProfileLimits(
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
-        kv_blocks=min(limits.kv_blocks, _MOST),
+        kv_blocks=min(limits.keeping_all.kv_blocks, _MOST),
         block_size=limits.block_size,
     )
