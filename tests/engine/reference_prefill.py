@@ -45,7 +45,7 @@ def bring_in(engine: Engine) -> None:
         r.computed = found * size
         if found:
             if not read:
-                engine.take(found)
+                engine.take(engine.units(found))
             engine.prefixes[r.group].readers += 1
             r.shares = True
         engine.grow(r, r.context - r.computed)
