@@ -45,14 +45,14 @@ STATED = (
     "training FLOP/s of the same paper (AReaL, counted as its code counts them); from another publication of the same "
     "framework and model (NeMo-RL v0.3's table for C08 and C09; verl's 28 % of the peak in C02 for C07 and C18); else, "
     "for mixtures with 3 billion active parameters, from NeMo-RL v0.3's 677 GPU-microseconds a token; for larger "
-    "ones (D10, D10b) from the trainer's model, by the layout of the recipe. Where the model "
+    "ones (D10, D10b), and where nothing else is known (D21), from the trainer's model, by the recipe. Where the model "
     "is the same but its parallel layout or release is not, those seconds are the fitted scalar.",
     "A trainer on other GPUs of the same kind takes time in inverse proportion to their number, but for D10 and D10b, "
-    "whose trainer is modelled on each number.",
-    "Weight syncs take the seconds published; where none are, those that the framework's way of moving weights comes "
-    "to from bytes and bandwidths. Other hand-overs take the seconds published, and none where none are. What verl of "
-    "2025 counts as generation of a colocated step is 22.5 % hand-over: both rows of its one_step_off page that "
-    "publish both say so (247 of 321 s, 162 of 207 s).",
+    "whose trainer is modelled on each number; blind, all are.",
+    "Weight syncs take the seconds published, of the same model and framework elsewhere too (D10); where none are, "
+    "those that the framework's way of moving weights comes to from bytes and bandwidths. Other hand-overs take the "
+    "seconds published, and none where none are. What verl of 2025 counts as generation of a colocated step is 22.5 "
+    "% hand-over: both rows of its one_step_off page that publish both say so (247 of 321 s, 162 of 207 s).",
     f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "
     f"where these leave the seconds of a step uncertain by less than {units.share(PRECISE)}.",
     "No instance fails or is slower than the others, no reward takes time, and nothing else uses the fleet.",
