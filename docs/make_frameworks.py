@@ -61,6 +61,13 @@ learning rates). In Python: `fs.load("job.yaml").to("verl").text`.
 The same mapping is used in both directions: `scenario from` reads what `scenario to` wrote as the same scenario, but
 for what is listed. Engine limits that the scenario leaves open are written as they were simulated, since another
 framework may start the engine with others. A prompt's cap is four times its mean, as `scenario from` assumes it.
+
+Prefill engines (`engine.disaggregation`) are told to verl (`rollout.disaggregation`), slime
+(`--prefill-num-servers`) and SkyRL (`enable_pd`, `num_prefill`). The latter two have one pool of engines; it is read as
+so many alike instances as both numbers allow, and sides with a common divisor come back as more instances of smaller
+ones. An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) is told to verl
+(`model.lora_rank`, unless `lora.merge`) and SkyRL (`policy.model.lora.rank`; Megatron merges it unless
+`merge_lora=false`). For the others both are listed.
 """
 HEAD = """\
 # A framework's own configuration as a scenario

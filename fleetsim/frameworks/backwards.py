@@ -125,6 +125,8 @@ def _compared(framework: str, draft: Draft, wanted: Wanted) -> tuple[tuple[LeftO
     values = {p: v for p, v in draft.values.items() if p == _ENTRY_POINT or not (is_fact(p) or p == OUTPUT_CAP)}
     if "engine.speculation.method" not in values:
         facts = {p: v for p, v in facts.items() if not p.startswith("engine.speculation.")}
+    if "engine.disaggregation.prefill" not in values:
+        facts = {p: v for p, v in facts.items() if not p.startswith("engine.disaggregation.")}
     try:
         result = scenario_from_mapping(nested({**values, **facts, **_laws(raw)}))
     except InputError as error:

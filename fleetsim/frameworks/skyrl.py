@@ -22,6 +22,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
+from fleetsim.frameworks.sides import adapter, pooled
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
@@ -30,7 +31,6 @@ NOT_MODELLED = {
     "trainer.policy.model.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
     f"{ENGINE}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     f"{ENGINE}.expert_parallel_size": "expert parallelism inside an instance",
-    f"{ENGINE}.enable_pd": "prefill and decode on different instances",
     "trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS",
     "trainer.critic.model.path": "the critic's own GPUs",
     "trainer.eval_interval": "evaluation between steps",
@@ -107,9 +107,13 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
     draft.put("engine.tp", tp.value, tp)
     draft.put("engine.pp", pp.value, pp, unless=1)
     draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
-    instances = times(engines, dp)
-    reads = (engines,) if dp.value == 1 else (engines, dp)
-    draft.put("fleet.instances", instances.value, *reads, back=instances.written)
+    apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
+    asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None
+    pooled(draft, engines, asked, f"{ENGINE}.num_prefill", {apart.key: True})
+    if asked is None:
+        instances = times(engines, dp)
+        reads = (engines,) if dp.value == 1 else (engines, dp)
+        draft.put("fleet.instances", instances.value, *reads, back=instances.written)
     draft.put(
         "fleet.placement",
         "colocated" if together.value else "disaggregated",
@@ -132,6 +136,12 @@ def _engine(draft: Draft) -> None:
     draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
     prefix = draft.flag(f"{ENGINE}.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
+    # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)
+    rank = draft.count("trainer.policy.model.lora.rank", default=0, least=0)
+    if draft.text("trainer.strategy", default="fsdp").value == "megatron":
+        adapter(draft, rank, merged=draft.flag("trainer.policy.megatron_config.lora_config.merge_lora", default=True))
+    else:
+        adapter(draft, rank)
     trained = draft.flag("trainer.mtp.enabled", default=False)
     if vllm_drafts(draft, f"{ENGINE}.speculative_config.") and not trained.value:
         frozen(draft, str(trained))

@@ -18,6 +18,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
+from fleetsim.frameworks.sides import pooled
 from fleetsim.frameworks.speculation import frozen, sglang_drafts
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
@@ -27,7 +28,6 @@ NOT_MODELLED = {
     "enable_mtp_training": "the MTP layer's own passes and loss in the trainer's seconds",
     "sglang_ep_size": "expert parallelism inside an instance",
     "sglang_enable_ep_moe": "expert parallelism inside an instance",
-    "prefill_num_servers": "prefill and decode on different instances",
     "custom_generate_function_path": "a generation of your own: --set workload.turns.count=N for its turns",
     "rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
     "custom_rm_path": "latency of the reward: --set workload.reward.latency_s=SECONDS",
@@ -173,6 +173,16 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
     overlap = one_of({"two_batch": {halves.key: True}, "none": {halves.key: False}})
     draft.put("engine.overlap", "two_batch" if halves.value else "none", halves, back=overlap, unless="none")
     servers = draft.divided("the number of engines", rollout, each)
+    if ranks == 1:
+        key = rollout.key if " " not in rollout.key else "rollout_num_gpus"
+        pool = Read(rollout.key, servers, rollout.given, lambda want: {key: want * each.value})
+        prompts = draft.maybe_count("prefill_num_servers", least=0)
+        asked = prompts if prompts is not None and prompts.value else None
+        instances = pooled(draft, pool, asked, "prefill_num_servers", {})
+        if asked is not None:
+            return instances, ranks
+    elif draft.settings.get("prefill_num_servers"):
+        draft.note("prefill_num_servers", "prefill servers whose ranks share attention")
     draft.put("fleet.instances", servers * ranks, rollout, *reads, back=_engines_of(rollout, each, ranks))
     return servers * ranks, ranks
 

@@ -26,6 +26,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_of, times
+from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.verl_pools import (
     ACTOR,
     ROLLOUT,
@@ -47,7 +48,6 @@ NOT_MODELLED = {
     f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
     f"{ROLLOUT}.multi_turn.enable": "turns and tool latency: --set workload.turns.count=N "
     "--set workload.turns.tool_latency_s=SECONDS",
-    f"{ROLLOUT}.disaggregation.enabled": "prefill and decode on different instances",
     f"{ROLLOUT}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
     f"{ROLLOUT}.max_model_len": "only the length caps are kept",
@@ -138,6 +138,10 @@ def _engine(draft: Draft) -> None:
     prefix = draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
     put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
+    # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
+    rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
+    merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
+    adapter(draft, rank, merged=merged, of_vllm=draft.values.get("engine.name") == "vllm")
 
 
 def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:

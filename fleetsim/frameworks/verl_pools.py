@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleetsim.frameworks import recipe
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, parts_of, times
+from fleetsim.frameworks.sides import replicas
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
@@ -13,6 +14,9 @@ ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
 def instance_gpus(draft: Draft) -> Read[int]:
     """GPUs of one instance."""
     tp = draft.count(f"{ROLLOUT}.tensor_model_parallel_size", default=2)
+    both = replicas(draft, f"{ROLLOUT}.disaggregation", tp)
+    if both is not None:
+        return both
     draft.put("engine.tp", tp.value, tp)
     pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
     dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)

@@ -25,6 +25,7 @@ _FACTS = (
     "engine.instance_tok_s", "engine.kv_blocks", "engine.slowdown", "engine.speculation.acceptance",
     "engine.speculation.acceptance_length", "engine.speculation.curve", "engine.speculation.decay_per_version",
     "engine.speculation.redrafted_every", "engine.speculation.draft_s",
+    "engine.disaggregation.link_gb_s", "engine.disaggregation.latency_s",
     "fleet.switch_s", "fleet.speed_factors", "fleet.straggler_share", "fleet.straggler_slowdown", "fleet.failures",
     "trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.checkpoint.stall_s", "trainer.scaling",
     "trainer.recipe.framework", "trainer.recipe.gpu", "trainer.recipe.model",

@@ -120,12 +120,23 @@ SPECULATION = st.sampled_from(
     ]
 )
 
+SIDES = st.fixed_dictionaries(
+    {"prefill": st.integers(1, 4), "decode": st.integers(1, 4)},
+    optional={
+        "prefill_tp": st.sampled_from([1, 2, 4]),
+        "max_num_batched_tokens": st.sampled_from([None, 16384]),
+        "latency_s": st.just(0.01),
+    },
+)
+
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     tp, pp = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([1, 1, 2]))
     instances, group = draw(st.integers(1, 24)), draw(st.integers(1, 16))
     apart = draw(st.booleans())
+    sides = draw(st.one_of(st.none(), SIDES)) if pp == 1 else None
+    gpus = tp * pp if sides is None else sides["decode"] * tp + sides["prefill"] * (sides.get("prefill_tp") or tp)
     raw = {
         **PLACED[draw(st.sampled_from(sorted(PLACED)))],
         "workload": {
@@ -143,9 +154,11 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             "gpu_memory_utilization": draw(st.one_of(st.none(), st.sampled_from([0.5, 0.85]))),
             "dtype": draw(st.sampled_from(["auto", "fp8"])),
             "speculation": draw(SPECULATION),
+            "disaggregation": sides,
+            "lora": draw(st.sampled_from([None, {"rank": 32}, {"rank": 24}, {"rank": 8, "max_loras": 2}])),
         },
         "trainer": {
-            "gpus": draw(st.integers(1, 40)) if apart else instances * tp * pp,
+            "gpus": draw(st.integers(1, 40)) if apart else instances * gpus,
             "batch_samples": group * draw(st.integers(1, 200)),
             "recipe": {
                 "reference": draw(st.booleans()),
