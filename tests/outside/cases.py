@@ -195,6 +195,101 @@ MIXED = [
     ),
 ]
 
+POLICY = 'model_name="Qwen/Qwen3-8B"'
+
+
+def judge(**changes: object) -> Setting:
+    """Another model behind the same addresses and pods as the policy: a judge that users ask as well."""
+    usual: dict[str, object] = {"batch": 0, "group": 1, "arrivals": 6.0, "median": 120.0, "route": "round"}
+    return base("judge", **(usual | {"model": "judge-32b", "instances": 3} | changes))
+
+
+# Servers of several models, or of several data-parallel ranks, told apart by the labels model_name, engine and dp_rank.
+# The reader takes SGLang's ranks of a server as one instance (its token counters have none), so that a slow rank of two
+# servers is one of the misses.
+SERVERS = [
+    Case(base("healthy, two models on each server"), frozenset(), (judge(),), POLICY),
+    Case(
+        base("undersized, two models on each server", **SHORT_OF),
+        frozenset({"rollout"}),
+        (judge(),),
+        POLICY,
+    ),
+    Case(
+        base("healthy, the other model straggles", instances=4),
+        frozenset(),
+        (judge(instances=4, slow={1: Spell(3.0)}, arrivals=12.0),),
+        POLICY,
+    ),
+    Case(
+        base(
+            "a straggler, two models on each server, SGLang",
+            instances=4,
+            train_s=12.0,
+            slow={2: Spell(2.0)},
+            route="round",
+            engine="sglang",
+        ),
+        frozenset({"stragglers"}),
+        (judge(instances=4, engine="sglang"),),
+        POLICY,
+    ),
+    Case(
+        base(
+            "a slow rank, two models of four ranks on each server",
+            instances=8,
+            ranks=4,
+            train_s=8.0,
+            slow={5: Spell(2.0)},
+            route="round",
+        ),
+        frozenset({"stragglers"}),
+        (judge(instances=8, ranks=4),),
+        POLICY,
+    ),
+    case("healthy, two ranks on each server, SGLang", engine="sglang", ranks=2, instances=4, train_s=16.0),
+    case("undersized, eight ranks on a server", "rollout", instances=8, ranks=8, **(SHORT_OF | {"batch": 160})),
+    case(
+        "undersized, two ranks on each server, SGLang",
+        "rollout",
+        engine="sglang",
+        instances=4,
+        ranks=2,
+        **(SHORT_OF | {"batch": 80}),
+    ),
+    case(
+        "a slow rank of two on each server, SGLang",
+        "stragglers",
+        engine="sglang",
+        instances=4,
+        ranks=2,
+        train_s=12.0,
+        slow={1: Spell(2.0)},
+        route="round",
+    ),
+    case(
+        "sync of 12 s, four ranks on a server, Ray",
+        "sync",
+        engine="ray-vllm",
+        instances=4,
+        ranks=4,
+        pause_s=12.0,
+        train_s=16.0,
+    ),
+    Case(
+        base(
+            "undersized, four ranks, another job of two ranks",
+            job="math",
+            instances=4,
+            ranks=4,
+            **(SHORT_OF | {"batch": 80}),
+        ),
+        frozenset({"rollout"}),
+        (base("beside", job="code", instances=4, ranks=2, train_s=24.0),),
+        'job=~"math(-trainer)?"',
+    ),
+]
+
 SERVING = [
     serving("serving, healthy"),
     serving("serving, a wave of users", swing=0.5, arrivals=9.0),
@@ -205,4 +300,4 @@ SERVING = [
     serving("serving, max_num_seqs of 40", "max_num_seqs", max_num_seqs=40, arrivals=8.6),
 ]
 
-CASES = [*HEALTHY, *SINGLE, *PAIRS, *MIXED, *SERVING]
+CASES = [*HEALTHY, *SINGLE, *PAIRS, *MIXED, *SERVERS, *SERVING]

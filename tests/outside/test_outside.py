@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.outside.cases import CASES, Case
-from tests.outside.judge import Judged, judge, score
+from tests.outside.exposition import write
+from tests.outside.judge import Judged, ask, judge, score
 from tests.outside.truth import kept, of, truth
 from tests.outside.world import World
 
@@ -25,6 +27,7 @@ FEW = (
     "serving, healthy",
     "serving, overloaded",
     "serving, max_num_seqs of 40",
+    "a slow rank, two models of four ranks on each server",
 )
 
 
@@ -33,6 +36,21 @@ def test_the_causes_are_named_and_no_other(name: str) -> None:
     row = judge(BY_NAME[name], kept()[name])
     assert not row.failed
     assert (row.wrong, row.missed) == (frozenset(), frozenset())
+
+
+def test_two_models_behind_one_address_are_told_apart(tmp_path: Path) -> None:
+    """Without a selector the answer names both; with one, the other's engines are not among the policy's."""
+    case = BY_NAME["healthy, two models on each server"]
+    path = tmp_path / "history.om"
+    write(path, *(job.but(hours=0.2) for job in (case.job, *case.beside)))
+    code, _, err = ask(["replay", "--from", str(path), "--no-backtest"])
+    assert code != 0
+    assert "Qwen/Qwen3-8B" in err
+    assert "judge-32b" in err
+    assert "--selector" in err
+    code, out, _ = ask(["replay", "--from", str(path), "--no-backtest", "--json", "--selector", case.selector])
+    assert code == 0
+    assert json.loads(out)["observed"]["fleet"]["instances"] == case.job.instances
 
 
 def test_what_is_kept_as_the_truth_is_what_the_world_says() -> None:
