@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.change import Change
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
@@ -227,6 +228,15 @@ class SimulateResult(Briefed):
         plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
         return ranges_of(plain, self.job.given, self.metrics, remembered(simulated))
 
+    def _change(self) -> Change | None:
+        """The change that saves most, looked for in short runs without the events of the scenario."""
+        from fleetsim.config.load import with_changes
+        from fleetsim.job.trials import remembered, simulated
+        from fleetsim.simulate.change import change_of
+
+        plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
+        return change_of(plain, remembered(simulated))
+
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""
         from fleetsim.job.run_assumptions import run_assumptions
@@ -236,7 +246,7 @@ class SimulateResult(Briefed):
         return RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
-            self._ranges() if self.steady else None,
+            self._ranges() if self.steady else None, self._change() if self.steady else None,
         )  # fmt: skip
 
     def told(self) -> Document:

@@ -29,7 +29,13 @@ def simulate_document(
 
     shown: what is told of a run that is past its warm-up.
     """
-    told = {} if shown is None else {"brief": brief(document(shown)), "ranges": shown.ranges and asdict(shown.ranges)}
+    told: dict[str, Any] = {}
+    if shown is not None:
+        told = {
+            "brief": brief(document(shown)),
+            "ranges": shown.ranges and asdict(shown.ranges),
+            "change": shown.change and asdict(shown.change),
+        }
     return {
         **head("simulate", scenario),
         **told,

@@ -21,6 +21,7 @@ from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumed_values, short
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
+from fleetsim.job.change import Change
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.moved import Ranges
@@ -86,7 +87,7 @@ class RunView:
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
     rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
-    assumed. ranges: how far it may be off, None where no input is in doubt.
+    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most.
     """
 
     scenario: Scenario
@@ -99,6 +100,7 @@ class RunView:
     warmups: tuple[int, ...]
     assumed: tuple[Assumption, ...]
     ranges: Ranges | None = None
+    change: Change | None = None
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:
@@ -161,7 +163,7 @@ def brief_of(view: RunView) -> Brief:
         ("cost", _cost(view)),
         ("age", _age(view)),
         ("binds", binding.name),
-        ("change", words.as_settings(binding.lift)),
+        ("change", words.as_settings(binding.lift) if view.change is None else view.change.words),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         ("measure", None if ranges is None else swing_line(ranges, words.as_settings)),

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
+from fleetsim.job.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words
 from fleetsim.job.trials import Measure, Tell, Trial, flat, trial_of, unit_of, with_instances
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 from fleetsim.sim.threads import side_by_side
-from fleetsim.size.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words
 from fleetsim.size.second_search import Anew, anew
 from fleetsim.size.targets import Target
 

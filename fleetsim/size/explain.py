@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.binding import binding_words
+from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
 from fleetsim.job.words import lost_words
 from fleetsim.size.alternatives import Alternative, Alternatives
-from fleetsim.size.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
 from fleetsim.size.second_search import Anew
 
 # Steps that differ by less than this share are alike.

@@ -34,7 +34,7 @@ FINE, _COARSE = 1.2, 1.5
 
 
 def usd_per_h(scenario: Scenario, instances: int) -> float:
-    """What both pools cost in an hour; colocated, the trainer's GPUs are among those of the instances."""
+    """What both pools cost in an hour; GPUs that both share cost what rollout's do, as in `sim/metrics.py`."""
     return _price(scenario, instances, prices_of(scenario))
 
 
@@ -50,7 +50,7 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, trainer = instances * scenario.engine.gpus, scenario.trainer.gpus
     if scenario.fleet.placement == "colocated":
-        gpus = max(0, gpus - trainer)
+        trainer = max(0, trainer - gpus)
     return gpus * prices.rollout + trainer * prices.trainer
 
 

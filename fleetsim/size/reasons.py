@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.assumptions import Assumption
+from fleetsim.job.change import Change
 from fleetsim.job.drafts import Drafts
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.moved import Part
 from fleetsim.job.sides import Sides
 from fleetsim.size.alternatives import Alternatives
-from fleetsim.size.change import Change
 
 if TYPE_CHECKING:
     from fleetsim.job.brief import Spans

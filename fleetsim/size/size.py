@@ -18,6 +18,7 @@ from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.later import Later
+from fleetsim.job.levers import STALENESS
 from fleetsim.job.sides import sides_of
 from fleetsim.job.trials import (
     Measure,
@@ -40,7 +41,6 @@ from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.knee import usd_per_h
 from fleetsim.size.larger_budget import WayOut, way_out_of
-from fleetsim.size.levers import STALENESS
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
 from fleetsim.size.reasons import Reasons

@@ -15,12 +15,12 @@ from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import estimate
 from fleetsim.job.binding import BINDINGS
+from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.job.trials import simulated, with_instances
 from fleetsim.job.words import lost_words
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.alternatives import Alternatives, alternatives_of
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.size.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.workload.lengths import quantile_length
 from tests.plan.fakes import metrics, one_ahead
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
+from fleetsim.job.levers import CAP, STALENESS, levers_of
 from fleetsim.job.trials import with_instances
-from fleetsim.size.levers import CAP, STALENESS, levers_of
 from fleetsim.size.size import SizeResult, size
 from tests.plan.fakes import fluid, metrics, one_ahead
 

@@ -91,7 +91,7 @@ def test_a_sweep_over_gpus_tells_of_prices_and_of_each_speed(tmp_path: Path) -> 
     assert [p["gpu"] for p in document["profiles"]] == ["H100", "B200", "H200"]
     errors = [p["error_p90"] for p in document["profiles"]]
     assert len(set(errors)) == 3, "each GPU has an error of its own"
-    page, text = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8"), str(found)
+    page, text = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8"), found.explained
     for words in ("on B200-SXM kept out of the fit", "on GPUs that were kept out of the fit, as none of this one"):
         assert words in " ".join(page.split())
         assert words in " ".join(text.split())
@@ -134,3 +134,23 @@ def test_every_door_tells_the_error_of_its_own_engine(door: str, tmp_path: Path)
     profile = found.to_dict()["profile"]
     assert 0 < profile["error_median"] < profile["error_p90"]
     assert "dense models on B200-SXM" in profile["error_what"]
+
+
+@pytest.mark.parametrize(("instances", "trainer_gpus"), [(8, 8), (4, 8)])
+def test_an_hour_of_shared_gpus_costs_what_its_steps_cost(instances: int, trainer_gpus: int) -> None:
+    from fleetsim.size.knee import usd_per_h
+
+    job = fs.load(
+        None,
+        {
+            "fleet.placement": "colocated",
+            "fleet.instances": instances,
+            "trainer.gpus": trainer_gpus,
+            "sync.in_flight": "abort_resume",
+            "cost.instance_price_usd_per_gpu_h": 2.0,
+            "cost.trainer_price_usd_per_gpu_h": 5.0,
+        },
+        model="Qwen/Qwen2.5-1.5B", batch=64, len=200, replications=1,
+    )  # fmt: skip
+    mean = job.simulate().mean
+    assert 3600 * mean["cost_per_step"] / mean["step_s"] == pytest.approx(usd_per_h(job.scenario, instances))
