@@ -161,4 +161,4 @@ def broken_rules(s: Sections, wrong: frozenset[str] = frozenset()) -> list[Probl
             for bad in wrong
         )
 
-    return [p for rule, reads in RULES if not any(map(touches, reads)) for p in rule(s)]
+    return [p for rule, reads in RULES if not (wrong and any(map(touches, reads))) for p in rule(s)]

@@ -216,7 +216,7 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     job = ready(asked.job)
     watch.loaded()
     tried = Tried()
-    measure = remembered(tried)
+    measure: Measure = remembered(tried) if asked.for_page else tried  # `plan_of` remembers what it asks for
     try:
         plan = plan_of(
             job.scenario,
