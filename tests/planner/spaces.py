@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from random import Random
 from typing import Any
 
 import fleetsim as fs
@@ -25,9 +26,12 @@ def space_of(gpus: int, allow: str = "", changes: Mapping[str, Any] | None = Non
     return Space(asked, Budget(gpus))
 
 
-def plans_of(space: Space, allow: str = "") -> list[tuple[Candidate, Scenario]]:
-    """All plans that can be, without limits."""
-    found = ((c, c.scenario()) for c in space.plans(allowed(allow)))
+def plans_of(space: Space, allow: str = "", about: int | None = None) -> list[tuple[Candidate, Scenario]]:
+    """All plans that can be, without limits. about: of so many candidates, drawn from all."""
+    candidates = list(space.plans(allowed(allow)))
+    if about is not None and about < len(candidates):
+        candidates = Random(0).sample(candidates, about)
+    found = ((c, c.scenario()) for c in candidates)
     return [(c, s) for c, s in found if s is not None]
 
 

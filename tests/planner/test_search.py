@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import flat, remembered, simulated
+from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.front import Front, front_of, thinned
 from fleetsim.plan.permissions import allowed
@@ -21,13 +21,13 @@ from tests.planner.spaces import plans_of, space_of, with_all_limits
 SMALL = {"batch": 32, "len": 150, "replications": 2}
 
 
-def _every_one(space: Any, allow: str) -> list[tuple[float, float]]:
+def _every_one(space: Any, allow: str, measure: Measure) -> list[tuple[float, float]]:
     """Seconds and dollars of every plan, with every combination of limits, over all replications."""
     scenarios = [s for _, plain in plans_of(space, allow) for s in with_all_limits(plain, space)]
 
     def means(scenario: Any) -> tuple[float, float] | None:
         try:
-            runs = [flat(simulated(scenario, r)) for r in range(scenario.run.replications)]
+            runs = [flat(measure(scenario, r)) for r in range(scenario.run.replications)]
         except StuckError:
             return None
         return tuple(sum(float(run[m]) for run in runs) / len(runs) for m in ("step_s", "cost_per_step"))  # type: ignore[return-value]
@@ -45,10 +45,11 @@ def _every_one(space: Any, allow: str) -> list[tuple[float, float]]:
 )
 def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str, options: dict[str, Any]) -> None:
     space = space_of(gpus, allow, **SMALL, **options)
-    everything = _every_one(space, allow)
-    job = space.asked
+    measure, job = remembered(simulated), space.asked  # what the search looks at was simulated already
+    everything = _every_one(space, allow, measure)
     for objective, best in (("step", min(x[0] for x in everything)), ("cost", min(x[1] for x in everything))):
-        found = plan(job.scenario, Budget(gpus, objective=objective), given=job.given, allowed=allowed(allow))  # type: ignore[arg-type]
+        budget = Budget(gpus, objective=objective)  # type: ignore[arg-type]
+        found = plan(job.scenario, budget, given=job.given, allowed=allowed(allow), measure=measure)
         assert (found.best.step_s if objective == "step" else found.best.usd) <= 1.01 * best
         assert found.tally.simulated < len(everything)
 
@@ -56,12 +57,12 @@ def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str
 def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
     """Each plan of the front of all is one of those that were simulated, or hardly better than one."""
     space = space_of(4, **SMALL, model="Qwen/Qwen2.5-1.5B", max_staleness=1)
-    search = Search(remembered(simulated))
-    front = Front()
+    measure = remembered(simulated)
+    search, front = Search(measure), Front()
     for found in pareto(search, space, allowed("")):
         front.add(found.step_s, found.usd)
     for candidate, scenario in plans_of(space):
-        run = flat(simulated(scenario, 0))
+        run = flat(measure(scenario, 0))
         assert front.beats(run["step_s"], run["cost_per_step"], close=0.01), candidate.share
 
 
@@ -81,8 +82,9 @@ def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
     ways = {c.kind: c for c in grid}.values()
     every = [replace(c, share=s) for c in ways for s in shares[c.share.kind] if s.trainer_gpus >= c.engines.least]
     plain = [s for c in every if (s := c.scenario()) is not None]
-    runs = [flat(run) for run in side_by_side(lambda s: simulated(s, 0), plain)]
-    search, front = Search(remembered(simulated)), Front()
+    measure = remembered(simulated)
+    runs = [flat(run) for run in side_by_side(lambda s: measure(s, 0), plain)]
+    search, front = Search(measure), Front()
     for found in pareto(search, space, allowed("")):
         front.add(found.step_s, found.usd)
     assert [run for run in runs if not front.beats(run["step_s"], run["cost_per_step"], 0.01)] == []
