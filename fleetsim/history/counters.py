@@ -93,22 +93,17 @@ def growth(values: Floats) -> Floats:
     return np.where(enough, total, np.nan)
 
 
-def growth_between(times: Floats, values: Floats, start_s: float, end_s: float) -> Floats:
-    """Growth of running totals from start_s to end_s, restarts mended: (..., T) -> (...).
+def growth_between(times: Floats, values: Floats, ends_s: Floats) -> Floats:
+    """Growth of a running total from each of K ends to the next, restarts mended: (K-1,).
 
-    times: (T,) unix seconds. Between two samples growth is taken as even, however long the hole, so that the growth of
-    adjoining ranges adds up. Outside an instance's first and last sample nothing grows; NaN where an instance has fewer
-    than two samples, or none of its time lies in the range.
+    times, values: (T,), unix seconds. Between two samples growth is taken as even, however long the hole, so that the
+    growth of adjoining ranges adds up. Outside the first and last sample nothing grows; NaN with fewer than two
+    samples, or where none of their time lies in the range.
     """
-    flat = mended(values).reshape(-1, values.shape[-1])
-    out = np.full(len(flat), np.nan)
-    for row, totals in enumerate(flat):
-        there = np.isfinite(totals)
-        if np.count_nonzero(there) < 2:
-            continue
-        at, total = times[there], totals[there]
-        if at[-1] <= start_s or at[0] >= end_s:
-            continue
-        low, high = np.interp([start_s, end_s], at, total)
-        out[row] = max(high - low, 0.0)
-    return out.reshape(values.shape[:-1])
+    totals = mended(values)
+    there = np.isfinite(totals)
+    if np.count_nonzero(there) < 2:
+        return np.full(max(0, len(ends_s) - 1), np.nan)
+    at = times[there]
+    grown = np.maximum(np.diff(np.interp(ends_s, at, totals[there])), 0.0)
+    return np.where((at[-1] <= ends_s[:-1]) | (at[0] >= ends_s[1:]), np.nan, grown)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -231,13 +232,16 @@ def _vectors(result: list[Any]) -> list[Any]:
     return result
 
 
+_TIME, _VALUE = itemgetter(0), itemgetter(1)
+
+
 def _series(one: Any) -> SeriesData:
     """Raises Refusal for what is no series."""
     try:
         points = one["values"] if "values" in one else [one["value"]] if "value" in one else []
         labels = {str(k): str(v) for k, v in one["metric"].items()}
-        times = np.array([point[0] for point in points], dtype=float)
-        values = np.array([float(point[1]) for point in points], dtype=float)  # "NaN", "+Inf" and "-Inf" as well
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        times = np.fromiter(map(float, map(_TIME, points)), float, len(points))
+        values = np.fromiter(map(float, map(_VALUE, points)), float, len(points))  # "NaN", "+Inf" and "-Inf" as well
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
         raise Refusal("broken", f"answered with what is no series of numbers: {str(one)[:60]}", _OTHER) from None
     return SeriesData(labels, times, values)

@@ -19,7 +19,7 @@ from fleetsim.faces import Text, text
 from fleetsim.history.access import Access
 from fleetsim.history.named import STEP, way_in
 from fleetsim.history.refusals import Refusal, of_status
-from fleetsim.json_text import from_json
+from fleetsim.json_text import from_json, from_long_json
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB
 _PIECE = 1 << 14
@@ -127,7 +127,7 @@ class Session(requests.Session):
             remedy = "a proxy's login page? Then give credentials, or the address behind it"
             raise Refusal("broken", "answered with a web page instead of data", remedy)
         try:
-            document = from_json(body)
+            document = from_long_json(body)
         except ValueError:
             size = f"{len(body):,} bytes"
             rule = f"its answer is no complete JSON ({size})" if body else "its answer is empty"

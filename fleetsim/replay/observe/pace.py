@@ -100,7 +100,9 @@ def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:
     weights = np.sqrt(trust)
     x: Floats = np.zeros(rows.shape[1])
     for _ in range(ROUNDS):
-        x, _ = nnls(scaled * weights[:, None], weights)
+        # |A x - b| and |R x - Q'b| differ by what no x changes: so many rows become as few as there are columns.
+        small = np.asarray(np.linalg.qr(np.column_stack((scaled * weights[:, None], weights)), mode="r"))
+        x, _ = nnls(small[:, :-1], small[:, -1])
         over = scaled @ x - 1
         weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
     return np.asarray(x / scale)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -109,18 +108,14 @@ def _from_counter(history: History) -> Steps | None:
     columns: dict[str, tuple[Floats, From]] = {}
     for name in PHASES:
         if (values := history.fleet.get(f"trainer.{name}_total")) is not None:
-            columns[name] = _between_ends(history.times, values, times), "exported"
+            columns[name] = growth_between(history.times, values, times), "exported"
         elif (values := history.fleet.get(f"trainer.{name}")) is not None:
             columns[name] = values[ends[1:]] * made[ends[1:] - 1], "exported"
     for name, signal in (("samples", "trainer.trained_samples"), ("tokens", "trainer.trained_tokens")):
         if (values := history.fleet.get(signal)) is not None:
-            columns[name] = _between_ends(history.times, values, times), "exported"
+            columns[name] = growth_between(history.times, values, times), "exported"
     rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), columns)
     return replace(rows.where(whole), total=total, holes=holes_of(history.times, np.isfinite(made)))
-
-
-def _between_ends(times: Floats, values: Floats, ends: Floats) -> Floats:
-    return np.array([float(growth_between(times, values, a, b)) for a, b in pairwise(ends)])
 
 
 def _from_gauges(history: History) -> Steps | None:
