@@ -2,8 +2,8 @@
 
     python benchmarks/replay_log.py
 
-Twice: as verl's console, every line with what Ray puts before it, and as JSONL with the same metrics. Two hundred steps of
-a fully async job of tests/history/verl_log.py are repeated with their numbers counted on. Prints one JSON object.
+Twice: as verl's console, every line with what Ray puts before it, and as JSONL with the same metrics. Two hundred steps
+of a fully async job of tests/history/verl_log.py are repeated, their numbers counted on. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ _STEP = re.compile(r"\bstep:(\d+) - ")
 
 def console_lines() -> Iterator[str]:
     """The console: steps, and what stands between them."""
-    lines = console(JOB, MADE).splitlines()
+    lines = [(_STEP.search(line), line) for line in console(JOB, MADE).splitlines()]
     for begin in range(0, STEPS, MADE):
-        for line in lines:
-            yield _STEP.sub(lambda found: f"step:{int(found[1]) + begin} - ", line)
+        for found, line in lines:
+            if found is None:
+                yield line
+            else:
+                yield f"{line[: found.start(1)]}{int(found[1]) + begin}{line[found.end(1) :]}"
 
 
 def rows(line: str) -> dict[str, float]:
@@ -41,7 +44,10 @@ def rows(line: str) -> dict[str, float]:
     if found is None:
         return {}
     pairs = (part.rpartition(":") for part in line[found.end() :].split(" - "))
-    return {"step": int(found[1]), **{key: float(value.removeprefix("np.float64(").rstrip(")")) for key, _, value in pairs}}
+    return {
+        "step": int(found[1]),
+        **{key: float(value.removeprefix("np.float64(").rstrip(")")) for key, _, value in pairs},
+    }
 
 
 def judged(path: Path) -> dict[str, float]:

@@ -49,9 +49,18 @@ def from_loose_json(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         return _read(text, _no_number, None)
     try:
-        return _LOOSE.decode(text)
+        value = _QUICK.decode(text)
+        return _LOOSE.decode(text) if _overflows(value) else value
     except RecursionError:
         raise ValueError("is nested too deep") from None
+
+
+def _overflows(value: Any) -> bool:
+    """Whether a number in it was beyond a float's reach, as hardly any ever is."""
+    if not isinstance(value, dict | list):
+        return value in (math.inf, -math.inf)
+    items = value.values() if isinstance(value, dict) else value
+    return math.inf in items or -math.inf in items or any(_overflows(i) for i in items if isinstance(i, dict | list))
 
 
 def _numbers(wrong: Callable[[str], float]) -> dict[str, Any]:
@@ -86,4 +95,5 @@ def _refuse(written: str) -> NoReturn:
 
 # Logs have a hundred thousand lines: their reader is made once.
 _LOOSE = json.JSONDecoder(**_numbers(_no_number))
+_QUICK = json.JSONDecoder(**{**_numbers(_no_number), "parse_float": None})
 _LONG = json.JSONDecoder(**{**_numbers(_refuse), "parse_int": None})

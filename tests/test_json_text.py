@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.json_text import from_json, from_loose_json
+from fleetsim.json_text import from_json, from_long_json, from_loose_json
 
 VALUES = st.recursive(
     st.none()
@@ -48,3 +49,20 @@ def test_a_log_may_hold_what_is_no_number() -> None:
 def test_keys_given_twice_reach_the_reader() -> None:
     assert from_json('{"a": 1, "a": 2.5}', pairs=list) == [("a", 1), ("a", 2.5)]
     assert math.isclose(from_json("1.5e-5"), 1.5e-5)
+
+
+def test_long_answers_read_as_others_do_and_refuse_what_others_refuse() -> None:
+    text = b'{"values": [[1790000000, "1.5"], [1790000015.5, "NaN"]], "deep": {"a": [1, -2, 3e5]}}'
+    assert from_long_json(text) == from_json(text)
+    assert gc.isenabled()
+    for wrong in (b'{"a": NaN}', b'{"a": 1e999}', b"{", b"[" * 100_000, b'\xff"'):
+        with pytest.raises(ValueError):  # noqa: PT011
+            from_long_json(wrong)
+    assert gc.isenabled()
+
+
+def test_a_loose_number_beyond_reach_is_none_however_deep() -> None:
+    found = from_loose_json('{"a": 1e999, "b": {"c": [-1e999, 2.5]}, "d": 1.5}')
+    assert math.isnan(found["a"])
+    assert math.isnan(found["b"]["c"][0])
+    assert (found["b"]["c"][1], found["d"]) == (2.5, 1.5)

@@ -19,6 +19,7 @@ from fleetsim.history.run_log_text import Pairs, clean, number, pairs_of
 
 LOOK = 200_000  # lines within which a console shows its first step
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
+_NUMPY = len("np.float64(")
 _VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 # A dictionary that ends a line, at its beginning or behind a logger's head.
 _DICT = re.compile(r"(?:^|[\]:\-] )(\{(?:'|\").*\})\s*$")
@@ -53,10 +54,12 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
     says: dict[str, bool] = {}
     for row in shape.rows(map(clean, lines)):
         for name, _ in row:
-            if name not in says:
-                says[name] = name not in counts and (wanted is None or wanted(name))
-        if any(says[name] for name, _ in row):
-            yield row
+            told = says.get(name)
+            if told is None:
+                says[name] = told = name not in counts and (wanted is None or wanted(name))
+            if told:
+                yield row
+                break
 
 
 def _verl(lines: Iterable[str]) -> Iterator[Pairs]:
@@ -70,9 +73,12 @@ def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
     yield "step", float(found[1])
     for part in found[2].split(" - "):
         name, _, value = part.rpartition(":")
-        amount = number(value)
-        if amount is None and (inside := _VERL_VALUE.match(value.strip())):
-            amount = number(inside[1])
+        try:  # nearly all are plain numbers, or numpy's
+            amount: float | None = float(value[_NUMPY:-1] if value.startswith("np.float64(") else value)
+        except ValueError:
+            amount = number(value)
+            if amount is None and (inside := _VERL_VALUE.match(value.strip())):
+                amount = number(inside[1])
         if name and amount is not None:
             yield name.strip(), amount
 

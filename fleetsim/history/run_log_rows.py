@@ -20,6 +20,7 @@ from fleetsim.json_text import from_loose_json
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
 _LISTS = ("log_history", "history")  # keys under which a document keeps its rows
 _MOST_PROBLEMS = 5
+_PLAIN = frozenset((float, int))
 
 
 def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Table, list[Note]]:
@@ -125,7 +126,7 @@ def _jsonl(lines: Iterable[str], path: Path, table: Table) -> list[Note]:
             row = from_loose_json(line)
             if not isinstance(row, dict):
                 raise ValueError("no object")
-            table.add(flat(row))
+            table.add(row.items() if _PLAIN.issuperset(map(type, row.values())) else flat(row))
         except ValueError:
             wrong_at = at
             if len(problems) < _MOST_PROBLEMS:

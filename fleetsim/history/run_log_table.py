@@ -10,6 +10,8 @@ import numpy as np
 from fleetsim.history.history import Floats
 
 Row = Mapping[str, float]
+# Consoles of two processes tell of different metrics in turn: one row without a metric is the usual gap.
+_NOTHING = array("d", [np.nan])
 
 
 class Table:
@@ -47,11 +49,12 @@ class Table:
                 if name in self.names or not self._keep(name):
                     continue
                 columns[name] = column = array("d")
-            if len(column) > at:
+            there = len(column)
+            if there > at:
                 column[at] = value
                 continue
-            if len(column) < at:
-                column.extend([np.nan] * (at - len(column)))
+            if there < at:
+                column.extend(_NOTHING if there == at - 1 else _NOTHING * (at - there))
             column.append(value)
         self._rows += 1
 

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
 from fleetsim.replay.implied.speed import Speed, speed_of
+from fleetsim.replay.observe import pace
 from fleetsim.replay.observe.observed import Observed, Pause, Pauses, QueueView, TrainerView
 
 TRUE = LinearStepTime(0.012, 4e-5, 1.5e-5, 3e-8)
@@ -190,3 +194,19 @@ def test_resets_and_gaps_do_not_count() -> None:
     assert speed.step_time.seconds(48, kv_tokens=48 * 800.0) == pytest.approx(
         TRUE.seconds(48, kv_tokens=48 * 800.0), rel=0.02
     )
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(12, 60), st.sampled_from((0.5, 0.7)))
+def test_the_curve_of_few_rows_is_that_of_all(seed: int, count: int, quantile: float) -> None:
+    """Reweighted least squares on all rows, as written down, against the triangle that stands in for them."""
+    random = np.random.default_rng(seed)
+    rows = random.uniform(0.1, 2.0, (count, 3))
+    trust = random.uniform(0.2, 1.0, count)
+    scale = rows.max(axis=0)
+    weights = np.sqrt(trust)
+    for _ in range(pace.ROUNDS):
+        x, _ = nnls(rows / scale * weights[:, None], weights)
+        over = rows / scale @ x - 1
+        weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
+    found = pace._least_absolute(rows, trust, quantile)
+    assert found == pytest.approx(x / scale, rel=1e-6, abs=1e-9)
