@@ -1,7 +1,8 @@
 """What else could be changed to make a step shorter: each lever as a changed scenario, and what it risks.
 
-A lever is pulled alone. Which ones a scenario has depends on its admission law: a barrier has no staleness budget to
-raise but can be given one batch ahead; a fleet without an in-flight cap has none to lift.
+Only one lever is changed at a time. Which levers a scenario has depends on its admission law: a barrier has no
+staleness budget that could be raised, but one batch could be started ahead; where no cap on samples in flight is set,
+none can be lifted.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:
-    """The client's caps by half as much again, and none; a pool is a cap that cannot be none."""
+    """The client's caps: half as much again, and none at all. A pool is a cap that cannot be left out."""
     fleet, a = scenario.fleet, scenario.admission
     caps = {
         "fleet.max_in_flight_samples": fleet.max_in_flight_samples,
@@ -92,9 +93,9 @@ def _of_what(path: str) -> str:
 def _staleness(scenario: Scenario) -> Iterator[Lever]:
     """One version, batch or window more ahead of the trainer.
 
-    What may start earlier is older when it is trained and in flight at more publications: an age limit rises by the
-    one version (half a window is rounded up, ages are whole), and what was never unfinished at a publication so far is
-    resumed after it instead of being thrown away.
+    A sample that starts earlier is older when it is trained, and is in flight at more publications. So the age limit
+    rises by one version (half a window is rounded up, because ages are whole). And a sample that so far was never
+    unfinished at a publication is resumed after it instead of being thrown away.
     """
     a = scenario.admission
     older = {} if a.max_age is None else {"admission.max_age": a.max_age + 1.0}
@@ -114,7 +115,7 @@ def _staleness(scenario: Scenario) -> Iterator[Lever]:
 
 
 def _more_of(scenario: Scenario, looser: Looser) -> tuple[str, dict[str, Any]]:
-    """More of the law's own number: in words, and the settings, with a queue that grows as the window does."""
+    """More of the law's own number, in words and as settings; the queue grows as the window does."""
     law, a = law_of(scenario), scenario.admission
     now, grows = law.number(a), law.loosened(a)
     assert law.parameter is not None  # a law with a looser number has it in a setting
@@ -135,7 +136,7 @@ def _nothing_ahead(scenario: Scenario) -> bool:
 
 
 def _cadence(scenario: Scenario) -> Iterator[Lever]:
-    """Half as many publications. They add nothing to an age, which counts publications: its limit stays."""
+    """Half as many publications. An age is counted in publications, and no sample gets older by it: the limit stays."""
     s = scenario.sync
     path, count = {
         "steps": ("sync.every_steps", s.every_steps),
@@ -148,10 +149,10 @@ def _cadence(scenario: Scenario) -> Iterator[Lever]:
 
 
 def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
-    """A queue that holds what a window may start grows with it.
+    """A queue that holds all that the larger window may start.
 
-    verl's would throw the rest away; one of groups that are reserved for their steps (NeMo-RL) would fill with those of
-    later steps and stop the job.
+    With the old size, verl's queue would throw the rest away. A queue of groups that are reserved for their steps
+    (NeMo-RL) would fill with those of later steps and stop the job.
     """
     capacity = scenario.buffer.capacity_samples
     if capacity is None or not law_of(scenario).fills_queue:

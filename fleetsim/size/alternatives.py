@@ -1,10 +1,11 @@
-"""What each lever buys: simulated beside the plan under the same draws, and which one is cheapest.
+"""What each lever buys: it is simulated beside the plan under the same draws. And which lever is cheapest.
 
-The price of a lever is the change of cost per optimizer step for each second that a step becomes shorter. A lever that
-takes no GPU shortens the step at no cost at all (a step of fewer seconds on the same GPUs is even cheaper): it is free
-in money, and its price is what it asks of the algorithm, which is named beside it. Free levers come first, the largest
-gain of them; then the least price. A lever that throws notably more samples away than now is never the cheapest: a
-batch that is made by discarding the responses that were not ready buys its speed with what it trains on.
+The price of a lever is what a step costs more, divided by the seconds that it becomes shorter. A lever that needs no
+GPU makes the step shorter on the same GPUs, and so cheaper: it is free in money. What it asks of the algorithm is named
+beside it. Free levers come first, the one with the largest gain before the others; then come the others by their price.
+
+A lever that throws notably more samples away than now is never called the cheapest: it gains speed by dropping the
+responses that were not ready.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from fleetsim.size.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What pulling one lever comes to.
+    """What one lever does.
 
-    anew: the same with the count that is best for it, where that was searched. step_ratio, cost_ratio: with / without
-    it at the same count, paired. gain_s: seconds that a step becomes shorter (negative: longer).
-    cost_change: US dollars per step. shortens: whether the gain is larger than chance. price_usd_per_s: dollars per
-    step for each second gained, None without a gain. loses_more: notably more samples are thrown away than without it,
-    samples_lost and long_samples_lost of all and of the longest tenth. risk: what it asks of the algorithm, in words.
+    anew: the same with the count that is best for it, where that was searched. step_ratio, cost_ratio: with the lever /
+    without it at the same count, paired. gain_s: seconds that a step becomes shorter (negative: longer). cost_change:
+    US dollars per step. shortens: whether the gain is larger than chance. price_usd_per_s: dollars per step for each
+    second gained, None without a gain. loses_more: whether notably more samples are thrown away than without it;
+    samples_lost and long_samples_lost: the shares of all samples and of the longest tenth. risk: what it asks of the
+    algorithm, in words.
     """
 
     name: str
@@ -61,11 +63,11 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """All levers that run, in the order of levers_of.
+    """All levers with which the job runs, in the order of levers_of.
 
-    cheapest: name of one of them, None where none shortens a step without losing more samples.
-
-    cheapest_without_risk: the same among those that leave the algorithm alone. stuck: levers that block the run.
+    cheapest: the name of one of them, None where none makes a step shorter without losing more samples.
+    cheapest_without_risk: the same among the levers that do not change the algorithm. stuck: levers with which the job
+    gets stuck.
     """
 
     tried: tuple[Alternative, ...]
@@ -126,7 +128,7 @@ def _anew(
     scenario: Scenario,
     measure: Measure,
 ) -> Anew | None:
-    """A lever with its own count; None for one that changes nothing here nor in a fleet of about half the size."""
+    """A lever with a count of its own; None for a lever that changes nothing at this count and at about half of it."""
     if lever is None or found.lengthens:
         return None
     if not found.shortens:

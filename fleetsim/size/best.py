@@ -1,10 +1,11 @@
-"""The count to recommend: the fewest instances that hold the targets, else the knee, else what is nearest to it.
+"""The count to recommend: the fewest instances that hold all targets; else the knee, or the count nearest to it.
 
-Targets that the user gave come first. Where all targets can be held, the answer is the smallest count that does. Where
-an assumed one cannot, it gives way: the answer is the knee (`size/knee.py`), or the count nearest to it that holds what
-was given. Only when no count holds what was given is the answer infeasible.
+Targets that the user gave come before assumed ones. Where some count holds all targets, the answer is the smallest such
+count. Where an assumed target cannot be held, it is given up: the answer is the knee (`size/knee.py`), or the count
+nearest to the knee that holds the user's own targets. Only where no count holds the user's own targets is the answer
+infeasible.
 
-Counts are tried in whole engines: `engine.dp` instances that share their experts come and go together.
+Counts are tried in whole engines: `engine.dp` instances that share their experts are added and removed together.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from fleetsim.size.targets import Target
 
 # Replications of the coarse pass.
 _COARSE = 1
-# The largest fleet is slower than another by more than noise.
+# By this share the largest fleet must be slower than another one to be slower by more than noise.
 _SLOWER = 1.02
-# Groups per instance below which one more or less is a step in the curve of the step time.
+# With fewer groups per instance than this, one group more or less makes a visible jump in the step time.
 _WAVES = 6
 
 
@@ -44,7 +45,7 @@ class Best:
 
 
 def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications: int, *, fine: float = FINE) -> Best:
-    """The recommended count, by `replications` runs of the counts that decide; the others run once.
+    """The recommended count. Counts that decide have `replications` runs, the others one.
 
     guess: where the search starts. fine: see `least`. Raises StuckError where every count that was tried gets stuck.
     """
@@ -55,7 +56,7 @@ def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications:
 
 
 def held_by_some(trials: Trials, guess: int, targets: Sequence[Target]) -> bool:
-    """Whether one run of `guess` or of the largest useful fleet holds the targets that more instances help."""
+    """Whether the targets that more instances help are held by one run of `guess`, or of the largest useful fleet."""
     return _Search(trials, guess, targets, _COARSE).reached()
 
 
@@ -119,9 +120,10 @@ class _Search:
         return self._most if self._holds(self._most, wanted) else None
 
     def _fewest(self, wanted: Sequence[Target], start: int) -> int | None:
-        """The fewest engines that hold targets which more of them help: by one run each, then by all of them.
+        """The fewest engines that hold the targets which more engines help: looked for by one run each, decided by all
+        runs.
 
-        One run says how far it lies from the upper end of the interval; so the counts that take all runs are few.
+        One run says how far it lies from the upper end of the interval, so only few counts need all runs.
         """
         high = self._bracket(wanted, start)
         if high is None:
@@ -150,8 +152,8 @@ class _Search:
         return most if found is None else found
 
     def _look_for_the_fastest(self) -> None:
-        """Where a sync takes longer the more instances it serves, the guess and the most may miss what a count between
-        them holds: then the counts around the shortest step are run."""
+        """Runs the counts around the shortest step. Where a sync takes longer the more instances it serves, a count
+        between the guess and the most may hold the targets although neither of these two does."""
         while True:
             tried = self._tried()
             fastest = min(tried, key=self._step_s)
@@ -172,9 +174,9 @@ class _Search:
         return [n // self._unit for n in self._trials.counts() if n % self._unit == 0]
 
     def _within(self, chosen: int) -> int:
-        """The count nearest to `chosen` that holds every given target, where cost or staleness is among them.
+        """The count nearest to `chosen` that holds every target the user gave, where cost or staleness is among these.
 
-        Without one the choice stays, and the targets that it misses are reported.
+        Without such a count `chosen` stays, and the targets that it misses are reported.
         """
         asked = [t for t in self._targets if t.given]
         if all(t.helped_by_instances for t in asked) or self._holds(chosen, asked, self._replications):
@@ -193,7 +195,7 @@ class _Search:
 
 
 def _most_useful(scenario: Scenario, guess: int) -> int:
-    """A count that no larger one beats: every group that may be in flight has an instance of its own."""
+    """A count beyond which more instances gain nothing: every group that may be in flight has an instance of its own."""
     flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
     if not math.isfinite(flight):
         flight = 4.0 * scenario.trainer.batch_samples
@@ -201,7 +203,8 @@ def _most_useful(scenario: Scenario, guess: int) -> int:
 
 
 def _bends(scenario: Scenario) -> list[int]:
-    """The fewest instances at which the fullest one has a group less, for the last few groups: steps of the curve."""
+    """Counts at which the step time falls by a jump: the fewest instances with which the fullest instance has one group
+    less. Only the last few of them."""
     flight = nameplate.samples_in_flight(scenario)
     if not math.isfinite(flight):
         return []

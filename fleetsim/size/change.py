@@ -15,10 +15,10 @@ from fleetsim.size.second_search import Anew
 def change_of(
     alternatives: Alternatives, way_out: WayOut | None, instances: int, likeliest: bool = True
 ) -> Change | None:
-    """What lets a fleet hold the targets, where none does; else what saves most with a count of its own; else what
-    makes a step shorter for the least money. None where nothing helps.
+    """The change that helps most, None where nothing helps: where no fleet holds the targets, the one with which a
+    fleet does; else the one that saves most with the count that is then right; else the one with the cheapest second.
 
-    likeliest: the instances are for the likeliest case, as the counts of all changes are.
+    likeliest: whether `instances` is for the likeliest case, as the counts of all changes are.
     """
     if way_out is not None:
         text, typed = "a larger staleness budget", f"{flag('max_staleness')} {way_out.max_staleness:g}"
@@ -39,7 +39,7 @@ def _anew(text: str, typed: str, found: Anew, risk: str | None) -> Change:
 
 
 def _alone(a: Alternative, instances: int) -> Change:
-    """A lever at the count as it is; one more instance is a count of its own."""
+    """A lever at the same count; for the lever of one more instance, at one more."""
     step_s = a.gain_s / (1.0 - a.step_ratio.mean) - a.gain_s
     more = int(a.flag.rpartition("=")[2]) if a.flag.startswith("--set fleet.instances=") else instances
     return Change(a.text, typed_as(a.flag), more, instances, -a.cost_change, a.gain_s, step_s, a.risk)

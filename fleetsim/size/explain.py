@@ -38,10 +38,10 @@ _LEVERS_OF = {
 
 
 def bound_by(binding: str, alternatives: Alternatives) -> str:
-    """The verdict of a plan whose levers were simulated: one that they do not contradict.
+    """What binds, by a verdict that the simulated levers do not contradict.
 
-    Where every lever of a verdict was tried and none shortens the step, it is what the lever names that shortens it
-    most; where none does, the trainer, which no lever moves.
+    Where every lever of the verdict was tried and none makes the step shorter, the lever that shortens it most says
+    what binds. Where no lever does, the trainer binds: no lever moves it.
     """
 
     def tried(names: Sequence[str]) -> list[Alternative]:
@@ -67,7 +67,7 @@ def explanation(
 def explained(
     binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
 ) -> tuple[str, ...]:
-    """The same point by point."""
+    """The same as a list of points."""
     sentences = [binds(binding)]
     more = alternatives.named(ONE_MORE)
     if more is not None:
@@ -83,7 +83,7 @@ def explained(
 
 
 def binds(binding: str) -> str:
-    """What binds and how one sees it."""
+    """What binds, and what shows it."""
     words = binding_words(binding)
     return f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")
 
@@ -101,7 +101,7 @@ def _losing(alternatives: Alternatives) -> str | None:
 
 
 def _others(alternatives: Alternatives) -> list[str]:
-    """Everything but the instance: what shortens the step in one sentence, what does nothing or harm in another."""
+    """Every lever but one more instance: those that shorten the step in one sentence, the others in another."""
     found: list[str] = []
     others = [a for a in alternatives.tried if a.name != ONE_MORE]
     helpful = sorted((a for a in others if a.shortens), key=lambda a: -a.gain_s)
@@ -122,7 +122,7 @@ def _others(alternatives: Alternatives) -> list[str]:
 
 
 def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
-    """What levers save with the count that is best for each, the most first; what saves nothing is left out."""
+    """What levers save with the count that is best for each, the largest saving first; without those that save nothing."""
     saving = [(a, a.anew) for a in alternatives.tried if a.anew is not None and a.anew.saves and a.name != told]
     saving.sort(key=lambda pair: -pair[1].saves_usd)
     each = [f"{a.text}, {_fleet(found)}" for a, found in saving]
@@ -171,7 +171,7 @@ def _sentence(more: Alternative) -> str:
 
 
 def _cheapest(alternatives: Alternatives) -> str:
-    """The cheapest second, with what it risks; and the cheapest that risks nothing, where that is another."""
+    """The lever with the cheapest second and its risk; where it has one, also the cheapest lever without any."""
     best = alternatives.named(alternatives.cheapest or "")
     if best is None:
         losing = any(a.shortens for a in alternatives.tried)

@@ -1,17 +1,22 @@
-"""Where the headroom goes: what a fleet loses of its nameplate rate, cause by cause, by taking each cause away.
+"""Where the headroom goes: which cause takes how much of a fleet's nameplate rate, found by removing one cause at a
+time.
 
     computed headroom = consumption / (instances * nameplate rate)
 
-is what the runbook's 0.8 stands for. The rest, 1 - computed, is split by ablation. A fleet's supply is its output rate
-when the trainer takes no time at all. Each cause is removed alone: 1 - supply / supply without it is the share of the
-fleet that is there because of it. Where causes overlap, these shares are more than the nameplate rate and the supply
-are apart: then each gives way in proportion. So no part is negative, and they add up. Where they are less, the rest is
-"interaction": instances that hold fewer samples than planned, and causes that only matter together. What the fleet
-could supply beyond the consumption (whole instances, the target) is "slack". All parts and the computed headroom sum to
-1, unless more than the nameplate rate is consumed. A trainer that overlaps with generation may take more than the fleet
-makes without it: then the consumption is the supply. A fleet that gets stuck without a cause says nothing about it, and
-one that gets stuck with a trainer that takes no time (every response is then too old) about none: what they would
-explain stays in "interaction".
+The runbook's 0.8 stands for this number. The rest, 1 - computed, is split between causes. A fleet's supply is its
+output rate with a trainer that takes no time. One cause is removed at a time: 1 - supply / supply without the cause is
+the share of the fleet that exists because of it.
+
+Where causes overlap, these shares add up to more than what is missing from the nameplate rate; then each is scaled down
+by the same factor. So no part is negative, and together they are what is missing. Where they add up to less, the rest
+is called "interaction": instances that hold fewer samples than planned, and causes that only matter together. What the
+fleet could supply beyond the consumption (because counts are whole, or because of the target) is called "slack". All
+parts and the computed headroom sum to 1, unless more than the nameplate rate is consumed.
+
+A trainer that works while the engines generate may take more than the fleet makes with a trainer that takes no time:
+then the consumption counts as the supply. Two kinds of runs say nothing, and what they would explain stays in
+"interaction": a run that gets stuck when its cause is removed, and one that gets stuck because the trainer takes no
+time (every response is then too old).
 """
 
 from __future__ import annotations
@@ -81,7 +86,8 @@ def headroom_of(
     measure: Measure,
     tell: Tell | None = None,
 ) -> Headroom:
-    """The headroom of `instances` and its parts, each from one run (replication 0: the draws are common to all).
+    """The headroom of `instances` and its parts, each from one run. All of them are replication 0, so the draws are the
+    same.
 
     instance_tok_s: the nameplate rate at this count.
     """

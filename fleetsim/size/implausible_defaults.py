@@ -1,4 +1,5 @@
-"""Defaults that what was given makes implausible: told, with the value that would fit, and never changed in silence."""
+"""Defaults that are implausible beside what the user gave. The user is told, with a value that would fit; nothing is
+changed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """When no fleet holds the targets: the staleness budget with which one would, and the count that it needs.
 
-A trainer that waits although instances stand ready waits for the window to open or for the longest response. Both give
-way when samples may be older, which is the algorithm's to decide; what it would buy is the planner's to say.
+A trainer that waits although instances are free waits until more groups may start, or for the longest response. Both
+waits become shorter when samples may be older. Whether they may is for whoever chose the algorithm to decide; the
+planner says what it would buy.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ def way_out_of(
     measure: Measure,
     tell: Tell | None = None,
 ) -> WayOut | None:
-    """The smallest of a few larger budgets with which a fleet holds the targets for no more money than now.
+    """The smallest of a few larger budgets with which a fleet holds the targets for no more money than now; else the
+    cheapest budget with which a fleet holds them; None where no budget helps.
 
-    Else the cheapest of those with which one holds them at all; None without one. Only a version window has such a
-    budget. now: the recommendation as it is, from one run.
+    Only a version window has such a budget. now: the recommendation as it is, from one run.
     """
     if not law_of(scenario).plain_window:
         return None

@@ -1,12 +1,13 @@
-"""How many finished samples may wait for the trainer: enough to smooth the rate, too few to go stale.
+"""How many finished samples may wait for the trainer: enough that it rarely waits, few enough that they do not get
+stale.
 
-The runbook's bound needs no simulation: a sample that waits behind `cap` others is trained cap / batch steps later, so
+The runbook's bound needs no simulation. A sample that waits behind `cap` others is trained cap / batch steps later, so
 
     cap <= staleness budget * batch
 
-and never below one batch, which could not fill. Inside it the simulation looks for the smallest cap that costs next to
-no step time against no cap at all. Where groups are reserved for their steps, a queue within the bound may fill with
-those of later steps and stop the job: then the smallest one that does not is the answer.
+and never below one batch, because a batch could not fill. Within the bound the simulation looks for the smallest cap
+with which a step takes next to no longer than without any. Where groups are reserved for their steps, a queue within
+the bound may fill with those of later steps and stop the job: then the answer is the smallest cap that does not.
 """
 
 from __future__ import annotations

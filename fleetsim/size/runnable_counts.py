@@ -1,4 +1,4 @@
-"""Counts that can run at all: where a search starts and how far it may go when some fleets get stuck."""
+"""Counts with which the job does not get stuck: where a search starts, and how far it may go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def nearest_that_runs(trials: Trials, guess: int, most: int, unit: int = 1) -> i
 
 
 def largest_that_runs(trials: Trials, start: int, most: int, unit: int = 1) -> int:
-    """A count up to `most` that does not get stuck, as large as halving the way from `start`, which runs, finds it."""
+    """A count up to `most` that does not get stuck: the largest that is found by halving the way from `start`, which
+    does not get stuck either."""
     while trials.at(most, _ONCE).stuck is not None:
         most = (start + most) // (2 * unit) * unit
     return most

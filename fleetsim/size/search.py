@@ -16,10 +16,10 @@ def smallest(
 ) -> int | None:
     """The smallest n in 1..most with `holds(n)`, which must be false below some count and true from there on.
 
-    Gallops from `start` by `stride`, doubling, up or down until the answer is bracketed; down, the first two steps are
-    of one stride, for a small fleet costs more to look at than a large one. `hopeless(low, high)` may end the climb
-    after both counts failed: then, as when `most` fails, the answer is None. `holds` should remember its answers: a
-    count may be asked for twice.
+    Starts at `start` and goes up or down by `stride`, which doubles, until the answer lies between two counts.
+    Downwards the first two steps are of one stride, because a small fleet takes longer to simulate than a large one.
+    `hopeless(low, high)` may end the way up after both counts failed: then, as when `most` fails, the answer is None.
+    `holds` should remember its answers, because a count may be asked for twice.
     """
     start = min(max(1, start), most)
     if holds(start):

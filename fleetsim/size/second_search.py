@@ -1,8 +1,8 @@
-"""A changed job with the fleet that is best for it: what the change saves once the count follows it.
+"""A changed job with the fleet that is best for it: what the change saves once the count is chosen anew.
 
-A lever that buys nothing at the recommended count may still make that fleet far too large: a higher in-flight cap fills
-five instances where the lower one needed fifty. So the count is searched anew, by the rule of the recommendation and
-from one run a count.
+A lever that buys nothing at the recommended count may still make that fleet far too large: with a higher cap on samples
+in flight five instances may be enough where fifty were needed. So the count is searched again by the rule of the
+recommendation, from one run a count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fleetsim.job.trials import Measure, Trial, Trials
 from fleetsim.size.best import best_of, held_by_some
 from fleetsim.size.targets import Target
 
-# Beside the best count of an alternative, counts this far apart are near enough.
+# Of an alternative the best count is looked for down to this ratio between two counts.
 _FINE = 4 / 3
 # A saving below this share of the cost per step is none.
 _LEAST = 0.03

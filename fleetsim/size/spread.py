@@ -1,8 +1,9 @@
-"""How far the answer may be off: the errors of its inputs, carried through to the count, the step and the cost.
+"""How far the answer may be off: the errors of its inputs, and what they do to the count, the step and the cost.
 
-Each uncertain input (`job/uncertain.py`) is moved alone to the two ends of its interval, with the same draws. What the
-metrics of the recommended fleet then do, and which count would then be recommended (searched anew, from one run a
-count), is its part. Inputs are independent: their parts of a metric, and of the count's logarithm, add as squares.
+Each uncertain input (`job/uncertain.py`) is moved alone to the two ends of its interval; the draws stay the same. What
+the metrics of the recommended fleet then do is the input's part, and so is the count that would then be recommended
+(searched anew, from one run a count). Inputs are independent: their parts of a metric, and of the count's logarithm,
+add as squares.
 """
 
 from __future__ import annotations
