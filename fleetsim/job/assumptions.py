@@ -1,4 +1,4 @@
-"""The defaults that mattered: what was assumed because nobody said otherwise."""
+"""What was assumed because nobody said otherwise: defaults that bear on a plan, each with the flag that changes it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _dispersed(s: Scenario) -> bool:
 
 
 def is_estimated(s: Scenario) -> bool:
-    """Whether the trainer's seconds are those of its model (`fleetsim.job.derived`), not those that a file assumes."""
+    """Whether the trainer's seconds come from its model (`fleetsim.job.derived`) and not from what a file assumes."""
     named = s.engine.kind != "constant" or s.trainer.recipe.model is not None
     return named and "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
 
@@ -217,7 +217,8 @@ _DEFAULTS = (
 
 
 def assumptions_of(scenario: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
-    """Every default that bears on the plan and that no path in `given` touches, and what the scenario calls assumed."""
+    """Every default that bears on the plan and that no path in `given` touches; then whatever else the scenario calls
+    assumed."""
     defaults = tuple(
         Assumption(d.path, value_at(scenario, d.path), d.flag, d.say(scenario))
         for d in _DEFAULTS
@@ -227,7 +228,8 @@ def assumptions_of(scenario: Scenario, given: Collection[str]) -> tuple[Assumpti
 
 
 def _others(scenario: Scenario, given: Collection[str]) -> Iterator[Assumption]:
-    """Values that the scenario calls assumed and that have no sentence of their own; plans choose the instances."""
+    """Values that the scenario calls assumed and for which no sentence is written above; without the instances, which a
+    plan chooses."""
     told = {"fleet.instances", *(d.path for d in _DEFAULTS)}
     for path, value in assumed_values(scenario).items():
         if path not in told and not is_touched(path, given):
@@ -236,7 +238,7 @@ def _others(scenario: Scenario, given: Collection[str]) -> Iterator[Assumption]:
 
 
 def assumed_values(scenario: Scenario) -> dict[str, Any]:
-    """What the scenario itself calls assumed: its values by path, without those that it does not have (any more)."""
+    """What the scenario itself calls assumed: its values by path. Paths that it does not have are left out."""
     found = {}
     for path in scenario.assumed:
         try:

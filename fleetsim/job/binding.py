@@ -59,8 +59,8 @@ BINDINGS: dict[str, Binding] = {
 def binding_words(
     binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples"
 ) -> Binding:
-    """The words for a binding under an admission law, a sync scope and caps of that unit; one not known here stands for
-    itself."""
+    """The words for a binding under an admission law, a sync scope and caps of that unit. A binding that is not known
+    here is shown by its name."""
     words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
     looser, cap = LAWS[law].looser, LAWS[law].cap
     if binding == "staleness_window" and isinstance(looser, Looser):

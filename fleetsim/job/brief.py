@@ -16,9 +16,9 @@ from fleetsim.quantities import quantity
 # From, to of some metrics; None where no input is in doubt.
 Spans = Mapping[str, tuple[float, float]] | None
 
-# What a job is: of these an assumption is another job than the reader's.
+# What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
-# What moves an answer most, beside the inputs that are in doubt by what they cost.
+# What moves an answer most; inputs in doubt come between the two, the dearest first.
 _POLICY = ("admission.max_staleness",)
 _REST = ("trainer.fixed_s", "workload.output_tokens.cv", "engine.gpu")
 _MOST_ASSUMED = 3

@@ -1,4 +1,4 @@
-"""What the user should know before acting on a plan: each with its number, its reason and the way out."""
+"""What the user should know before acting on a plan: each warning with its number, its reason and what to do."""
 
 from __future__ import annotations
 

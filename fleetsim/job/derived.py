@@ -1,8 +1,8 @@
-"""What a job's model, GPUs and framework tell where nobody said it: the trainer's seconds and GPUs, how weights travel,
-and how much slower engines are in such a job.
+"""What follows from a job's model, GPUs and framework where nobody said it: the trainer's seconds and GPUs, how weights
+are sent, and how much slower engines are in such a job.
 
-Values that are worked out stand in the scenario, and in its `assumed`: a scenario that is written to a file and read
-again has them worked out anew.
+Such values are written into the scenario, and their paths into its `assumed`. So they are worked out anew for a
+scenario that was written to a file and is read again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block
 
 
 def names_a_model(scenario: Scenario, given: Collection[str]) -> bool:
-    """Whether engine.model is the model of this job: beside a speed that is only a number it is often left out."""
+    """Whether engine.model is the model of this job. Where the speed is only a number, the model is often left out."""
     named = scenario.engine.kind != "constant" or is_given("engine.model", given)
     return named or scenario.trainer.recipe.model is not None
 
 
 def with_derived(scenario: Scenario, given: Collection[str]) -> Scenario:
-    """The scenario with all that nobody gave and its model tells. given: dotted paths that somebody wrote.
+    """The scenario with all values that nobody gave and that follow from its model. given: dotted paths that somebody
+    wrote.
 
     Raises InputError for a trainer that is too small for its model.
     """
@@ -44,7 +45,8 @@ def with_derived(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 
 def _with_slowdown(scenario: Scenario, given: Collection[str]) -> Scenario:
-    """With that of published runs; a rate, and a profile that was measured in a job, have it in them."""
+    """With the slowdown of published runs. A constant rate, and a profile that was measured in a job, include it
+    already."""
     if scenario.engine.kind == "constant" or is_given(SLOWDOWN, given):
         return scenario
     profile = profile_of(scenario)
@@ -54,7 +56,7 @@ def _with_slowdown(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 
 def as_alone(scenario: Scenario) -> Scenario:
-    """Without the slowdown that is only assumed: where a window shows what engines did in their job."""
+    """Without a slowdown that is only assumed: for windows, which show how fast engines were in their own job."""
     if SLOWDOWN not in scenario.assumed:
         return scenario
     assumed = tuple(path for path in scenario.assumed if path != SLOWDOWN)
@@ -79,7 +81,7 @@ def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 
 def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
-    """An estimate as values of a scenario: what every step costs, and what every trained token does."""
+    """An estimate as values of a scenario: the seconds of every step, and of every trained token."""
     tokens, seconds = found.plan.batch.tokens, found.seconds
     fixed = seconds.fixed_of_update
     phases: list[PhaseConfig] = []
@@ -109,7 +111,7 @@ def _with_transport(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 
 def _assuming(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
-    """The scenario with changed values of sections, called assumed. Nothing else counts as written by that."""
+    """The scenario with changed values of sections, which are called assumed; what counts as written stays the same."""
     assumed = tuple(dict.fromkeys([*scenario.assumed, *changes]))
     sections: dict[str, dict[str, Any]] = {}
     for path, value in changes.items():

@@ -25,8 +25,8 @@ _TRIED = (1, 2, 3, 5, 7)
 
 @dataclass(frozen=True, slots=True)
 class DraftLength:
-    """The job with k drafted tokens, 0 = without speculation. ratio: its step over that of the job as it is, paired;
-    differs: by more than chance."""
+    """The job with k drafted tokens, 0 = without speculation. ratio: its step over that of the job as it is, paired.
+    differs: whether by more than chance."""
 
     k: int
     step_s: float
@@ -36,9 +36,12 @@ class DraftLength:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What speculation does to a job. k: as asked. tokens: that an iteration then brings of a sequence. pays_up_to:
-    running sequences of an instance up to which it makes more tokens than without, 0 = never. tried: by k, ascending.
-    best: the k of the shortest step. text: all that in words."""
+    """What speculation does to a job.
+
+    k: as asked. tokens: that an iteration then brings of a sequence. pays_up_to: an instance makes more tokens than
+    without drafts up to so many running sequences, 0 = never. tried: by k, ascending. best: the k of the shortest step.
+    text: all of it in words.
+    """
 
     k: int
     tokens: float
@@ -108,7 +111,7 @@ def _verdict(own: int, tried: Sequence[DraftLength], best: int) -> str:
 
 
 def _unmeasured(scenario: Scenario) -> str:
-    """What the comparison with no drafts, and with other k, cannot know of a profile; empty where there is none."""
+    """What a profile cannot tell about other k and about no drafts; empty where there is nothing to say."""
     profile = profile_of(scenario)
     if profile is None or profile.speculation is None:
         return ""
@@ -119,7 +122,8 @@ def _unmeasured(scenario: Scenario) -> str:
 
 
 def at_engine(scenario: Scenario) -> tuple[float, int]:
-    """Tokens that an iteration with k drafts brings of a sequence, and the running sequences up to which it pays."""
+    """Tokens that an iteration with k drafts brings of a sequence, and the number of running sequences up to which
+    drafts pay."""
     step_time, limits = engine_of(scenario)
     assert step_time.speculation is not None  # who asks has seen that there is one
     plain, _ = engine_of(without_drafts(scenario))

@@ -1,4 +1,5 @@
-"""What a scenario leaves to its engine and its laws, as it comes out: another program has defaults of its own."""
+"""The values that a scenario leaves to its engine and its laws, worked out. A configuration for another program must
+state them, because that program has other defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from fleetsim.engine.gpus import gpu_of
 
 
 def limits_of(scenario: Scenario) -> Mapping[str, Any]:
-    """Dotted path -> value. Nothing for SGLang, which takes them from the memory it finds, or for other GPUs' speeds.
+    """Dotted path -> value. Nothing for SGLang, which derives them from the memory it finds, nor for engines that are
+    only a speed.
 
     Raises InputError for a GPU that nobody knows.
     """

@@ -1,4 +1,5 @@
-"""Where the engine's speed comes from, how far off it is known to be, and whether a plan leaves what was measured."""
+"""Where the engine's speed comes from, how large its error is known to be, and whether a plan leaves the measured
+range."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 class EngineSource:
     """The profile behind an answer.
 
-    kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or
-    modelled, empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit,
-    None where none are known for this engine; error_p90: 90 % of them are within, where many are known; error_what
-    says of which quantity. extrapolations: where the answer leaves the measured range, in words; None where nothing
-    was measured that it could leave. hash: of the profile's content, empty where there is none.
+    kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or modelled,
+    empty where nobody says. error_median, error_worst: absolute relative errors on data kept out of the fit, None where
+    this engine has none. error_p90: 90 % of the errors are at most this, where many are known. error_what: the quantity
+    of these errors. extrapolations: where the answer leaves the measured range, in words; None where there is no
+    measured range. hash: of the profile's content, empty where there is none.
     """
 
     kind: str

@@ -1,6 +1,7 @@
-"""What commands say of a job and of their output: fields that questions share, each with its one wording.
+"""What commands ask about a job and about their output: fields that questions share, each worded once.
 
-A command that words an option otherwise annotates the field again in a class of its own, which keeps its place.
+A command that needs other words for an option annotates the field again in a class of its own; the field keeps its
+place.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ SIMULATED = "What is simulated"
 
 
 class AnyJob:
-    """What a question is about: a `Job`, or `JobFields` that one is made of. `job.ready` gives the job of either."""
+    """What a question is about: a `Job`, or `JobFields` from which one is made. `job.ready` gives the job in either
+    case."""
 
     __slots__ = ()
 
 
 def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "SCENARIO") -> str | None:
-    """The scenario that a command goes on with: a file, or that of a preset; None where neither was given.
+    """The scenario that a command starts from: a file, or that of a preset; None where neither was given.
 
     called: how the command calls its scenario. Raises InputError for both at once, or an unknown preset.
     """

@@ -1,4 +1,4 @@
-"""Results as pandas tables. pandas is asked for here, and only when a table is."""
+"""Results as pandas tables. pandas is imported here only, and only when a table is asked for."""
 
 from __future__ import annotations
 

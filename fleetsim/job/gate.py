@@ -86,7 +86,7 @@ class Gate:
     source: str = "answer"
 
     def tripped(self, values: Mapping[str, float | None]) -> list[str]:
-        """A line for every condition that is true, or that the answer has no number for: unknown is not passed."""
+        """A line for every condition that is true, and for every one on a number that the answer lacks."""
         known = {name: value for name, value in values.items() if value is not None}
         unknown = [c for c in self.conditions if c.metric not in known]
         return tripped([c for c in self.conditions if c.metric in known], known) + [

@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class AccessFields:
-    """How a command gets into a Prometheus."""
+    """How a command authenticates at a Prometheus."""
 
     token_file: Annotated[Path | None, Option("Holds the bearer token (or FLEETSIM_PROMETHEUS_TOKEN).", ACCESS)] = None
     basic_auth_file: Annotated[

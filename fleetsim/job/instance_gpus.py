@@ -1,9 +1,9 @@
-"""GPUs of one instance where nobody says: the tensor parallelism that makes tokens cheapest.
+"""GPUs of one instance where nobody says: the tensor parallelism with the cheapest tokens.
 
-Weights that leave little room for the KV cache make a slow instance, and more GPUs than a model needs spend time on
-their collectives. So the sizes 1, 2, 4, ... up to a server are compared by their tokens per second and GPU, each with
-as many samples as the job keeps in flight, its memory holds and its limits let in. Where none of them holds the model,
-the fewest servers that do, up to four.
+Weights that leave little room for the KV cache make an instance slow, and more GPUs than a model needs lose time in
+collectives. So the sizes 1, 2, 4, ... up to a server are compared by their tokens per second and GPU. Each holds as
+many samples as the job keeps in flight, as its memory holds, and as its limits allow. Where none of these sizes holds
+the model, the answer is the fewest servers that do, up to four.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from fleetsim.job.nameplate import nameplate_rate
 from fleetsim.sim.engines import engine_of
 
 TP = "engine.tp"
-# More GPUs must pay by so much: a smaller instance is easier to place, and its speed is the better known one.
+# More GPUs must be better by so much: a smaller instance is easier to place, and its speed is better known.
 _WORTH = 1.03
 
 
 def instance_gpus(scenario: Scenario, given: Collection[str]) -> int | None:
-    """The tensor parallelism to take, None where there is nothing to choose: it is given, or the engine is no roofline.
+    """The tensor parallelism to take; None where there is nothing to choose, because it is given or the engine is no
+    roofline.
 
-    What fits no server takes two or four of them; a model that is still too large gets a server, with which the engine
-    says so. given: dotted paths that somebody wrote.
+    A model that fits no server gets two or four of them. One that is still too large gets a server, and the engine then
+    says that it is too large. given: dotted paths that somebody wrote.
     """
     if scenario.engine.kind != "roofline" or is_given(TP, given):
         return None

@@ -63,7 +63,7 @@ PATHS: Mapping[str, str] = {
     "replications": "run.replications",
     "seed": "run.seed",
 }
-# What a flag says beside its own path: seconds per step are all of them, and a speed comes from one source.
+# What a flag sets beside its own path: a step's seconds are all its seconds, and a speed has one source.
 _ALSO: Mapping[str, tuple[str, ...]] = {
     "trainer_step_s": ("trainer.per_token_s=0.0", "trainer.phases=[]"),
     "gpu": ("engine.kind=roofline",),
@@ -122,7 +122,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         scenario = _load(file, [*outside, *chain(*from_flags.values()), *fitting])
     except InputError as error:
         problems += error.problems
-        # What is wrong is told; the other flags are looked at beside the scenario as it would be without it.
+        # What is wrong is reported; the other flags are checked against the scenario without it.
         wrong = [p.path for p in error.problems]
         good = [lines for name, lines in from_flags.items() if not any(is_at(path, PATHS[name]) for path in wrong)]
         scenario = _without(file, outside, good)
@@ -168,12 +168,12 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
 
 
 def _flag_at(path: str, flags: Mapping[str, Any]) -> str:
-    """The flag that gave the value at a path, as the user wrote it; the path itself where none did."""
+    """The flag that gave the value at a path, as the user wrote it; the path itself where no flag did."""
     return next((flag(name) for name in flags if name in PATHS and is_at(path, PATHS[name])), path)
 
 
 def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
-    """A scenario to check the remaining flags against: with the good ones, else of the file alone, else the default."""
+    """The scenario to check the other flags against: with the good flags, else the file alone, else the defaults."""
     for overrides in ([*outside, *chain(*good)], list(outside)):
         try:
             return _load(file, overrides)
@@ -183,7 +183,7 @@ def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]])
 
 
 def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem]]:
-    """The scenario with its profile's facts, and what its engine has to say: an unknown GPU, a model too large..."""
+    """The scenario with its profile's facts, and what is wrong with its engine: an unknown GPU, a model too large..."""
     from fleetsim.engine.prices import prices_of
     from fleetsim.engine.transport import sync_times
     from fleetsim.sim.engines import engine_of, in_engine

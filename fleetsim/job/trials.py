@@ -99,7 +99,8 @@ def one_more(scenario: Scenario) -> str:
 
 
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
-    """The scenario with another fleet size, chosen and not assumed; speed factors of instances that are no more go."""
+    """The scenario with another fleet size, which then counts as chosen, not as assumed. Speed factors beyond it are
+    dropped."""
     changes: dict[str, Any] = {"fleet.instances": instances}
     if "fleet.instances" in scenario.assumed:
         changes["assumed"] = [path for path in scenario.assumed if path != "fleet.instances"]
@@ -110,10 +111,10 @@ def with_instances(scenario: Scenario, instances: int) -> Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a number of replications of one fleet came to. `estimates` by dotted metric name.
+    """What the replications of one fleet came to. `estimates`: by dotted metric name.
 
-    verdicts: what binds in each of them, as text once it is read. stuck: why such a fleet can never go on. Then no
-    estimate is known: each is infinite, and no target holds.
+    verdicts: what binds in each of them, as text once it is read. stuck: why such a fleet gets stuck. Then no estimate
+    is known: each is infinite, and no target is held.
     """
 
     instances: int
@@ -155,9 +156,9 @@ class Trials:
         return sum(n == instances for n, _ in self._runs)
 
     def at(self, instances: int, replications: int) -> Trial:
-        """The fleet of `instances` over the first `replications` replications; new ones are simulated.
+        """The fleet of `instances` over the first `replications` replications; those that are missing are simulated.
 
-        A count that gets stuck in one of them is one that cannot be had; it is not tried again.
+        A count that gets stuck in one of them counts as stuck and is not tried again.
         """
         if instances in self.stuck:
             return _never(instances, replications, self.stuck[instances])

@@ -1,7 +1,7 @@
 """What a plan is not sure of: for each input how far it may be off, why, and what measures it.
 
-A record for each input. `interval` gives two factors on its seconds: in eight of ten cases the truth lies between them.
-What the user gave is taken as it is; what was assumed or modelled carries the error that is on record for it.
+Each input is a record. `interval` gives two factors on its seconds: in eight of ten cases the truth lies between them.
+What the user gave is not in doubt; what was assumed or modelled has the error that is recorded for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Z80 = 1.2816
 # (C11), 3.6, 5.7, 16 and 21 % (D09, D09b) in the seconds of a step, 5.7 % in the median. Two normal draws differ by so
 # much in half of all cases if each has a deviation of 0.055 / (sqrt(2) x 0.6745); 80 % lie within 1.28 of these.
 RERUN = 0.074
-# Seconds of a trainer that nobody gave and no model is known of say nothing of it.
+# Trainer seconds that nobody gave, of a model that is not known, are a guess.
 _TRAINER = (0.5, 2.0)
 # A weight sync that nobody gave; one that is worked out from bytes and links (docs/transports.md: 1 / 1.6 to 1.6).
 _SYNC, _SYNC_DERIVED = (0.5, 4.0), (1 / 1.6, 1.6)

@@ -1,4 +1,4 @@
-"""What the interface hands out never changes, and says so to whoever tries."""
+"""Objects of the Python interface never change, and say so when somebody tries to change one."""
 
 from __future__ import annotations
 

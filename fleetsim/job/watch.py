@@ -1,4 +1,4 @@
-"""Who is told how long work goes on. The command line draws it; Python may hear it; by default nobody listens."""
+"""Progress: who is told what long work is doing. The command line draws it, Python may listen, else nobody does."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class Watch:
-    """What work tells while it goes on; this one keeps it to itself. Called with a text: what is being done now.
+    """What long work reports while it goes on; this class tells nobody. Called with a text: what is being done now.
 
-    counts: whether every step is worth telling; where it is False, nobody would be shown it.
+    counts: whether steps should be counted and reported; False where nobody would see it.
     """
 
     counts = False
@@ -20,7 +20,7 @@ class Watch:
         """All that the work needs is imported; from here on Ctrl-C leaves something to show."""
 
     def due(self) -> bool:
-        """Whether `at` would be shown: for whoever has to count before it can say how far it is."""
+        """Whether `at` would be shown now: for work that must count before it can say how far it is."""
         return False
 
     def at(self, done: float, of: float, best: Callable[[], str] | None = None) -> None:
@@ -30,7 +30,7 @@ class Watch:
         """
 
     def remark(self, text: str) -> None:
-        """Something that is worth a line which stays."""
+        """A line that stays."""
 
     def replications(self, done: int, of: int) -> None:
         """So many replications of a scenario are simulated."""

@@ -17,7 +17,8 @@ Runs = Sequence[Mapping[str, Any]]
 
 
 def runs_of(ways: Mapping[Way, Scenario], replications: int, measure: Measure) -> Mapping[Way, Runs]:
-    """Flat metrics of each replication of each way, in the order of the ways; none of a run that cannot be made."""
+    """Flat metrics of each replication of each way, in the order of the ways. A run that gets stuck, or that cannot be
+    made, is left out."""
 
     def run(job: tuple[Way, int]) -> dict[str, Any] | None:
         try:

@@ -1,4 +1,4 @@
-"""Sentences: what a result means, in the words that a colleague would use."""
+"""Sentences: what a result means, as a colleague would say it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def binds(binding: str, law: LawName = "version_window", scope: str = "global", 
 
 
 def as_settings(text: str) -> str:
-    """The same words for a command that has none of `size`'s flags: each as the --set that it stands for."""
+    """The same words for a command without `size`'s flags: each flag as the --set that it stands for."""
     for flag, setting in _SETTINGS.items():
         text = text.replace(flag, f"--set {setting}")
     return text

@@ -1,7 +1,7 @@
-"""What every instance does when: the changes of its GPU-second account, as the kernel makes them.
+"""What every instance does when: each change of the account to which its GPU-seconds are booked.
 
-The kernel writes them into a table of fixed size and returns when it is nearly full; it is emptied here, and the run
-goes on where it was. No event is added, moved or answered differently, so the other records are the same to the byte.
+The kernel writes the changes into a table of fixed size and returns when the table is nearly full. It is emptied here,
+and the run goes on. Nothing else in the run changes, so all other records stay the same to the byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from fleetsim.engine.state import World
 from fleetsim.sim.records import ACTIVITY
 
 ROWS = 1 << 16
-# Changes of one instance between two looks at how full the log is: it lands, is held or dies, and is planned again.
+# Changes of one instance until the kernel next looks how full the log is: an iteration ends, the instance is held or
+# dies, and its next iteration is planned.
 MOST_CHANGES = 16
 
 

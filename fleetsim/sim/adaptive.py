@@ -8,11 +8,11 @@ from fleetsim.sim.run_state import Job, Process
 
 
 def steer(job: Job) -> Process:
-    """Looks at the fullest engine every interval and moves the in-flight cap, for the whole run.
+    """Looks at the fullest engine in every interval and moves the in-flight cap, for the whole run.
 
-    Up by `grow`, at most once a turnover (as many samples finished as the pool holds) and only when the pool is full;
-    down to in_flight * target / use when an engine is too full: then nothing new starts until it holds. Above
-    cancel_above_kv the youngest groups are cancelled as well, until the pool holds.
+    The cap goes up by `grow` when the pool is full, but only after as many samples have finished as the pool holds. It
+    goes down to in_flight * target / use when an engine is too full; nothing new starts until no more than that are in
+    flight. Above cancel_above_kv the youngest groups are cancelled too, until no more than that are in flight.
     """
     scenario, fleet = job.scenario, job.fleet
     settings, size = scenario.admission.adaptive, scenario.workload.group_size

@@ -1,8 +1,8 @@
-"""Credits, groups that the kernel may still send: what the admission law (`policies/admission.py`) lets start now.
+"""Credits: how many groups the kernel may still send, by the admission law (`policies/admission.py`).
 
-They are topped up whenever something changes: at the start, when a batch is taken, when a version is published, when
-groups are dropped. What the filter or a full buffer throws away inside the kernel returns its credit there and then,
-unless the law counts starts (per_sync_window).
+Credits are worked out anew whenever something changes: at the start, when a batch is taken, when a version is
+published, when groups are dropped. A group that the filter or a full buffer throws away inside the kernel gives its
+credit back at once, unless the law counts starts (per_sync_window).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _COUNTS: Mapping[str, Callable[[Fleet], int]] = {
 
 
 def top_up(scenario: Scenario, fleet: Fleet, progress: Progress) -> None:
-    """Sets the kernel's credits to what the law allows now; what is let in by the step, `begin_step` grants."""
+    """Sets the kernel's credits to what the law allows now. Laws that allow groups with every step do so in
+    `begin_step`."""
     lets_in = fleet.law.lets_in
     if isinstance(lets_in, EachStep):
         return
@@ -34,7 +35,7 @@ def top_up(scenario: Scenario, fleet: Fleet, progress: Progress) -> None:
 
 
 def begin_step(scenario: Scenario, fleet: Fleet, progress: Progress, step: int) -> None:
-    """The trainer asks for a step's batch: a law that lets in by the step grants it."""
+    """The trainer asks for a step's batch: a law that allows groups with every step allows them now."""
     progress.generating, progress.taken_of_round = True, 0
     lets_in = fleet.law.lets_in
     if isinstance(lets_in, EachStep):
@@ -44,18 +45,20 @@ def begin_step(scenario: Scenario, fleet: Fleet, progress: Progress, step: int) 
 
 
 def begin_window(fleet: Fleet, progress: Progress) -> None:
-    """A version is published: the count of a sync window restarts at what that version does not contain.
+    """A version is published: the count of a sync window starts again from the groups that this version does not
+    contain.
 
-    That is what is outstanding and what the trainer has taken since it made the version. verl counts the first alone,
-    and holds the trainer until it has counted (fully_async_trainer.py, _fit_update_weights): there is no second. Where
-    the trainer goes on meanwhile, what it took must not make room: a later publication would let more groups start.
+    These are the groups that are outstanding, and those that the trainer has taken since it made the version. verl
+    counts only the first, and stops the trainer until it has counted (fully_async_trainer.py, _fit_update_weights), so
+    it has none of the second kind. Where the trainer goes on meanwhile, what it took must still count: otherwise a
+    later publication would let more groups start.
     """
     held = progress.taken_groups - progress.contained[progress.version]
     progress.window_start = fleet.started() - fleet.outstanding() - held
 
 
 def give_back(scenario: Scenario, fleet: Fleet, progress: Progress, groups: int) -> None:
-    """Unfinished groups were aborted: a law that lets in by the step counts them no more."""
+    """Unfinished groups were aborted: a law that allows groups with every step no longer counts them."""
     if isinstance(fleet.law.lets_in, EachStep) and groups:
         _grant(fleet, progress, fleet.get("credits") + groups)
 

@@ -16,9 +16,9 @@ YOUNG = 1 << 30
 
 
 def reference_versions(scenario: Scenario, fleet: Fleet, progress: Progress, groups: Ids) -> Ids:
-    """The weight version that each group's age is counted from; a group without any token yet is young for ever.
+    """The weight version that each group's age is counted from. A group without any token yet never gets too old.
 
-    With adapters that stay resident (finish_on_old_weights) a group's oldest token is of its submission version.
+    With adapters that stay resident (finish_on_old_weights) a group's oldest token is of the version at its submission.
     """
     kind = scenario.admission.age_reference
     submitted: Ids = fleet.world.groups["version"][groups].astype(np.int64)

@@ -1,8 +1,8 @@
 """What binds: the one thing to change if the step should be shorter.
 
-For each thing that can be changed: by how much would the step become shorter if there were a fifth more of it (or less,
-where less is better)? The answer comes from the critical path of the run, without another run; what promises most
-binds. Held against runs that make each change: `tests/analysis/test_binding.py`.
+For each thing that can be changed the question is: by how much would the step become shorter with a fifth more of it
+(or a fifth less, where less is better)? The critical path of the run answers it without another run. What has the
+largest gain binds. `tests/analysis/test_binding.py` compares the answers with runs in which the change is made.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _LOOKS = 8
 
 
 def binding_of(records: Records, window: Window) -> str:
-    """What promises the largest gain, one of the names of `gains_of`; of equals, the first there."""
+    """The name of the largest gain in `gains_of`; of equal ones the first."""
     gains = gains_of(records, window)
     most = max(gains.values())
     return next(name for name, gain in gains.items() if gain >= EQUAL * most)
 
 
 def gains_of(records: Records, window: Window) -> dict[str, float]:
-    """Share of the step that a fifth would save, by what there is a fifth more (or less) of.
+    """What a fifth more (or less) of each thing would save, as a share of the step.
 
-    Only what the job has, and what may save more than the trainer's own seconds.
+    Only of things that the job has, and that may save more than the trainer's own seconds.
 
     trainer: its seconds, less. sync: seconds of publications and pauses, less. environment: seconds of tools and
     rewards, less. rollout: instances, more. longest_response: the cap on responses, lower by a sixth than the longest
     one. in_flight_cap: samples or whole groups that the client keeps in flight, more. staleness_window: groups that
-    admission lets be ahead of the trainer, more. What makes samples faster cannot save more than the trainer waits for
-    them.
+    admission lets be ahead of the trainer, more. Faster samples cannot save more than the time that the trainer waits
+    for them.
     """
     scenario, span = records.scenario, window.span_s
     path = critical_path(records, window.start_s, window.end_s)
@@ -127,10 +127,11 @@ def _paused(records: Records, window: Window, sent: Floats, end: Floats) -> Floa
 
 
 def _paces(records: Records, window: Window, sent: Floats, end: Floats) -> tuple[Floats, Floats]:
-    """How much shorter a life is with a fifth more instances, how much longer with a fifth more in flight; as shares.
+    """How much shorter a life is with a fifth more instances, and how much longer with a fifth more in flight; as
+    shares.
 
-    The load is looked at through its whole life. What is placed together cannot be divided: instances without work
-    make no instance with work faster.
+    The load is looked at several times in a life. Samples that must be placed together cannot be divided: where an
+    instance would stay empty, the others do not become faster.
     """
     mix = mix_of(records, window.total("generated_tokens"), window.total("prefilled_tokens"))
     samples, groups, fleet = records.samples, records.groups, records.scenario.fleet
@@ -159,11 +160,11 @@ def _per_token_s(mix: Mix, load: Floats) -> Floats:
 
 
 def _cut(records: Records, path: CriticalPath, making: Floats, shorter: Floats) -> Floats:
-    """Seconds that each life is waited for less when no response is longer than a batch's longest one / MORE.
+    """Seconds that would be saved on each life, if no response were longer than a batch's longest one / MORE.
 
-    Where a wait ended when enough groups were complete, it ends when as many are complete with all long ones cut. A
-    batch that waits for certain groups, a drain, and a place that a group holds wait for their own longest one.
-    Where samples free places for each other, they are less work.
+    A wait that ended when enough groups were complete would end when as many groups, cut in this way, are complete. A
+    batch that waits for certain groups, a drain, and a place that a group holds wait for the longest response of their
+    own. Where one sample frees the place of the next, shorter samples are less work.
     """
     samples, groups, buffer = records.samples, records.groups, records.scenario.buffer
     cap = max(1.0, longest_of_a_batch(records) / MORE)
@@ -199,12 +200,12 @@ def longest_of_a_batch(records: Records) -> float:
 def _with_more_ahead(
     records: Records, window: Window, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
 ) -> Floats:
-    """Seconds that each life that the trainer let begin is waited for less, when a fifth more groups may be ahead.
+    """Seconds that would be saved on each life that the trainer let begin, if a fifth more groups might be ahead.
 
-    Groups begin earlier, and over time as many more of them are complete as may be ahead: the batch would have been
-    complete when so many fewer were. They are more work (fuller_s), as far as instances have no time to spare. Where a
-    life ended no wait itself, by `more`. Where a batch waits for certain groups they help half as much: only those
-    that start earlier themselves.
+    Groups would begin earlier, and in time as many more of them would be complete: the batch would have been complete
+    when there were that many fewer. They are more work (fuller_s), unless instances have time to spare. A life that
+    ended no wait itself saves what a larger cap on what is in flight would save it (`more`). Where a batch waits for
+    certain groups, the gain is half as large: only those groups help that start earlier themselves.
     """
     fewer = math.floor((MORE - 1.0) * ahead + 1e-9)  # whole groups start
     begun = sum(not life.freed for life in path.lives)

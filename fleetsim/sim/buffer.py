@@ -27,12 +27,12 @@ def ready_groups(fleet: Fleet) -> Ids:
 
 
 def pick(scenario: Scenario, fleet: Fleet, progress: Progress, want: int, step: int) -> tuple[Ids, Ids]:
-    """The next `want` groups, and what was found too old on the way; the first is empty when there are not enough.
+    """The next `want` groups, and the groups that were found too old; the first is empty when there are not enough.
 
-    A group is too old when versions made - its reference > max_age, under an action that drops.
-    A rule of reserved groups takes only those of this step. wait_for_oldest stops before the first group that is
-    younger than an unfinished one. Under `wait` the groups that the next version would make too old come first, and
-    none is taken while one of them is unfinished.
+    A group is too old when versions made - its reference > max_age, under an action that drops. A rule of reserved
+    groups takes only the groups of this step. wait_for_oldest stops before the first group that is younger than an
+    unfinished one. Under `wait`, groups that the next version would make too old come first, and nothing is taken while
+    one of them is unfinished.
     """
     rule, order = BATCH_RULES[scenario.buffer.batch_rule], ready_groups(fleet)
     if rule.order == "version":
@@ -90,7 +90,7 @@ def abort(fleet: Fleet, late: Ids, now: float) -> None:
 
 
 def _leave(fleet: Fleet, out: Ids, status: int, now: float) -> None:
-    """Groups leave the buffer, or its door; those waiting at the door come in, in order."""
+    """Groups leave the buffer, or the queue before a full one; groups of that queue then come in, in order."""
     if len(out) == 0:
         return
     world = fleet.world

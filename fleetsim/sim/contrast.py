@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fleetsim.estimates import Estimate
 
 LEVEL = 0.95
-# Two runs that do the same differ in the last bits of some sums: no one pays for them.
+# Two runs that do the same differ in the last bits of some sums: such a difference is none.
 LAST_BITS = 1e-9
 # Welch's degrees of freedom depend on the ratio that they are used for: so often until they stand still.
 _ROUNDS = 12

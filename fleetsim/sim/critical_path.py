@@ -1,10 +1,11 @@
 """The critical path of a run: what each second of its steps was waited for, from the last step back to the first.
 
-At every moment one thing is waited for. While the trainer computes or a sync holds it, it is that. While it waits for
-samples, it is the group that ended the wait: the life of that group's last sample, back to the moment when it was sent.
-What let it be sent goes on from there: a batch that was taken and a publication lead back to the trainer, a sample that
-ended and freed its place under a cap leads to that sample's life. So the seconds on the path add up to the window, and
-whatever is not on it can become faster without making a step shorter.
+At every moment one thing is waited for. While the trainer computes, or a sync stops it, that thing is the trainer or
+the sync. While the trainer waits for samples, it is the group that ended the wait: the life of the group's last sample,
+back to the moment at which it was sent. From there the path goes on to what made the sending possible: the trainer,
+where it had taken a batch or published; another sample's life, where that sample ended and freed its place under a cap.
+So the seconds on the path add up to the window, and what is not on the path can become faster without making a step
+shorter.
 
 Source of the idea: perturbation analysis of discrete event systems (Ho and Cao, 1991).
 """
@@ -31,11 +32,11 @@ SAME_S = 1e-6
 class Life:
     """The time of one sample on the path, in seconds of the run: sent_s to end_s.
 
-    ready: index into `CriticalPath.ready_s` of the group with which it ended a wait; -1: what it ended was a drain, or
-    a place for the next sample. freed: a sample that ended let it be sent, else the trainer did. whole: its group had
-    ended wholly, where places are held by groups. scored_s: seconds of
-    the reward that was waited for after its end. loop_s: seconds of trainer and sync that follow on the path, back to
-    the wait before: they are in one loop with this life.
+    ready: index into `CriticalPath.ready_s` of the group with which it ended a wait; -1: it ended a drain, or freed the
+    place of the next sample. freed: whether it could be sent because another sample ended; else because of the trainer.
+    whole: its group had ended as a whole, where places are held by groups. scored_s: seconds of the reward that was
+    waited for after its end. loop_s: seconds of trainer and sync that follow on the path, back to the wait before; they
+    belong to the same loop as this life.
     """
 
     sent_s: float

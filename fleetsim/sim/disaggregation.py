@@ -19,10 +19,11 @@ OneEngine = Callable[[EngineConfig], tuple[StepTime, EngineLimits]]
 
 
 def disaggregated(engine: EngineConfig, one: OneEngine) -> tuple[StepTime, EngineLimits]:
-    """Iteration times and limits of an instance whose prompts are computed apart. one: the engine of a section.
+    """Iteration times and limits of an instance whose prompts are computed by engines of their own.
 
-    Its decode engines are taken to be evenly loaded: together they hold as much as all of them, and an iteration takes
-    what it takes each. Raises InputError as `one` does, for either side.
+    one: makes the engine of a section. The decode engines are assumed to be evenly loaded: together they hold the sum
+    of what each holds, and an iteration takes as long as on one of them. Raises InputError as `one` does, for either
+    side.
     """
     given = engine.disaggregation
     assert given is not None  # who asks has seen it
@@ -60,10 +61,10 @@ def prefill_engine(engine: EngineConfig) -> EngineConfig:
 
 
 def _moved(engine: EngineConfig) -> tuple[float, float, str]:
-    """Seconds to move what a request holds whatever its length, and each of its tokens; how, in words.
+    """Seconds to move the cache of a request: a fixed part, and a part for each token; and how, in words.
 
-    The GPUs of an engine send and receive their shares side by side; the side with the fewer GPUs takes longer. Nothing
-    is known of an engine without a model: its cache takes no time.
+    The GPUs of an engine send and receive their shares at the same time; the side with fewer GPUs sets the time. Of an
+    engine without a model nothing is known: its cache takes no time to move.
     """
     given = engine.disaggregation
     assert given is not None  # who asks has seen it

@@ -53,7 +53,7 @@ class Draws:
         self._drawn = np.zeros(0, np.int32)
 
     def more(self) -> None:
-        """Draws more groups and hangs them behind the others."""
+        """Draws more groups and puts them behind those that are there."""
         world, size = self._world, self.group_size
         wanted = max(1, int(world.get("credits"))) if self.exact else self.chunk
         check_samples((int(world.get("n_groups")) + wanted) * self.group_size, self._turns)
@@ -91,7 +91,7 @@ class Draws:
         return tokens.clip(self._turns, max(self._longest, self._turns))
 
     def repeat(self, old: NDArray[np.int64]) -> None:
-        """These groups start next, once more and with as many samples as are kept, drawn as the first time."""
+        """These groups start next. They are drawn as the first time, with only as many samples as are kept."""
         world, size = self._world, self.kept
         s, g = world.add_samples(len(old) * size), world.add_groups(len(old))
         groups, samples = world.groups[g], world.samples[s]

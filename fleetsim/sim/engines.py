@@ -24,7 +24,8 @@ UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
 
 
 def in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
-    """The problems of an engine with their full path: its parts do not know that they are a section of a scenario."""
+    """The problems of an engine with their full paths: the engine does not know in which section of a scenario it
+    stands."""
     fields = type(scenario.engine).model_fields
     return [replace(p, path=f"engine.{p.path}") if p.path.partition(".")[0] in fields else p for p in error.problems]
 
@@ -137,9 +138,11 @@ def profile_of(scenario: Scenario) -> Profile | None:
 
 
 def speculation_of(scenario: Scenario) -> SpeculationConfig | None:
-    """The drafts of a scenario's engine: as it asks for them, else as its profile measured them; None where none are.
+    """The drafts of a scenario's engine: as the scenario asks for them, else as its profile measured them; None for
+    neither.
 
-    A profile that does not know the method of its drafts has its seconds all the same: any method stands for it.
+    A profile may not know by which method its engine drafted. Its seconds are right all the same, so any method is
+    named.
     """
     given = scenario.engine.speculation
     if given is None:

@@ -26,7 +26,8 @@ NO_BATCH = 1 << 50
 
 
 class Fleet:
-    """The kernel behind a few verbs. Times are the run's seconds; groups and instances are indices."""
+    """The kernel, with a method for each thing that a run does with it. Times are the run's seconds; groups and
+    instances are indices."""
 
     def __init__(self, scenario: Scenario, step_time: StepTime, limits: EngineLimits, replication: int) -> None:
         workload, fleet = scenario.workload, scenario.fleet
@@ -108,9 +109,10 @@ class Fleet:
             self.draws.more()
 
     def _crowded(self) -> bool:
-        """Whether the engines have made so many whole groups that the trainer's patience ends.
+        """Whether the engines have made as many whole groups as the trainer is willing to see without a batch.
 
-        Counting them costs more than drawing a few: after a count that was too low, as many must be sent as it lacked.
+        Counting them costs more than drawing a few more: after a count that was too low, as many groups must be sent as
+        were missing before the next count.
         """
         if self.generated_at_most() < self.crowd or self.started() < self.crowd_look:
             return False
@@ -134,7 +136,7 @@ class Fleet:
         self.command(t.CMD_HOLD, which, at, until)
 
     def serve_version(self, version: int, which: int = int(t.ALL)) -> None:
-        """What an instance starts from now on is made by this weight version."""
+        """Requests that an instance starts from now on are of this weight version."""
         self.command(t.CMD_VERSION, which, self.now, value=version)
 
     def discard(self, doomed: NDArray[np.int64], at: float) -> int:
@@ -145,7 +147,7 @@ class Fleet:
         return int(self.command(t.CMD_DISCARD, int(doomed.min()), at))
 
     def owe(self, lost: NDArray[np.int64]) -> None:
-        """Groups were thrown away: what starts next takes the steps that they were reserved for."""
+        """Groups were thrown away: the groups that start next take the steps that these were reserved for."""
         if self.get("target_groups") and len(lost):
             n = self.get("n_owed")
             self.world.owed[n : n + len(lost)] = self.world.groups["target"][lost]
@@ -215,7 +217,7 @@ class Fleet:
         return groups, samples
 
     def generated_at_most(self) -> int:
-        """Groups that were sent, less those that the samples in flight would make: siblings end one by one."""
+        """Groups that were sent, less those that the samples in flight would fill; siblings end one after the other."""
         return self.started() - self.get("in_flight") // self.group_size
 
     def in_generation(self) -> NDArray[np.int64]:

@@ -25,9 +25,9 @@ def _enough(job: Job, step: int, wanted: int) -> bool:
 def lend(job: Job, step: int) -> Process:
     """Lends the GPUs until enough groups are ready, if fewer are now; returns the seconds that the switching took.
 
-    Each way takes switch_s. All requests in flight are then routed anew, over the lent instances as well, and prefill
-    again. When the GPUs are called back their requests go to the other instances, in the same way;
-    the GPUs change hands once the last iteration has ended.
+    Each of the two switches takes switch_s. After the first, all requests in flight are routed again, to the lent
+    instances too, and their prompts are computed again. When the GPUs are called back, their requests go to the other
+    instances in the same way, and the GPUs switch once their last iteration has ended.
     """
     scenario, fleet, env = job.scenario, job.fleet, job.env
     wanted = threshold_groups(job)

@@ -73,7 +73,7 @@ def in_flight(begin: Floats, end: Floats, at: Floats) -> Floats:
 
 
 def shared_with(units: Floats, instances: float) -> Floats:
-    """Units on the instance of one of them, itself included, when they are dealt out evenly; mean over them.
+    """How many units share an instance with a unit, itself included, when they are dealt out evenly: the mean over all.
 
     A unit is what cannot be divided: a group that is placed together, or a sample.
     """

@@ -198,7 +198,7 @@ def _mean_queue(records: Records, window: Window) -> float:
 def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[Any]]:
     """Output tokens of the samples that were sent in the window, and of those that were trained in it.
 
-    Those sent count with the length that they have when they are left alone.
+    Samples that were sent count with the length that they would have had without a cut or an abort.
     """
     used = records.samples["status"] == DONE
     trained = records.samples["target"][used & _trained_in(records, window)[records.samples["group"]]]

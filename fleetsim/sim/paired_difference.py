@@ -1,7 +1,7 @@
 """Two scenarios under the same draws: how they differ, run by run, so that luck cancels out.
 
-Replication r of both saw the same groups, latencies and failures. The ratio of a metric is taken for each r, and the
-interval is that of these ratios: far narrower than the two intervals beside each other.
+Replication r of both saw the same groups, latencies and failures. The ratio of a metric is taken for each r. The
+interval of these ratios is far narrower than the intervals of the two metrics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fleetsim.estimates import Estimate, estimate
 
 Runs = Sequence[Mapping[str, Any]]
 
-# What a run repeats of itself to the last bits, and no one pays for.
+# Differences as small as this come from rounding.
 NEGLIGIBLE = 0.0005
 # Without replications there is no interval: then a difference has to be this large to be called one.
 WITHOUT_INTERVAL = 0.02

@@ -1,8 +1,8 @@
-"""What a scenario takes over from its profile: whatever it does not say itself.
+"""What a scenario takes over from its profile: every fact that it does not state itself.
 
-GPUs per instance, block size and prefix caching are facts of the engine that was measured. A scenario that says
-otherwise of the first two contradicts its profile and is refused; prefix caching may be tried either way, because
-the iteration times do not depend on it.
+GPUs per instance, block size and prefix caching are facts of the engine that was measured. A scenario that states
+another value for the first two contradicts its profile and is refused. Prefix caching may be switched on or off,
+because the iteration times do not depend on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _LONGEST_NAME = 1000
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """The scenario with its profile's facts. facts: dotted paths that come from it. notes: what it overrules."""
+    """The scenario with its profile's facts. facts: their dotted paths. notes: what of the scenario the profile
+    overrules."""
 
     scenario: Scenario
     facts: frozenset[str] = frozenset()

@@ -23,9 +23,9 @@ def repack(job: Job) -> Process:
 def moves(fleet: Fleet, below: float, up_to: float) -> list[tuple[int, int]]:
     """(source, destination) pairs: the emptiest instances first, each to the fullest one that stays under `up_to`.
 
-    A source uses less than `below` of its KV blocks and will get nothing more: nothing waits there, and admission
-    lets nothing in or the instance is closed. Both serve the same weight version, so a response keeps its one. An
-    instance that has received requests is no source.
+    A source uses less than `below` of its KV blocks and will get no more work: nothing waits there, and admission lets
+    nothing in, or the instance is closed. Source and destination serve the same weight version, so a response keeps its
+    version. An instance that has received requests is no source.
     """
     rows = fleet.world.instances
     use = np.array([fleet.kv_use(i) for i in range(len(rows))])

@@ -1,7 +1,7 @@
 """Independent runs of one scenario, with common random numbers across scenarios.
 
-Replication r of every scenario with the same seed draws the same groups, latencies and failures, so two scenarios
-differ by what they differ in and not by luck.
+Replication r of every scenario with the same seed draws the same groups, latencies and failures. So two scenarios
+differ because of what is different in them, and not by luck.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from fleetsim.sim.version import published, to_work_in_flight
 
 
 def offer(job: Job, version: int, step: int) -> Process:
-    """publish_s after the trainer has made it, a version may be loaded."""
+    """A version may be loaded publish_s seconds after the trainer has made it."""
     job.under_way += 1
     publish_s = job.times.publish_s  # an event may change it meanwhile
     job.offered[version] = (step, job.now, job.now + publish_s)
@@ -25,14 +25,14 @@ def offer(job: Job, version: int, step: int) -> Process:
 
 
 def news(job: Job) -> simpy.Event:
-    """An event that happens when another version may be loaded."""
+    """An event: another version may be loaded."""
     if job.newer is None:
         job.newer = job.env.event()
     return job.newer
 
 
 def follow(job: Job, i: int, turns: simpy.Resource) -> Process:
-    """Instance i loads the newest version whenever there is one and it has a turn, for the whole run."""
+    """For the whole run, instance i loads the newest version whenever there is one and it is the instance's turn."""
     while True:
         if job.fleet.world.instances["version"][i] >= job.loadable:
             yield news(job)
@@ -46,7 +46,8 @@ def follow(job: Job, i: int, turns: simpy.Resource) -> Process:
 
 
 def _load(job: Job, i: int) -> Process:
-    """`sync.in_flight` says what becomes of the work on the instance, as in a global sync; drain empties it alone."""
+    """Loads a version. `sync.in_flight` says what becomes of the work on the instance, as in a global sync; `drain`
+    waits for this instance alone."""
     fleet, sync, rows = job.fleet, job.scenario.sync, job.fleet.world.instances
     drain = IN_FLIGHT[sync.in_flight].drains and bool(rows["accepting"][i])
     if drain:

@@ -1,4 +1,4 @@
-"""Tail batching (RollPacker): short rounds that keep what finishes first, and long rounds for what was put off."""
+"""Tail batching (RollPacker): short rounds train what finishes first, long rounds train what was put off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from fleetsim.sim.run_state import Job
 
 
 def begin_round(job: Job) -> None:
-    """A round is long once the groups put off fill a batch: those groups again, and nothing beside them."""
+    """Begins a round. It is a long one when the groups that were put off fill a batch: then it has these groups and no
+    others."""
     batch = job.scenario.groups_per_step
     job.progress.round_groups = None
     if job.scenario.buffer.leftover == "defer" and len(job.deferred) >= batch:
@@ -18,7 +19,7 @@ def begin_round(job: Job) -> None:
 
 
 def put_off(job: Job) -> None:
-    """The round has its batch: what is unfinished is aborted, and waits for a long round."""
+    """The round has its batch: unfinished groups are aborted and wait for a long round."""
     late = job.fleet.unfinished()
     job.deferred.extend(int(g) for g in late)
     job.discard(late)

@@ -21,7 +21,7 @@ from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import Watch
 from fleetsim.sim.stuck import stuck_error, wasting_error
 
-# A trainer that waited while so many batches' worth of groups were completed will wait for ever.
+# A trainer that is still waiting after so many batches of groups were completed will wait for ever.
 MOST_WASTED_BATCHES = 100
 Process = Generator[simpy.Event, Any, Any]
 
@@ -94,7 +94,7 @@ class Job:
         top_up(self.scenario, self.fleet, self.progress)
 
     def discard(self, doomed: Ids) -> int:
-        """Aborts the unfinished ones of these groups; what the law counts shrinks. Returns how many there were."""
+        """Aborts the unfinished ones of these groups, which the law no longer counts. Returns how many there were."""
         if self.scraper is not None:
             self.scraper.discarded(doomed, self.now)
         n = self.fleet.discard(doomed, self.now)
@@ -159,7 +159,7 @@ def drive(job: Job) -> Process:
             raise wasting_error(job.scenario, fleet)
         else:
             waits = job.under_way == 0 and (job.batch is not None or job.empty is not None)
-            # what happens at this very instant may still send something
+            # other events of this moment may still send something
             if math.isinf(limit) or (waits and fleet.quiet() and limit > env.now):
                 raise stuck_error(job.scenario, fleet, job.progress)
             yield env.timeout(max(0.0, limit - env.now))

@@ -195,7 +195,7 @@ class _Search:
 
 
 def _most_useful(scenario: Scenario, guess: int) -> int:
-    """A count beyond which more instances gain nothing: every group that may be in flight has an instance of its own."""
+    """A count beyond which more instances gain nothing: each group that may be in flight has an instance of its own."""
     flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
     if not math.isfinite(flight):
         flight = 4.0 * scenario.trainer.batch_samples

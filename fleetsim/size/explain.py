@@ -122,7 +122,7 @@ def _others(alternatives: Alternatives) -> list[str]:
 
 
 def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
-    """What levers save with the count that is best for each, the largest saving first; without those that save nothing."""
+    """What levers save with the count that is best for each, the largest saving first; only those that save some."""
     saving = [(a, a.anew) for a in alternatives.tried if a.anew is not None and a.anew.saves and a.name != told]
     saving.sort(key=lambda pair: -pair[1].saves_usd)
     each = [f"{a.text}, {_fleet(found)}" for a, found in saving]
