@@ -8,6 +8,7 @@ for enough of it to show the engines; a trainer that hardly waits shows nothing 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +24,6 @@ from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.validate.fit import search
 
 # Share of a step that the trainer must wait for its length to say how fast engines are.
 LEAST_WAIT = 0.1
@@ -38,6 +38,8 @@ ALIKE, LEAST_ALIKE, MOST_ALIKE = 0.4, 0.01, 0.9
 CORRELATION = "workload.group_correlation"
 # A figure this near to the observed one is met.
 _MET = 0.02
+# A search ends this near to its figure, as a share of it, or after so many runs.
+_CLOSE, _MOST_RUNS = 0.002, 14
 _STEPS = 16
 _BUDGETS = ("staleness_threshold", "max_staleness")
 
@@ -74,7 +76,7 @@ def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False)
     run = cache(lambda factor, share: _run(scenario, factor, share))
     share = scenario.workload.group_correlation
     try:
-        factor = search(lambda x: _SIMULATED[by](run(x, share)), LOW, HIGH, seconds)
+        factor = _search(lambda x: _SIMULATED[by](run(x, share)), LOW, HIGH, seconds)
         step = _waited_step(observed) if alike and by == "sample_s" else None
         if step is not None:
             start = factor
@@ -83,12 +85,41 @@ def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False)
                 """The factor at which samples take as long: they do in proportion to it, all but what they wait."""
                 return start * seconds / _SIMULATED[by](run(start, share))
 
-            share = search(lambda x: _SIMULATED["step_s"](run(fitting(x), x)), LEAST_ALIKE, MOST_ALIKE, step)
+            share = _search(lambda x: _SIMULATED["step_s"](run(fitting(x), x)), LEAST_ALIKE, MOST_ALIKE, step)
             factor = fitting(share)
         met = abs(_SIMULATED[by](run(factor, share)) / seconds - 1.0) <= _MET
     except FleetsimError:  # the scenario gets stuck: it is another job's
         return None
     return LoggedSpeed(factor, by, seconds, None if step is None else share) if met else None
+
+
+def _search(at: Callable[[float], float], low: float, high: float, wanted: float) -> float:
+    """The value between `low` and `high` at which a monotone figure is the wanted one; else the end that is nearer.
+
+    False position on the logarithm of the value (Illinois).
+    """
+    tried: dict[float, float] = {}
+
+    def miss(log: float) -> float:
+        value = math.exp(log)
+        tried[value] = at(value) - wanted
+        return tried[value]
+
+    def nearest() -> float:
+        return min(tried, key=lambda value: abs(tried[value]))
+
+    a, b = math.log(low), math.log(high)
+    miss_a, miss_b = miss(a), miss(b)
+    while miss_a * miss_b < 0 and len(tried) < _MOST_RUNS and abs(tried[nearest()]) > _CLOSE * abs(wanted):
+        # where the line between the ends meets zero, but never nearer to an end than a hundredth of the way
+        share = min(0.99, max(0.01, miss_a / (miss_a - miss_b)))
+        middle = a + share * (b - a)
+        here = miss(middle)
+        if here * miss_b < 0:
+            a, miss_a, b, miss_b = b, miss_b, middle, here
+        else:
+            b, miss_b, miss_a = middle, here, miss_a / 2  # the end that stays counts half, so that both move
+    return nearest()
 
 
 def _run(scenario: Scenario, factor: float, alike: float) -> Records:
