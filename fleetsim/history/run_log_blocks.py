@@ -105,15 +105,15 @@ def nemo(lines: Iterable[str]) -> Iterator[Pairs]:
     last = before = 0.0
     section = ""
     for line in lines:
-        if (heading := _NEMO.search(line)) is not None:
+        if "= Step " in line and (heading := _NEMO.search(line)) is not None:
             if len(row) > 1:
                 yield row
             last = before + float(heading[1])
             row, section = [("step", last)], ""
-        elif _EPOCH.search(line) is not None:
+        elif "= Epoch " in line and _EPOCH.search(line) is not None:
             before = last
         elif line[:1] in ("📊", "⏱", "🔍"):
-            section = line.split(" ", 1)[1].strip(" :")
+            section = line.partition(" ")[2].strip(" :")
         elif row and section in ("Training Results", "Timing") and (bullet := _BULLET.match(line)) is not None:
             name = _NEMO_NAMES.get(bullet[1], f"timing/train/{bullet[1]}" if section == "Timing" else "")
             amount = number(bullet[2])

@@ -31,11 +31,12 @@ _COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How a framework's console looks. first: whether a (clean) line is one that it prints at a step, and nobody else.
-    rows: the rows of its clean lines."""
+    rows: the rows of its clean lines. cleans: whether it cleans them itself, for most say nothing."""
 
     framework: str
     first: Callable[[str], bool]
     rows: Callable[[Iterable[str]], Iterator[Pairs]]
+    cleans: bool = False
 
 
 def shape_of(lines: Iterable[str]) -> Shape | None:
@@ -52,7 +53,7 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
     """The rows of a whole console that say something wanted beside their step and clock."""
     counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
     says: dict[str, bool] = {}
-    for row in shape.rows(map(clean, lines)):
+    for row in shape.rows(lines if shape.cleans else map(clean, lines)):
         for name, _ in row:
             told = says.get(name)
             if told is None:
@@ -64,7 +65,7 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
 
 def _verl(lines: Iterable[str]) -> Iterator[Pairs]:
     for line in lines:
-        found = _VERL.search(line) if "step:" in line else None
+        found = _VERL.search(clean(line)) if "step:" in line else None
         if found is not None:
             yield list(_verl_pairs(found))
 
@@ -124,7 +125,7 @@ def _marked(framework: str) -> Callable[[str], bool]:
 
 
 SHAPES = (
-    Shape("verl", lambda line: "step:" in line and _VERL.search(line) is not None, _verl),
+    Shape("verl", lambda line: "step:" in line and _VERL.search(line) is not None, _verl, cleans=True),
     *(Shape(name, _marked(name), _dicts) for name in ("roll", "openrlhf", "slime", "trl")),
     Shape("areal", blocks.begins_areal, blocks.areal),
     Shape("open-instruct", blocks.begins_open_instruct, blocks.open_instruct),

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 Pairs = list[tuple[str, float]]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_RAY = re.compile(r"\s*\([^()]*(?:\([^()]*\))?[^()]*\bpid=\d+[^()]*\) ?")
+# An actor's name may have brackets in it; the lengths keep a line that only begins like this from being looked at long.
+_RAY = re.compile(r"\s{0,9}\([^()]{0,99}(?:\([^()]{0,99}\))?[^()]{0,99}\bpid=\d+[^()]{0,99}\) ?")
 # A key of a printed dictionary and its number, also as text or as numpy's and torch's scalars are printed.
 _PAIR = re.compile(
     r"""(?P<q>['"])(?P<key>[^'"]+)(?P=q):\s*(?:(?:np\.\w+|tensor)\()?['"]?(?P<value>[^'",{}\[\]()]+)""", re.VERBOSE
