@@ -83,7 +83,7 @@ CASES: list[tuple[str, str, tuple[str, ...], dict[str, Any], bool]] = [
         "prime-rl", "prime_rl.toml",
         ("--inference.vllm.speculative_config.method", "qwen3_5_mtp",
          "--inference.vllm.speculative_config.num_speculative_tokens", "12"),
-        {"method": "mtp", "num_speculative_tokens": 12, "acceptance": 0.7}, True,
+        {"method": "mtp", "num_speculative_tokens": 12, "acceptance": 0.76}, True,
     ),
 ]  # fmt: skip
 
