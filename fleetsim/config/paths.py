@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 def is_at(path: str, place: str) -> bool:
@@ -30,6 +31,8 @@ def is_touched(path: str, given: Collection[str]) -> bool:
 
 def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
     """Dotted paths of the fields that were set, not defaulted, in a model that was just validated."""
+    from pydantic import BaseModel  # here, for a command's question is made of paths and must not import it
+
     paths: set[str] = set()
     for name in section.model_fields_set:
         value = getattr(section, name)
