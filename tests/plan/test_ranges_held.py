@@ -1,16 +1,13 @@
 """The 80 % ranges of `simulate` and `split`, against draws of all uncertain inputs at once, as those of `size` are in
 `test_spread.py`.
 
-With 600 independent draws for each of these jobs the range of a step held 77 to 79 % of them, that of trainer idle 79
-to 98 %. With 120, spread evenly over each input (a Latin hypercube), the share itself is off by 4 points, so a tenth is
-left for it.
+Few draws say little of a share (120 of them are off by 4 points), so there are many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -26,7 +23,7 @@ from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import split
 
 JOB: dict[str, Any] = {"batch": 128, "len": 1536, "max_staleness": 2, "max_len": 4096}
-DRAWS, OF_SPLITS = 120, 40
+DRAWS, OF_SPLITS = 600, 40
 pytestmark = pytest.mark.slow
 Measured = Callable[[Scenario], Mapping[str, Any]]
 
@@ -35,9 +32,9 @@ def worlds(job: Scenario, given: frozenset[str]) -> Iterator[tuple[Measured, flo
     """Runs in which every input is off by a draw from the law that has its interval; and what a run is off by that
     repeats another, as a factor on its seconds."""
     inputs = in_doubt(job, given)
-    draw, levels = np.random.default_rng(3), (np.arange(DRAWS) + 0.5) / DRAWS
-    normal = np.array([NormalDist().inv_cdf(level) for level in levels]) / 1.2816
-    for *z, again in np.array([draw.permutation(normal) for _ in range(len(inputs) + 1)]).T:
+    draw = np.random.default_rng(11)
+    for _ in range(DRAWS):
+        z, again = draw.normal(size=len(inputs)) / 1.2816, draw.normal() / 1.2816
         factors = [(u, high**x if x > 0 else low**-x) for (u, (low, high)), x in zip(inputs, z, strict=True)]
 
         def measure(scenario: Scenario, factors: Any = factors) -> Mapping[str, Any]:
@@ -52,9 +49,7 @@ def worlds(job: Scenario, given: frozenset[str]) -> Iterator[tuple[Measured, flo
     "options",
     [
         {"tp": 1},
-        {"tp": 2, "trainer_step_s": 20.0},
         {"gpu": "H200", "len": 2500, "max_len": 8192, "trainer_step_s": 12.0, "sync_pause_s": 2.0},
-        {"model": "Qwen/Qwen3-32B", "gpu": "H200"},
     ],
 )
 def test_the_ranges_of_a_run_hold_what_draws_give(options: dict[str, Any]) -> None:
@@ -65,7 +60,7 @@ def test_the_ranges_of_a_run_hold_what_draws_give(options: dict[str, Any]) -> No
         low, high = ranges[name]
         again = [1.0 if name == "trainer_idle_fraction" else factor for _, factor in runs]
         held = sum(low <= float(run[name]) * x <= high for (run, _), x in zip(runs, again, strict=True))
-        assert held >= (CONFIDENCE - 0.1) * len(runs), (name, held)
+        assert held >= 0.75 * len(runs), (name, held)
 
 
 @pytest.mark.parametrize("options", [{"gpu": "H200"}, {"trainer_step_s": 30.0, "trainer_gpus": 8}])
