@@ -53,6 +53,7 @@ SLOW = (
     "calibrate/test_server_http.py",
     "cli/test_alerts_command.py",
     "cli/test_interrupted.py",
+    "outside/logs/",
     "outside/test_first_lines.py",
     "packaging/test_wheel.py",
     "replay/test_truth.py",
