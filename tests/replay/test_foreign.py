@@ -83,7 +83,7 @@ def test_the_selector_that_is_asked_for_picks_the_job(tmp_path: Path) -> None:
         pair = CliRunner().invoke(app, ["compare", str(path), "--a", "..-30m", "--b", "-30m..", *both, "--json"])
         assert pair.exit_code == 0, pair.stderr
     pools = ("--selector-a", 'job="rollout"', "--selector-b", 'job="eval"')
-    pair = CliRunner().invoke(app, ["compare", str(path), "--a", "-30m..", *pools])  # the same time, other instances
+    pair = CliRunner().invoke(app, ["compare", str(path), "--a", "-30m..", *pools, "--explain"])  # one time, other ones
     assert pair.exit_code == 0, pair.stderr
     assert '{job="eval"}' in pair.stdout
     refused_ = CliRunner().invoke(app, ["compare", str(path), str(path)])
