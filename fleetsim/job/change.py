@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleetsim import units
+from fleetsim.faces import setting
 
 # Below this share of a step two steps take as long.
 _ALIKE = 0.005
-
-
-def fewer(instances: int) -> str:
-    """What to type where the change is the count itself."""
-    return f"--set fleet.instances={instances}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ class Change:
         """ "--max-staleness 3 needs 5 instances instead of 53, saves $0.66 and 28.8 s a step"."""
         count = units.plural(self.instances, "instance")
         needs = f" needs {count} instead of {self.instead_of:,}," if self.instances != self.instead_of else ""
-        if self.flag == fewer(self.instances):
+        if self.flag == setting("fleet.instances", self.instances):  # the change is the count itself
             needs = f" instead of {self.instead_of:,},"
         if self.mends:
             needs = f" holds that with {count},"

@@ -12,7 +12,8 @@ from typing import Any
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.change import Change, fewer
+from fleetsim.faces import setting
+from fleetsim.job.change import Change
 from fleetsim.job.levers import Lever, levers_of, more_lost, risk_words
 from fleetsim.job.moved import shortened
 from fleetsim.job.trials import Measure, flat, one_more, unit_of, with_instances
@@ -61,7 +62,7 @@ class _Tried:
         """As it is told."""
         names = ("staleness_steps.p99", "staleness_steps.mean", "samples_lost.longest_tenth", "samples_lost.all")
         risk = risk_words(self.lever, *map(self.both, names))
-        flag = fewer(self.instances) if self.lever.name == _ITSELF else self.lever.flag
+        flag = str(setting("fleet.instances", self.instances)) if self.lever.name == _ITSELF else self.lever.flag
         of, step_s = scenario.fleet.instances, float(self.run["step_s"])
         return Change(self.lever.text, flag, self.instances, of, self.saves_usd, self.saves_s, step_s, risk)
 

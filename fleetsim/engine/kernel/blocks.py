@@ -87,29 +87,17 @@ def group_prefix(fleet: int, i: int, s: int) -> int:
 
 
 @compiled
-def held_elsewhere(fleet: int, s: int) -> int:
-    """Blocks of the request that are counted in a prefix row, not in its own share."""
+def elsewhere(fleet: int, s: int) -> tuple[int, int]:
+    """Blocks of the request that are counted in a prefix row, not in its own share; and what they take of the cache."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    shared = 0
-    if S.system >= 0:
-        shared += prefix_at(w.prefixes, S.system).blocks
-    if S.shared >= 0:
-        shared += prefix_at(w.prefixes, S.shared).blocks
-    return shared
-
-
-@compiled
-def units_elsewhere(fleet: int, s: int) -> int:
-    """The same in blocks of the cache."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    shared = 0
-    if S.system >= 0:
-        shared += prefix_at(w.prefixes, S.system).units
-    if S.shared >= 0:
-        shared += prefix_at(w.prefixes, S.shared).units
-    return shared
+    blocks = 0
+    units = 0
+    for p in (S.system, S.shared):
+        if p >= 0:
+            blocks += prefix_at(w.prefixes, p).blocks
+            units += prefix_at(w.prefixes, p).units
+    return blocks, units
 
 
 @compiled
@@ -266,7 +254,7 @@ def remember_turn(fleet: int, i: int, s: int) -> None:
     if w.caching == 0 or (w.prefills > 0 and i < w.n_instances):
         return
     S = sample_at(w.samples, s)
-    full = S.computed // w.block_size - held_elsewhere(fleet, s)
+    full = S.computed // w.block_size - elsewhere(fleet, s)[0]
     if S.turn_cache < 0 or prefix_at(w.prefixes, S.turn_cache).instance != i:
         S.turn_cache = new_prefix(fleet, i, full, full)
         if S.turn_cache < 0:
@@ -283,7 +271,7 @@ def give_back(fleet: int, i: int, s: int) -> None:
     """All blocks of a request are freed."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    own = units_of(fleet, S.computed) - units_elsewhere(fleet, s)
+    own = units_of(fleet, S.computed) - elsewhere(fleet, s)[1]
     instance_at(w.instances, i).free += own + w.state_blocks
     if S.shared >= 0:
         let_go(fleet, i, S.shared)

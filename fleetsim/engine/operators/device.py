@@ -171,11 +171,8 @@ def experts_s(
     expert: parameters of one, and its inputs and inner numbers together, each of which is moved three times in 16 bits.
     uneven: how much longer the busiest GPU takes for its operations.
     """
-    params, width = expert
-    moved = stored_bytes + rows * 3 * width * 2
-    operations = 2 * params * rows * uneven
-    read_s = moved / (gpu.memory_bytes_s * curve.bandwidth)
-    return np.asarray(curve.start_s + read_s + operations / (peak_flop_s * curve.compute))
+    read_s, computed_s = _routed_s(gpu, curve, peak_flop_s, stored_bytes, rows, expert, uneven)
+    return np.asarray(curve.start_s + read_s + computed_s)
 
 
 def grouped_s(
@@ -187,10 +184,23 @@ def grouped_s(
     expert: tuple[float | Tokens, float | Tokens],
     uneven: float = 1.0,
 ) -> Tokens:
-    """As `experts_s`, of experts whose tokens were sent to them."""
+    """As `experts_s`, of experts whose tokens were sent to them: these kernels compute while they read."""
+    return curve.start_s + np.maximum(*_routed_s(gpu, curve, peak_flop_s, stored_bytes, rows, expert, uneven))
+
+
+def _routed_s(
+    gpu: GpuSpec,
+    curve: ExpertCurve | GroupedCurve,
+    peak_flop_s: float | Tokens,
+    stored_bytes: Tokens,
+    rows: Tokens,
+    expert: tuple[float | Tokens, float | Tokens],
+    uneven: float,
+) -> tuple[Tokens, Tokens]:
+    """Seconds in which what `experts_s` says is moved, and in which it is computed."""
     params, width = expert
     read_s = (stored_bytes + rows * 3 * width * 2) / (gpu.memory_bytes_s * curve.bandwidth)
-    return curve.start_s + np.maximum(read_s, 2 * params * rows * uneven / (peak_flop_s * curve.compute))
+    return read_s, 2 * params * rows * uneven / (peak_flop_s * curve.compute)
 
 
 def links_start_s(gpu: GpuSpec, curve: AllReduceCurve, gpus: float | Tokens) -> float | Tokens:
