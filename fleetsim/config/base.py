@@ -40,12 +40,15 @@ Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 def _beside_the_scenario(given: str, info: ValidationInfo) -> str:
-    """The path of a config.json from the folder of the scenario's file, if it lies there; anything else as it is."""
+    """The path of a config.json, or of its folder, from the folder of the scenario's file, if it lies there; anything
+    else as it is. A folder is known by its slash, at the begin or at the end, for names have one, too."""
     base = (info.context or {}).get("base")
-    if base is None or Path(base) == Path() or not given.endswith(".json"):
+    is_file = given.endswith(".json")
+    is_folder = given.startswith(("./", "../")) or given.endswith("/")
+    if base is None or Path(base) == Path() or not (is_file or is_folder):
         return given
     path = Path(base) / given
-    return os.path.abspath(path) if path.is_file() else given
+    return os.path.abspath(path) if (path if is_file else path / "config.json").is_file() else given
 
 
 ModelName = Annotated[Name, AfterValidator(_beside_the_scenario)]

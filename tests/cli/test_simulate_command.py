@@ -188,3 +188,16 @@ def test_dollars_stand_beside_their_prices(job: str) -> None:
     assert "cost per step, at $2.95 a GPU-hour  " in run(job, "--explain").stdout
     shown = run(job, "--explain", "--set", "cost.trainer_price_usd_per_gpu_h=4.5").stdout
     assert "a step, at $2.95 a rollout and $4.50 a trainer GPU-hour" in " ".join(shown.split())
+
+
+def test_what_is_assumed_can_be_pasted(tmp_path: Path) -> None:
+    """Every setting of the line is taken as it is printed, and is then no longer assumed."""
+    file = tmp_path / "job.yaml"
+    file.write_text("fleet: {instances: 4}\nrun: {steps: 8, replications: 2}\n")
+    said = run(str(file)).stdout
+    lines = said[said.index("assumed") :].split("measure")[0].split()[1:]
+    settings = " ".join(lines).split(", ")
+    assert any(s.startswith("--set workload.output_tokens.mean=") for s in settings)
+    again = run(str(file), *(word for s in settings for word in s.split(" ", 1)))
+    assert again.exit_code == 0, again.output
+    assert not any(s in " ".join(again.stdout.split()) for s in settings)

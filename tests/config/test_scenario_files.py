@@ -226,3 +226,15 @@ def test_every_short_file_loads_to_an_equal_scenario(name: str) -> None:
     short = dump_short(scenario)
     assert scenario_from_mapping(from_yaml(short, name)) == scenario
     assert len(short) < len(dump_scenario(scenario))
+
+
+@pytest.mark.parametrize("written", ["../ckpt/", "./../ckpt", "../ckpt/config.json"])
+def test_a_checkpoint_is_looked_for_from_the_folder_of_the_scenario(written: str, tmp_path: Path) -> None:
+    checkpoint, jobs = tmp_path / "ckpt", tmp_path / "jobs"
+    for folder in (checkpoint, jobs):
+        folder.mkdir()
+    (checkpoint / "config.json").write_text("{}")
+    (jobs / "job.yaml").write_text(f"engine: {{model: {written}}}\n")
+    found = Path(load_scenario(jobs / "job.yaml").engine.model)
+    assert found.is_absolute()
+    assert (found if found.is_dir() else found.parent) == checkpoint

@@ -6,6 +6,7 @@ import pytest
 
 from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.model.names import MODELS, model_shape
+from fleetsim.errors import InputError
 from tests.engine.test_published_models import CONFIGS, config_of
 from tests.engine.test_shapes import PUBLISHED_PARAMS
 
@@ -98,6 +99,39 @@ def test_other_names_have_the_layers_of_their_base_and_their_own_context(
 ) -> None:
     shape = model_shape(name)
     assert (shape.blocks, shape.max_position, shape.dtype) == (MODELS[base].blocks, context, dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "dtype"),
+    [
+        ("Qwen3-4B-SFT-x", "Qwen/Qwen3-4B", "bfloat16"),
+        ("my-org/Qwen3-4B-sft-AWQ", "Qwen/Qwen3-4B", "int4"),
+        ("agentica-org/DeepSWE-Qwen3-32B", "Qwen/Qwen3-32B", "bfloat16"),
+        ("my-org/Qwen3-30B-A3B-Thinking-2507-rl", "Qwen/Qwen3-30B-A3B", "bfloat16"),
+        ("llama-3.1-8b_rl_step_300", "meta-llama/Llama-3.1-8B", "bfloat16"),
+    ],
+)
+def test_a_fine_tune_is_the_model_that_its_name_holds_and_says_so(name: str, base: str, dtype: str) -> None:
+    """Fine-tuning changes no shape, so that the layers are those of the base."""
+    shape = model_shape(name)
+    assert (shape.blocks, shape.name, shape.dtype) == (MODELS[base].blocks, name, dtype)
+    assert f"taken as {base}" in shape.notes[-1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SmolQwen3-4B",  # another word
+        "Qwen3-8B-EAGLE3",  # a drafter of one layer
+        "Llama-3.1-8B-Minitron-4B",  # pruned: the other size counts
+        "DeepSeek-R1-Distill-My-7B",  # 7B of a name that has 671B elsewhere
+        "Qwen3-4B-AWQ-rl",  # bits that are not read there
+        "OpenThinker-7B",  # no known name at all
+    ],
+)
+def test_a_name_that_may_be_another_model_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"its config\.json"):
+        model_shape(name)
 
 
 def test_quantized_mixtures_keep_attention_as_it_is() -> None:

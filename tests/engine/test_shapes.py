@@ -335,7 +335,7 @@ def test_files(tmp_path: Path) -> None:
     path.write_text(json.dumps(LLAMA_2_7B))
     shape = model_shape(path)
     assert (shape.name, shape.params) == ("my-model", PUBLISHED_PARAMS["meta-llama/Llama-2-7b-hf"])
-    assert model_shape(str(path)) == shape
+    assert model_shape(str(path)) == shape == model_shape(folder) == model_shape(f"{folder}/")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_wrong_files_are_one_error(tmp_path: Path, content: bytes, words: str) -
 def test_missing_files_and_directories(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="an existing file"):
         model_shape(str(tmp_path / "config.json"))
-    with pytest.raises(InputError, match=r"give .*config\.json"):
+    with pytest.raises(InputError, match="an existing file"):
         model_shape(tmp_path)
     for text in ("", "\0", "a/b/c/d", "x" * 5000):
         with pytest.raises(InputError):

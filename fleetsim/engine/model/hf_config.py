@@ -29,7 +29,7 @@ _TIED = ("gemma", "cohere", "hunyuan")
 
 
 def shape_from_config(config: str | os.PathLike[str] | Mapping[str, Any], name: str | None = None) -> ModelShape:
-    """The shape in a Hugging Face config: a path to config.json, or the mapping read from one.
+    """The shape in a Hugging Face config: a path to config.json or its folder, or the mapping read from one.
 
     `text_config` of a multimodal model is followed. Defaults where a key is absent are transformers' own:
     num_key_value_heads = num_attention_heads, head_dim = hidden_size / num_attention_heads.
@@ -91,13 +91,15 @@ def _root(config: str | os.PathLike[str] | Mapping[str, Any], name: str | None) 
         where = name or "config"
     else:
         path = Path(config)
+        path = path / "config.json" if path.is_dir() else path
         root, where = read_json(path), path.name
         beside = path.with_name("hf_quant_config.json")
         if isinstance(root, Mapping) and "quantization_config" not in root and path.name == "config.json":
             written = read_json(beside) if beside.is_file() else None
             quant = written.get("quantization") if isinstance(written, Mapping) else None
             root = {**root, "quantization_config": quant} if quant is not None else root
-        name = name or (path.parent.name if path.name == "config.json" and path.parent.name else path.stem)
+        folder = path.resolve().parent.name
+        name = name or (folder if path.name == "config.json" and folder else path.stem)
     if not isinstance(root, Mapping):
         raise InputError([Problem(where, type(root).__name__, "a JSON object", "give the model's config.json")])
     nested = root.get("text_config", root.get("llm_config"))

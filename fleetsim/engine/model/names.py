@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from fleetsim.engine.model.catalogue import DENSE
@@ -119,6 +121,10 @@ _STORED = {
     "-mxfp4": "mxfp4", "-awq": "int4", "-gptq": "int4", "-gptq-int4": "int4", "-int4": "int4", "-w4a16": "int4",
     "-quantized.w4a16": "int4",
 }  # fmt: skip
+# A name with a word like these is another model than the one that it begins with: a drafter, or layers taken out.
+_NO_FINE_TUNE = ("eagle", "draft", "specul", "medusa", "mtp", "prun", "minitron", "gguf", "4bit", "8bit", "bnb")
+# A number of parameters, as names write it: "7b", "1.5b", "a3b", "8x7b".
+_SIZE = re.compile(r"(?<![a-z0-9.])a?(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])")
 _SUFFIXES = ("-hf", "-instruct", "-it", "-base", "-v0.1", "-2507", "-instruct", "-thinking")
 # Releases of a model that read more than it did.
 _LONGER = {"-2507": 262144}
@@ -162,6 +168,29 @@ def _named(text: str) -> ModelShape | None:
     return None
 
 
+@lru_cache(maxsize=64)
+def _stand_in(text: str) -> ModelShape | None:
+    """The model that a fine-tune's name holds: "Qwen3-4B" of "my-org/Qwen3-4B-SFT-x", with a note that says so.
+
+    None where the rest of the name tells of another size, or of something that is no fine-tune.
+    """
+    full = _keys(text)[0]
+    name, dtype = next(((full[: -len(e)], d) for e, d in _STORED.items() if full.endswith(e)), (full, None))
+    held = [key for key in _BY_KEY if re.search(rf"(?<![a-z0-9.]){re.escape(key)}(?![a-z0-9.])", name)]
+    key = max(held, key=len, default="")
+    rest = name.replace(key, " ", 1)
+    told = any(word in rest for word in _NO_FINE_TUNE) or any(f"{ending}-" in f"{rest}-" for ending in _STORED)
+    if not key or not _SIZE.search(key) or _SIZE.search(rest) or told:
+        return None
+    found = _BY_KEY[key]
+    for release, ctx in _LONGER.items():
+        if release in rest:
+            found = replace(found, max_position=ctx)
+    note = f"not in the catalogue: taken as {found.name}, as its name says; --model ./FOLDER/ reads its config.json"
+    found = replace(found, name=text, notes=(*found.notes, note))
+    return found if dtype is None else replace(found, parts=found.stored(dtype))
+
+
 def _exists(text: str) -> bool:
     try:
         return bool(text) and Path(text).exists()
@@ -170,9 +199,11 @@ def _exists(text: str) -> bool:
 
 
 def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
-    """The shape for a Hugging Face id (organisation and -Instruct optional), or for a path to a `config.json`.
+    """The shape for a Hugging Face id (organisation and -Instruct optional), or for a path to a `config.json` or to the
+    folder that holds it.
 
-    A name that ends in -FP8, -NVFP4, -AWQ and the like is its model with weights of that type.
+    A name that ends in -FP8, -NVFP4, -AWQ and the like is its model with weights of that type. A fine-tune that is not
+    known is the model that its name holds, with a note.
     Raises InputError with the nearest known name, or with everything that is wrong with the file.
     """
     if isinstance(model, ModelShape):
@@ -188,8 +219,10 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
         from fleetsim.engine.model.hf_config import shape_from_config
 
         return shape_from_config(Path(text))
+    found = _stand_in(text)
+    if found is not None:
+        return found
     near = difflib.get_close_matches(_keys(text)[0], _BY_KEY, n=1)
     hint = f"did you mean {_BY_KEY[near[0]].name}? or " if near else ""
-    raise InputError(
-        [Problem("model", text, "a built-in model or a path to a config.json", f"{hint}give its config.json")]
-    )
+    rule = "a built-in model, a fine-tune named after one, or the path of a config.json or its folder"
+    raise InputError([Problem("model", text, rule, f"{hint}give its config.json")])

@@ -99,8 +99,6 @@ def read_json(path: Path) -> Any:
     Published files hold numbers that are none (a `time_step_limit` of Infinity); a field that is read names its own.
     """
     try:
-        if path.is_dir():
-            raise InputError([Problem("model", str(path), "a file", f"give {path / 'config.json'}")])
         if not path.exists():
             raise InputError([Problem("model", str(path), "an existing file", "check the path")])
         if not path.is_file():
