@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from trainer_page import PAGE, render
 from trainer_points import Step, read_steps
 
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 from fleetsim.trainer.efficiency import Efficiency, KnownTrainerError, TrainerFit, shipped_fit
 
 FIT = Path(__file__).resolve().parent / "trainer_fit.json"

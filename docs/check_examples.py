@@ -46,7 +46,7 @@ from markdown_it import MarkdownIt
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the package is not
-from fleetsim.tell.same_page import same  # noqa: E402
+from fleetsim.tell.markdown import same  # noqa: E402
 
 GAP = "..."
 TIMEOUT_S = 600.0

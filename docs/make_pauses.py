@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
 from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.run import simulate
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 from tests.replay.truth import SCRAPE_S, Job, history_of
 
 PAGE = Path(__file__).resolve().parent / "replay.md"

@@ -21,7 +21,7 @@ from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 
 PAGE = Path(__file__).resolve().parent / "replay.md"
 HEAD = "| run | scenario given | tok/s | step | idle | queue |"

@@ -28,7 +28,7 @@ from docs.transport_rows import (
 )
 from fleetsim.config.link import LinkConfig
 from fleetsim.engine.transport import transfer_of
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 
 PAGE = Path(__file__).resolve().parent / "transports.md"
 GOAL = 1.5

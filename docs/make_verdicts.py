@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
 from fleetsim.replay.diagnose.finding import Verdict
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 from tests.replay.truth import JOBS, WAYS, Job, gain_of, history_of, judged
 
 PAGE = Path(__file__).resolve().parent / "replay.md"

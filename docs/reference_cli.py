@@ -9,8 +9,8 @@ from typing import Any
 import typer.main
 from pydantic import BaseModel
 
-from fleetsim.cli.environment import VARIABLES
 from fleetsim.cli.main import app
+from fleetsim.cli.manual import VARIABLES
 from fleetsim.config.load import default_scenario
 from fleetsim.job.job import PATHS
 

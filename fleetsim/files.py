@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fleetsim.errors import InputError, OutsideError, Problem
@@ -65,9 +65,19 @@ def write_text(place: Path, text: str) -> None:
 
 def write_bytes(place: Path, data: bytes) -> None:
     """A file, written beside its place and moved there. Raises OutsideError."""
+    with whole(place) as beside:
+        beside.write_bytes(data)
+
+
+@contextlib.contextmanager
+def whole(place: Path) -> Iterator[Path]:
+    """A file beside `place` to be written; it is moved there after the block, or removed if the block fails.
+
+    Raises OutsideError.
+    """
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        beside.write_bytes(data)
+        yield beside
         beside.replace(place)
     except (OSError, ValueError) as error:
         raise unwritten(place, error) from None
@@ -89,9 +99,9 @@ def replace_file(path: str | os.PathLike[str], content: str | bytes) -> Path:
     return place
 
 
-def unwritten(place: str | Path, error: Exception) -> OutsideError:
-    """The error that says why a place could not be written to."""
-    return OutsideError(f"{str(place)!r}: cannot be written: {reason(error)}")
+def unwritten(place: str | Path, error: Exception, flag: str = "") -> OutsideError:
+    """The error that says why a place, given by a flag, could not be written to."""
+    return OutsideError(f"{flag} {str(place)!r}: cannot be written: {reason(error)}".lstrip())
 
 
 def reason(error: Exception) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.faces import flag
 from fleetsim.history.signals import SIGNALS, Signal
 
 # What `fleetsim watch` exports and this dashboard shows.
@@ -28,6 +29,9 @@ _RANGE = re.compile(r"\[[^\]]*\]")
 # Words of PromQL that stand where a metric could.
 _PROMQL = {"sum", "min", "max", "avg", "count", "rate", "avg_over_time", "count_over_time", "min_over_time"}
 _PROMQL |= {"max_over_time", "quantile", "scalar", "vector", "absent", "and", "or", "unless", "bool", "by", "on"}
+
+
+MOST_BYTES = 64 * 2**20
 
 
 def expressions(document: dict[str, Any]) -> Iterator[str]:
@@ -86,3 +90,36 @@ def _exposed(signal: Signal) -> Iterator[frozenset[str]]:
     bare = {name.partition("{")[0] for name in signal.metrics}
     for suffix in ("_bucket", "_sum", "_count") if signal.kind == "histogram" else ("",):
         yield frozenset(f"{name}{suffix}" for name in bare)
+
+
+def missing_at(place: str) -> Callable[[Iterable[str]], list[str]]:
+    """A function that finds the metrics which expressions read and which are not at a place.
+
+    place: a file, a page or a list of names, or the address of a Prometheus, with the credentials of the environment.
+    Raises InputError, and the function OutsideError.
+    """
+    return _in_prometheus(place) if "://" in place else _on_page(place)
+
+
+def _on_page(place: str) -> Callable[[Iterable[str]], list[str]]:
+    from fleetsim.config.files import read_text
+
+    names = exposed_names(read_text(place, flag("check_against"), MOST_BYTES))
+    return lambda expressions: missing_metrics(expressions, names)
+
+
+def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
+    from time import time
+
+    from fleetsim.history.access import access_from
+    from fleetsim.history.prometheus import Prometheus
+
+    prometheus = Prometheus(url, access_from())
+
+    def missing(expressions: Iterable[str]) -> list[str]:
+        expressions = tuple(expressions)
+        wanted = "|".join(unknown_metrics(expressions, ()))
+        answer = prometheus.query(f'group by (__name__) ({{__name__=~"{wanted}"}})', time())
+        return missing_metrics(expressions, {series.labels["__name__"] for series in answer})
+
+    return missing

@@ -12,7 +12,9 @@ from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
+from fleetsim.config.profile_files import profile_text
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
+from fleetsim.files import write_text
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -73,7 +75,7 @@ def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
     except FleetsimError as error:
         raise _kept(error, places) from None
     packed = compress(places.raw)
-    _write(places.profile, profile)
+    write_text(places.profile, profile_text(profile))
     return Calibrated(profile, places.profile, packed, (*notes, *found))
 
 
@@ -244,7 +246,7 @@ def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
     else:
         profile = _derived(asked)
         found = warnings_of(profile)
-    _write(places.profile, profile)
+    write_text(places.profile, profile_text(profile))
     return Calibrated(profile, places.profile, Path(raw[0]) if raw else None, found)
 
 
@@ -281,17 +283,6 @@ def _derived(asked: Calibrate) -> Profile:
     )
     name = asked.name or asked.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")
     return derive_profile([read_source(f, given) for f in asked.files], given, name=name, seed=asked.seed)
-
-
-def _write(place: Path, profile: Profile) -> None:
-    from fleetsim.config.profile_files import profile_text
-
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        beside.write_text(profile_text(profile), encoding="utf-8")
-        beside.replace(place)
-    except OSError as error:
-        raise OutsideError(f"{str(place)!r}: cannot be written: {error.strerror or error}") from None
 
 
 def warnings_of(profile: Profile) -> tuple[str, ...]:

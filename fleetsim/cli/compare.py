@@ -56,10 +56,8 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
                                     of its interval; difference.step_s: B - A
     --fail-if "step_s>30"           the mean of B
     """
-    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.interrupts import working
-    from fleetsim.cli.output import show_result, stop_at
-    from fleetsim.cli.pages import new_page, write_page
+    from fleetsim.cli.output import if_interrupted, new_page, show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
 
     # Elsewhere than on a terminal a line for every query would be too many.

@@ -58,7 +58,7 @@ def dashboard(asked: Dashboard, file: File) -> None:
     place = None if file.output is None else new_file("--output", file.output, file.force)
     missing = None
     if file.check_against is not None:
-        from fleetsim.alerts.exposed import missing_at
+        from fleetsim.alerts.dashboard_metrics import missing_at
 
         missing = missing_at(file.check_against)
     asked = asked.ready()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fleetsim.cli.say import say
+from fleetsim.errors import Interrupted, UnfinishedError
+from fleetsim.files import new_file, write_text
 from fleetsim.job.gate import EXIT_CODE
 from fleetsim.job.result import Briefed
 
@@ -80,3 +84,38 @@ def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:
     if problem is not None:
         say(f"error: --strict: {problem}", err=True)
         raise typer.Exit(OUTSIDE_RANGE)
+
+
+@contextmanager
+def if_interrupted(show: Callable[[Any, str], None]) -> Iterator[None]:
+    """Around long work: shows what an Interrupted or an UnfinishedError knows, show(known, missing), and lets it go on
+    to the exit code.
+
+    To stand outside of the progress that the work tells, so that its line is gone by then.
+    """
+    try:
+        yield
+    except (Interrupted, UnfinishedError) as cut:
+        if cut.known is not None:
+            show(cut.known, cut.missing if isinstance(cut, Interrupted) else str(cut))
+        raise
+
+
+def new_page(flag: str, output: str | None) -> Path | None:
+    """The page that a flag asks for, if it does: a usable path, and all that pages need is installed.
+
+    Raises InputError, OutsideError.
+    """
+    if output is None:
+        return None
+    from fleetsim.tell.page import check_installed
+
+    place = new_file(flag, output)
+    check_installed()
+    return place
+
+
+def write_page(place: Path, text: str) -> None:
+    """A page, and a line on stderr that says where it is. Raises OutsideError."""
+    write_text(place, text)
+    say(f"wrote {place}; it opens in any browser, offline", err=True)

@@ -45,7 +45,7 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
 
     Raises InputError with all that is wrong, OutsideError.
     """
-    from fleetsim.cli.pages import new_page
+    from fleetsim.cli.output import new_page
     from fleetsim.files import apart, new_file
     from fleetsim.job.gate import METRICS, parse_gate
 
@@ -69,9 +69,7 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
 
     more: what a condition can name beside the metrics.
     """
-    from fleetsim.cli.interrupted import if_interrupted
-    from fleetsim.cli.output import finish, show_result
-    from fleetsim.cli.pages import write_page
+    from fleetsim.cli.output import finish, if_interrupted, show_result, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.errors import InfeasibleError
     from fleetsim.files import write_text

@@ -26,8 +26,7 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
 
     Reads only. Nothing is written but what --save, --html, --plan-out and --patch name.
     """
-    from fleetsim.cli.output import show_result, stop_at
-    from fleetsim.cli.pages import write_page
+    from fleetsim.cli.output import show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_files import (
         checked,

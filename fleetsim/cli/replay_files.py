@@ -72,7 +72,7 @@ class Places:
 
 def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, Places]:
     """The question, checked, and where the answer goes. Raises InputError with all that is wrong, OutsideError."""
-    from fleetsim.cli.pages import new_page
+    from fleetsim.cli.output import new_page
     from fleetsim.files import apart
     from fleetsim.job.gate import parse_gate
     from fleetsim.replay.figures import METRICS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.cli.first_run import FirstRun, HistoryFile, TraceFile
 from fleetsim.cli.say import say
 from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, BriefOutput
@@ -16,14 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fleetsim.cli.openmetrics import History
-    from fleetsim.cli.perfetto import TraceFile
     from fleetsim.job.gate import Gate
     from fleetsim.job.watch import Watch
     from fleetsim.sim.records import Records
     from fleetsim.simulate.ask import SimulateResult
-
-HISTORY = "Histories and traces of the first run"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,41 +33,6 @@ class Shown(BriefOutput):
     ] = None
     parquet: Annotated[
         str | None, Option("Write the records there, one file a table.", RUN, metavar="DIR", after="json_")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirstRun:
-    """Files of the first run, and what they hold."""
-
-    openmetrics: Annotated[
-        str | None,
-        Option("Write the first run there, as vLLM and a trainer export it.", HISTORY, metavar="FILE", after="html"),
-    ] = None
-    scrape_interval: Annotated[
-        float | None,
-        Option("Of that history; 15 if not given.", HISTORY, metavar="SECONDS", after="openmetrics"),
-    ] = None
-    openmetrics_end: Annotated[
-        str | None,
-        Option(
-            "Its end: now, -6h, ISO or unix; else this hour's begin.", HISTORY, metavar="TIME", after="scrape_interval"
-        ),
-    ] = None
-    perfetto: Annotated[
-        str | None,
-        Option(
-            "Write the first run there as a trace, for ui.perfetto.dev.",
-            HISTORY,
-            metavar="FILE",
-            after="openmetrics_end",
-        ),
-    ] = None
-    perfetto_steps: Annotated[
-        str | None,
-        Option(
-            "Of that trace: 20 (after warm-up) if not given, 0:9, or all.", HISTORY, metavar="STEPS", after="perfetto"
-        ),
     ] = None
 
 
@@ -97,9 +59,7 @@ def simulate(asked: Simulate, output: Shown, files: FirstRun) -> None:
 
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
-    from fleetsim.cli.interrupted import if_interrupted
-    from fleetsim.cli.output import finish, show_result
-    from fleetsim.cli.pages import write_page
+    from fleetsim.cli.output import finish, if_interrupted, show_result, write_page
     from fleetsim.cli.progress import progress
 
     asked, places = _checked(asked, output, files)
@@ -122,33 +82,29 @@ class Places:
     """What is done with the answer, checked: a condition, and files, each None where it is not asked for."""
 
     gate: Gate
-    history: History | None
+    history: HistoryFile | None
     trace: TraceFile | None
     page: Path | None
     folder: Path | None
 
     def write(self, runs: Sequence[Records], watch: Watch) -> list[str]:
         """Writes the records, the history and the trace; returns what to tell of them. Raises OutsideError."""
-        from fleetsim.cli.openmetrics import write_history
-        from fleetsim.cli.perfetto import write_trace
         from fleetsim.export.parquet import write_parquet
 
         told = []
         if self.folder is not None:
             write_parquet(self.folder, runs)
         if self.history is not None:
-            told.append(write_history(self.history, runs[0]))
+            told.append(self.history.write(runs[0]))
         if self.trace is not None:
             watch("simulating the trace")
-            told.append(write_trace(self.trace, runs[0]))
+            told.append(self.trace.write(runs[0]))
         return told
 
 
 def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate, Places]:
     """The question with its job, and where the answer goes. Raises InputError with all that is wrong."""
-    from fleetsim.cli.openmetrics import check_history
-    from fleetsim.cli.pages import new_page
-    from fleetsim.cli.perfetto import check_trace
+    from fleetsim.cli.output import new_page
     from fleetsim.export.parquet import check_folder
     from fleetsim.files import apart
     from fleetsim.job.gate import METRICS, parse_gate
@@ -163,9 +119,9 @@ def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate,
         apart({"--html": output.html, **first, "--parquet": output.parquet})
     with wrong.check():
         asked.check()
-        history = check_history(files.openmetrics, files.scrape_interval, files.openmetrics_end, asked.hours)
+        history = files.history(asked.hours)
     with wrong.check():
-        trace = check_trace(files.perfetto, files.perfetto_steps)
+        trace = files.trace()
     with wrong.check():
         page = new_page("--html", output.html)
     with wrong.check():

@@ -49,9 +49,7 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 
     The same command goes on where a killed one stopped, if there is an --out.
     """
-    from fleetsim.cli.interrupted import if_interrupted
-    from fleetsim.cli.output import show_result, stop_at
-    from fleetsim.cli.pages import write_page
+    from fleetsim.cli.output import if_interrupted, show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.errors import InfeasibleError
 
@@ -68,7 +66,7 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 
 def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | None]:
     """The question with its job, the condition, and the page's place. Raises InputError with all that is wrong."""
-    from fleetsim.cli.pages import new_page
+    from fleetsim.cli.output import new_page
     from fleetsim.job.gate import METRICS, parse_gate
 
     wrong = Problems()

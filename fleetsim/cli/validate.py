@@ -46,9 +46,8 @@ def validate(asked: Validation) -> None:
 
     [bold]fleetsim validate --predictions docs/predictions[/bold]
     """
-    from fleetsim.cli.interrupted import if_interrupted
     from fleetsim.cli.interrupts import loaded
-    from fleetsim.cli.pages import new_page, write_page
+    from fleetsim.cli.output import if_interrupted, new_page, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.validate.docs_files import checked_folder, drifted, write_docs
 

@@ -44,8 +44,7 @@ from fleetsim.engine.defaults import (
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token, windows_kept
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
-from fleetsim.engine.layout import Exchange, Layout, Overlap
-from fleetsim.engine.layout_rules import layout_problems
+from fleetsim.engine.layout import Exchange, Layout, Overlap, layout_problems
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES

@@ -1,4 +1,4 @@
-"""Families as text: an OpenMetrics file of a whole run, and the /metrics page of one target at one scrape."""
+"""Families as text: an OpenMetrics file of a whole run."""
 
 from __future__ import annotations
 
@@ -48,30 +48,6 @@ def write_openmetrics(records: Records, file: TextIO, *, end_s: float, until_s: 
             count += len(series.lines) * int(np.searchsorted(series.rows, last))
     file.write("# EOF\n")
     return Written(count, start_s, end_s)
-
-
-class Pages:
-    """The /metrics pages of a scraped run: Prometheus text, without timestamps, as each target answers a scrape."""
-
-    def __init__(self, records: Records) -> None:
-        self.families = tuple(families(records))
-        self.labels = _page_labels(records)
-        self.scrapes = len(scrape_times(records))
-
-    def page(self, target: int | None, k: int) -> str | None:
-        """What instance `target` (None: the trainer) answers to scrape k; None when it does not answer."""
-        out = []
-        for family in self.families:
-            lines = []
-            for series in family.series:
-                at = int(np.searchsorted(series.rows, k))
-                if series.target == target and at < len(series.rows) and series.rows[at] == k:
-                    form = _form(family, series, {} if target is None else self.labels, "\n")
-                    lines.append(form % tuple(series.values[at].tolist()))
-            if lines:
-                name = family.name + ("_total" if family.kind == "counter" else "")
-                out += [f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n", *lines]
-        return "".join(out) or None
 
 
 def _page_labels(records: Records) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim import units
@@ -14,6 +14,10 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text
 from fleetsim.job import value_words
+
+_FLEET = "fleet.instances"
+# Flags that `simulate` has as well; for the rest it has --set.
+_FLAGS = ("--set", "--profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +261,21 @@ def short(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"{len(value)} of them" if value else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)[:100]
+
+
+def run_assumptions(scenario: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
+    """Every default that bears on a run and that no path in `given` touches, and what the scenario calls assumed."""
+    found = [a for a in assumptions_of(scenario, given) if not a.path.startswith("targets.")]
+    if not is_touched(_FLEET, given):
+        count = scenario.fleet.instances
+        text = units.plural(count, "instance")
+        found.append(Assumption(_FLEET, count, "", text))
+    return tuple(_by_set(a) for a in sorted(found, key=lambda a: a.path.partition(".")[0] != "engine"))
+
+
+def _by_set(assumption: Assumption) -> Assumption:
+    """With the flag that `simulate` has for it."""
+    own = assumption.flag.startswith(_FLAGS)
+    text = assumption.text.removesuffix(f" ({assumption.flag})")
+    flag = assumption.flag if own else f"--set {assumption.path}=VALUE"
+    return replace(assumption, flag=flag, text=text)

@@ -1,13 +1,14 @@
 """Branch and bound over plans: the most promising first, and only those that their bound leaves a chance are simulated.
 
 A plan has four looks: the rough bound, by rate and trainer alone; the bound of its scenario (`bound.py`); what plans
-that are alike took (`likely.py`); and one simulated run, all under the same draws. Dollars are seconds times a price,
+that are alike took (`Likely`); and one simulated run, all under the same draws. Dollars are seconds times a price,
 so that a bound of one is a bound of both. Of many counts some are looked at, then those between them beside the best.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.plan.bound import Bounds
-from fleetsim.plan.likely import Likely
 from fleetsim.plan.shares import Candidate
 from fleetsim.plan.wanted import Wanted
 from fleetsim.sim.threads import side_by_side
@@ -29,6 +29,12 @@ _AT_ONCE = 8
 _STRIDES = (1.25, 1.12, 1.06, 1.03)
 # Its place in the order, its number, what its step takes at least, the plan, and its scenario once there is one.
 Waiting = tuple[Any, int, float, Candidate, Scenario | None]
+
+
+# Plans are alike whose counts of instances and trainer GPUs differ together by less than this, as logarithms.
+_NEAR = 0.3
+# No step of a thousand simulated plans of Qwen3-32B on up to 512 GPUs was below this share of the guess.
+_SURE = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,3 +168,32 @@ class Search:
         except StuckError as error:
             self.tally.stuck.append(error)
             return None
+
+
+@dataclass(slots=True)
+class Likely:
+    """What a step is likely to take, from plans that are alike: by how much the simulator was above the bound there.
+
+    Bounds leave out tails, imbalance and the order of samples. What they leave out hardly changes from a plan to one
+    with a few GPUs more of either pool, on the same engines and under the same staleness. So the bound of a plan, times
+    what the nearest plan of its kind took over its own, is near its step.
+    """
+
+    # By kind: instances and trainer GPUs as logarithms, and steps over their bounds.
+
+    _seen: dict[object, list[tuple[float, float, float]]] = field(default_factory=dict)
+
+    def add(self, candidate: Candidate, over_bound: float) -> None:
+        """One simulated plan."""
+        self._seen.setdefault(candidate.kind, []).append((*_place(candidate), over_bound))
+
+    def factor(self, candidate: Candidate) -> float:
+        """What its bound is to be multiplied by, so that it is still short; 1 where nothing is known."""
+        instances, trainer = _place(candidate)
+        seen = self._seen.get(candidate.kind, [])
+        far, over = min(((abs(n - instances) + abs(t - trainer), r) for n, t, r in seen), default=(math.inf, 1.0))
+        return max(1.0, _SURE * over) if far < _NEAR else 1.0
+
+
+def _place(candidate: Candidate) -> tuple[float, float]:
+    return math.log(candidate.share.instances), math.log(candidate.share.trainer_gpus)

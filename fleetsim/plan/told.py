@@ -7,16 +7,31 @@ from collections.abc import Callable, Sequence
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
+from fleetsim.job.binding import binding_words
+from fleetsim.job.brief import assumed_line, ranged, step_line, swing_line
 from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.observed import observed_line
 from fleetsim.job.rests_on import assumed_section, how_sure, rests_on
 from fleetsim.job.words import kind_of
 from fleetsim.plan import words
-from fleetsim.plan.brief import brief_of
+from fleetsim.plan.assumptions import assumed
 from fleetsim.plan.plan import PlanResult, Row
 from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.document import Document, Listed, Section, Table, Tile, Words, page_only, present, terminal_only
+from fleetsim.tell.document import (
+    Brief,
+    Document,
+    Listed,
+    Section,
+    Table,
+    Tile,
+    Words,
+    brief,
+    page_only,
+    present,
+    terminal_only,
+)
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
 # Columns of the front that there is room for under --explain alone.
@@ -151,3 +166,28 @@ def _usd(x: float) -> str:
 def _idle(row: Row) -> str:
     trainer, rollout = (row.estimates[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
     return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
+
+
+def brief_of(result: PlanResult) -> Brief:
+    """What one must know of a plan; its headline is the answer."""
+    row = result.best
+    s, ranges = row.scenario, row.ranges
+    idle = row.estimates["trainer_idle_fraction"].mean
+    return brief(
+        ("step", step_line(row.step_s, idle, row.spans)),
+        ("cost", f"{ranged('cost_per_step', row.usd, row.spans)} a step, {units.money(row.usd_per_h)} an hour"),
+        ("binds", binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit).name),
+        ("allow", _allow(result)),
+        ("observed", observed_line(s)),
+        ("assumed", assumed_line(s, assumed(result), () if ranges is None else [part.path for part in ranges.parts])),
+        ("measure", None if ranges is None else swing_line(ranges)),
+        tone="bad" if not result.feasible else "unsure" if ranges is not None and ranges.wide else "good",
+    )
+
+
+def _allow(result: PlanResult) -> str:
+    """What a step takes, or costs, with each forbidden thing that makes the plan better, the best first."""
+    aim = result.budget.objective == "step" or not result.feasible
+    better = sorted((row.step_s if aim else row.usd, what) for what, row in result.better)
+    said = "; ".join(f"{what} {(units.seconds if aim else units.money)(value)}" for value, what in better)
+    return f"{said} a step" if said else ""

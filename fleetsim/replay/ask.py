@@ -53,7 +53,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     if asked.read is not None:
         asked.read(history)
     from fleetsim.replay.answers import answer
-    from fleetsim.replay.diagnose.addressed import addressed
+    from fleetsim.replay.diagnose.finding import addressed
     from fleetsim.replay.run import replay as replayed
 
     fleet = _configured(fleet, history, window)

@@ -35,7 +35,7 @@ from fleetsim.replay.suspects import look_at
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
-from fleetsim.sim.warmup import warmup_steps
+from fleetsim.sim.window import warmup_steps
 
 LIMIT = 0.10
 # Steps that a run with resizes may have; beyond them the window is simulated as if it were steady.

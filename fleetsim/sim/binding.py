@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
-from fleetsim.sim.window import Window
+from fleetsim.sim.window import Window, window_of
 from fleetsim.workload.lengths import mean_length
 
 Floats = NDArray[np.float64]
@@ -34,6 +35,13 @@ LESS = 1.0 - 1.0 / MORE
 EQUAL = 0.9
 # Moments of a sample's life at which the load is looked at.
 _LOOKS = 8
+
+
+# What is read of the samples. The rest of a run is small, or not needed.
+_READ = ("sent_s", "finish_s", "status", "target", "prompt", "group")
+# A run of more samples is answered at once: many of them would fill the memory, and beside them the answer takes no
+# time.
+_MOST_KEPT = 50_000
 
 
 def binding_of(records: Records, window: Window) -> str:
@@ -225,3 +233,38 @@ def _with_more_ahead(
         most = life.loop_s if drains else 1.5 * LESS * (ready - life.sent_s + life.loop_s)
         saved[k] = max(0.0, weight * min(earlier, most) - max(0.0, fuller_s[k] - spare))
     return saved
+
+
+class Verdict:
+    """`binding_of` a run, as text. The run is kept until then, without what is not read for it."""
+
+    __slots__ = ("_known", "_run")
+
+    def __init__(self, records: Records) -> None:
+        self._known: str | None = None
+        self._run: Records | None = None
+        if len(records.samples) > _MOST_KEPT:
+            self._known = binding_of(records, window_of(records))
+        else:
+            self._run = replace(records, samples=_columns(records), groups=records.groups.copy())
+
+    def __str__(self) -> str:
+        run = self._run
+        if run is not None:
+            self._known, self._run = binding_of(run, window_of(run)), None
+        return str(self._known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Verdict | str) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def _columns(records: Records) -> NDArray[np.void]:
+    """The columns of the samples that are read, of memory of their own."""
+    samples = records.samples
+    kept = np.empty(len(samples), [(name, samples.dtype[name]) for name in _READ])
+    for name in _READ:
+        kept[name] = samples[name]
+    return kept

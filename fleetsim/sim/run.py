@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import simpy
 
+from fleetsim.config import with_changes
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
@@ -25,6 +26,9 @@ from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import watch_of
 from fleetsim.sim.trainer import train
 from fleetsim.sim.work import check_samples
+
+PILOT_STEPS = 8
+MOST_STEPS = 10_000_000  # that a scenario may have
 
 
 def simulate(
@@ -95,3 +99,18 @@ def _companions(job: Job) -> Iterator[Process]:
         yield repack(job)
     if law_of(scenario).follows_kv:
         yield steer(job)
+
+
+def steps_for(scenario: Scenario, seconds: float) -> int:
+    """The fewest steps whose first replication lasts `seconds`. Raises what `simulate` raises.
+
+    A pilot's pace says how many steps to run; what they do not fill is run again with more.
+    """
+    steps = PILOT_STEPS
+    while True:
+        run = simulate(with_changes(scenario, {"run.steps": steps, "run.warmup_steps": None}))
+        ends = run.steps["end_s"]
+        if ends[-1] >= seconds or steps >= MOST_STEPS:
+            return min(steps, int(np.searchsorted(ends, seconds)) + 1)
+        pace = max(float(ends[-1]), 1e-9) / steps
+        steps = min(MOST_STEPS, max(steps + 1, math.ceil(1.03 * seconds / pace)))

@@ -6,21 +6,21 @@ import numpy as np
 
 from fleetsim.config.counted import law_of, round_groups
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
-from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
+from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_DOWN, ACC_IDLE, ACC_OFF, ACC_PAUSED, CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step
-from fleetsim.sim.buffer import Ids
+from fleetsim.sim.buffer import Ids, ready_groups
 from fleetsim.sim.failures import give_back_closed, lose, resize
-from fleetsim.sim.lending import lend
 from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
-from fleetsim.sim.rounds import begin_round, put_off
 from fleetsim.sim.run_state import Job, Process
-from fleetsim.sim.state import fleet_state, totals
 from fleetsim.sim.sync import hand_over
-from fleetsim.sim.waiting import wait_for_groups
+from fleetsim.sim.waiting import lend, wait_for_groups
+
+# The method `sum` of so few rows takes twice as long.
+_sum = np.add.reduce
 
 
 def train(job: Job) -> Process:
@@ -161,3 +161,63 @@ def _tokens(job: Job, batch: Ids) -> tuple[int, int]:
     rows = rows[samples["status"][rows] == DONE]
     prompt, extra, output = (int(np.add.reduce(samples[name][rows])) for name in ("prompt", "extra", "target"))
     return prompt + extra, output
+
+
+def begin_round(job: Job) -> None:
+    """Begins a round. It is a long one when the groups that were put off fill a batch: then it has these groups and no
+    others."""
+    batch = job.scenario.groups_per_step
+    job.progress.round_groups = None
+    if job.scenario.buffer.leftover == "defer" and len(job.deferred) >= batch:
+        again, job.deferred = job.deferred[:batch], job.deferred[batch:]
+        job.fleet.draws.repeat(np.array(again, np.int64))
+        job.progress.round_groups = batch
+
+
+def put_off(job: Job) -> None:
+    """The round has its batch: unfinished groups are aborted and wait for a long round."""
+    late = job.fleet.unfinished()
+    job.deferred.extend(int(g) for g in late)
+    job.discard(late)
+
+
+def fleet_state(job: Job) -> tuple[float, ...]:
+    """What the fleet looks like when the batch is complete: columns version .. credits of STEP."""
+    fleet, rows = job.fleet, job.fleet.world.both_sides()
+    size = job.scenario.workload.group_size
+    buffered = ready_groups(fleet)
+    versions = fleet.world.groups["version"][buffered]
+    oldest = job.steps_behind(int(versions.min())) if len(buffered) else 0.0
+    return (
+        job.progress.version,
+        len(buffered) * size,
+        fleet.get("n_blocked") * size,
+        float(oldest),
+        fleet.get("in_flight"),
+        int(_sum(rows["running"])),
+        int(_sum(rows["waiting"])),
+        int(_sum(rows["kv_sum"])),
+        fleet.mean_kv_use(),
+        fleet.get("credits"),
+    )
+
+
+def totals(job: Job) -> tuple[float, ...]:
+    """Totals since the start of the run: columns instances .. preemptions of STEP."""
+    fleet = job.fleet
+    fleet.advance(job.now)
+    rows = fleet.world.both_sides()
+    return (
+        int(np.count_nonzero(rows["account"] != ACC_OFF)),
+        *(fleet.seconds(account, job.now) for account in (ACC_BUSY, ACC_PAUSED, ACC_IDLE, ACC_DOWN)),
+        job.lent_s,
+        float(_sum(rows["block_s"])),
+        int(_sum(rows["generated"])),
+        int(_sum(rows["prefilled"])),
+        int(_sum(rows["hit_tokens"])),
+        fleet.prefill_busy_s(),
+        fleet.get("aborted_tokens"),
+        fleet.get("lost_tokens"),
+        fleet.get("recomputed_tokens"),
+        int(_sum(rows["preemptions"])),
+    )

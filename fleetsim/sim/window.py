@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.scenario import Scenario
 from fleetsim.sim.records import Records
-from fleetsim.sim.warmup import warmup_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +46,26 @@ def window_of(records: Records) -> Window:
         float(steps["start_s"][first]),
         float(steps["end_s"][-1]),
     )
+
+
+def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
+    """Steps to leave out: `run.warmup_steps` if given, else the larger of a floor and the MSER point, at most half.
+
+    The floor is the pipeline's own depth: 2 steps, plus the versions that samples may lag behind times the steps per
+    version (an empty fleet takes that long to fill). MSER (White 1997) then moves on to the truncation d <= n / 2
+    that minimises the squared standard error of the remaining step times, sum (x - mean)^2 / (n - d)^2.
+    """
+    n = len(step_s)
+    floor = least_warmup_steps(scenario)
+    if scenario.run.warmup_steps is not None:
+        return min(floor, n - 1)
+    half = n // 2
+    errors = [float(np.square(step_s[d:] - step_s[d:].mean()).sum() / (n - d) ** 2) for d in range(half + 1)]
+    return min(max(floor, int(np.argmin(errors))), half)
+
+
+def least_warmup_steps(scenario: Scenario) -> int:
+    """The floor of `warmup_steps`, or `run.warmup_steps`: a run that is no longer has nothing but its beginning."""
+    if scenario.run.warmup_steps is not None:
+        return scenario.run.warmup_steps
+    return 2 + math.ceil(law_of(scenario).depth_steps(scenario.admission, sizes_of(scenario)))

@@ -107,7 +107,7 @@ class Simulate:
         if self.hours is None:
             return asked
         from fleetsim.config.load import with_changes
-        from fleetsim.sim.duration import steps_for
+        from fleetsim.sim.run import steps_for
 
         return with_changes(asked, {"run.steps": steps_for(asked, self.hours * HOUR_S)})
 
@@ -239,7 +239,7 @@ class SimulateResult(Briefed):
 
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""
-        from fleetsim.job.run_assumptions import run_assumptions
+        from fleetsim.job.assumptions import run_assumptions
         from fleetsim.simulate.counted_steps import warmups_of
         from fleetsim.simulate.told import RunView, trained_staleness
 
@@ -329,7 +329,7 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
 
 def _is_warming(cut: Replicated) -> bool:
     """Whether a run that was cut short has nothing but its warm-up."""
-    from fleetsim.sim.warmup import least_warmup_steps
+    from fleetsim.sim.window import least_warmup_steps
 
     steps = max(len(run.steps) for run in cut.runs)
     return steps < cut.scenario.run.steps and steps <= least_warmup_steps(cut.scenario)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.sim.records import Records
-from fleetsim.sim.warmup import warmup_steps
+from fleetsim.sim.window import warmup_steps
 
 
 def warmups_of(runs: Sequence[Records]) -> tuple[int, ...]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.job.observed import observed_section
+from fleetsim.job.binding import binding_words
+from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
+from fleetsim.job.observed import observed_line, observed_section
 from fleetsim.job.rests_on import assumed_section, rests_on, worth_knowing
-from fleetsim.job.words import kind_of
+from fleetsim.job.words import instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.brief import brief_of
 from fleetsim.split.candidates import By
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
@@ -22,11 +23,13 @@ from fleetsim.split.split import Outcome, SplitResult
 from fleetsim.split.spread import Spread
 from fleetsim.tell.document import (
     Block,
+    Brief,
     Document,
     Section,
     Table,
     Tile,
     Words,
+    brief,
     figure,
     page_only,
     pair,
@@ -164,3 +167,29 @@ def every_way(result: SplitResult) -> Table:
     )
     titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
     return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows)
+
+
+def brief_of(result: SplitResult) -> Brief:
+    """What one must know of an advice; its headline is the answer."""
+    spread = result.spread
+    idle, step_s = (result.chosen.mean(name) for name in ("trainer_idle_fraction", "step_s"))
+    return brief(
+        ("step", step_line(step_s, idle, result.spans)),
+        ("cost", _cost(result)),
+        ("beside", words.beside(result)),
+        ("age", words.age(result)),
+        ("binds", binding_words(bound_by(result.chosen.binding, result.alternatives)).name),
+        ("change", None if result.change is None else result.change.words),
+        ("observed", observed_line(result.scenario)),
+        ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
+        ("measure", None if spread is None else measure_line(spread.parts[0])),
+        tone="unsure" if spread is not None and spread.wide else "good",
+    )
+
+
+def _cost(result: SplitResult) -> str:
+    step, cost = (result.chosen.mean(name) for name in ("step_s", "cost_per_step"))
+    hour = units.money(3600.0 * cost / step)
+    way = result.chosen.arrangement
+    fleet = f"{units.plural(way.instances, 'instance')} ({instance_words(way.scenario)})"
+    return f"{ranged('cost_per_step', cost, result.spans)} a step, {hour} an hour; {fleet}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Pair, Table, Words, blocks_on, charts_of
 from fleetsim.tell.svg import svg
+
+_FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def markdown_files(document: Document, stem: str) -> dict[str, str]:
@@ -53,3 +57,16 @@ def _words(cell: Cell) -> str:
     if isinstance(cell, Words) and cell.strong:
         return f"**{cell.text}**{cell.tail}"
     return str(cell)
+
+
+def same(ours: str, theirs: str, relative: float = 0.01, absolute: float = 0.11) -> bool:
+    """Whether two pages say the same: the same words, and figures that differ by the last digit shown at most.
+
+    exp() differs by a bit between processors, and a length that rounds the other way moves every later event a little.
+    """
+    if _FIGURE.sub("#", ours) != _FIGURE.sub("#", theirs):
+        return False
+    pairs = zip(*(_FIGURE.findall(text) for text in (ours, theirs)), strict=True)
+    return all(
+        math.isclose(*(float(x.replace(",", "")) for x in pair), rel_tol=relative, abs_tol=absolute) for pair in pairs
+    )

@@ -44,7 +44,7 @@ def write_docs(folder: Path, results: Sequence[CaseResult], arms: Sequence[Range
 
 def drifted(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> bool:
     """Whether the page there says something else. A missing page has drifted."""
-    from fleetsim.tell.same_page import same
+    from fleetsim.tell.markdown import same
 
     page = f"{STEM}.md"
     try:

@@ -7,11 +7,11 @@ import pytest
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Trials
-from fleetsim.sim import verdict
+from fleetsim.sim import binding
+from fleetsim.sim.binding import Verdict
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.sim.verdict import Verdict
 from fleetsim.sim.window import window_of
 from tests.analysis.nudges import random_job
 
@@ -26,7 +26,7 @@ def test_a_verdict_that_is_read_later_is_that_of_the_whole_run(monkeypatch: pyte
             continue
         told = metrics_of(run)["binding"]
         assert str(Verdict(run)) == told
-        monkeypatch.setattr(verdict, "_MOST_KEPT", 0)
+        monkeypatch.setattr(binding, "_MOST_KEPT", 0)
         assert str(Verdict(run)) == told
         monkeypatch.undo()
 
@@ -39,7 +39,7 @@ def test_a_search_does_not_ask_what_binds_in_runs_that_nobody_reads(monkeypatch:
         assert window_of(records).span_s > 0
         return "rollout"
 
-    monkeypatch.setattr(verdict, "binding_of", asking)
+    monkeypatch.setattr(binding, "binding_of", asking)
     trials = Trials(with_changes(default_scenario(), SMALL))
     for instances in (1, 2, 3):
         assert trials.at(instances, 2).mean("step_s") > 0

@@ -10,8 +10,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from fleetsim.alerts import rehearsal
-from fleetsim.alerts.ask import Alerts, Dashboard, alerts, dashboard
-from fleetsim.alerts.metric_fields import MetricFields
+from fleetsim.alerts.ask import Alerts, Dashboard, MetricFields, alerts, dashboard
 from fleetsim.alerts.planned import PlanFields
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError

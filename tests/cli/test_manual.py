@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fleetsim.cli.environment import VARIABLES
 from fleetsim.cli.help import examples_in
 from fleetsim.cli.main import app
-from fleetsim.cli.manual import CODES, MANUALS
+from fleetsim.cli.manual import CODES, MANUALS, VARIABLES
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
 from fleetsim.job.job import PATHS

@@ -10,8 +10,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario, with_changes
-from fleetsim.sim.duration import PILOT_STEPS, steps_for
-from fleetsim.sim.run import simulate
+from fleetsim.sim.run import PILOT_STEPS, simulate, steps_for
 
 JOB = """
 name: small

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-import fleetsim.job.trial_record
+import fleetsim.job.trials
 import fleetsim.size.size
 from fleetsim.cli.main import app
 from fleetsim.compare.saved_result import CANDIDATE_METRICS
@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def fake_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes with exact rates instead of a simulation."""
-    monkeypatch.setattr(fleetsim.job.trial_record, "simulated", fluid())
+    monkeypatch.setattr(fleetsim.job.trials, "simulated", fluid())
 
 
 def test_the_runbook_s_worked_example_to_the_digit() -> None:
@@ -238,7 +238,7 @@ arguments = st.lists(
 @given(parts=arguments)
 def test_whatever_is_typed_there_is_no_traceback(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(fleetsim.job.trial_record, "simulated", fluid())
+        patch.setattr(fleetsim.job.trials, "simulated", fluid())
         result = run(*(word for part in parts for word in part), "--replications", "1")
     assert result.exit_code in {0, 2, 10, 11, 12}, result.output
     assert "Traceback" not in result.output

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fleetsim.config import load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.shipped import find_preset
 from fleetsim.errors import InputError
+from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.job import job_from_flags
-from fleetsim.job.run_assumptions import run_assumptions
 
 QUEUE, CAP, EACH, POOL = (
     "buffer.capacity_samples",

@@ -9,7 +9,7 @@ from typing import get_args
 from fleetsim import errors
 from fleetsim.cli import main, output, profiles
 from fleetsim.cli.doctor_checks.outside import _OF_TESTS
-from fleetsim.cli.environment import VARIABLES
+from fleetsim.cli.manual import VARIABLES
 from fleetsim.job import gate
 from fleetsim.replay.diagnose.finding import QUESTIONS, Check
 
@@ -35,7 +35,7 @@ def test_every_variable_is_listed() -> None:
     # One with a double underscore is an example of a scenario's value; a bare prefix is how they are found.
     named = {name for text in sources for name in READ.findall(text) if f"{name}__" not in text}
     named -= {name for name in named if name.startswith(_OF_TESTS)}
-    assert named <= set(VARIABLES), "read by the package, and not in fleetsim/cli/environment.py"
+    assert named <= set(VARIABLES), "read by the package, and not in fleetsim/cli/manual.py"
     assert {name for name in VARIABLES if READ.fullmatch(name)} <= named
 
 

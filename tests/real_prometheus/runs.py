@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.export.openmetrics import write_openmetrics
-from fleetsim.sim.duration import steps_for
 from fleetsim.sim.records import Records
-from fleetsim.sim.run import simulate
+from fleetsim.sim.run import simulate, steps_for
 from tests.real_prometheus.server import Server
 
 SCRAPE_S = 15.0

@@ -23,13 +23,13 @@ from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import Writing, rules_document
 from fleetsim.alerts.thresholds import choose
-from fleetsim.export.openmetrics import Pages
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.once import rehearse_once
 from tests.real_prometheus.exporter import Exporter
 from tests.real_prometheus.server import Server
 from tests.real_prometheus.test_rules_fire import EVERY_S, NEW, SCRAPE_S, SETTLED_S, job
+from tests.scrape_pages import Pages
 
 FASTER = 60.0  # simulated seconds a second: one scrape
 BEFORE_S, AFTER_S = 26.0, 16.0  # seconds of ours with and without the instance

@@ -13,7 +13,7 @@ from docs.make_verdicts import PAGE, judgements
 from fleetsim.config.override import parse_override
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.run import Replayed
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 from tests.replay.truth import JOBS, OTHERS, WAYS, Job, gain_of, history_of, judged
 
 NAMES = [job.name for job in JOBS]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.run_assumptions import run_assumptions
 from fleetsim.job.trials import flat, remembered, simulated, with_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.replicate import Replicated, replicate

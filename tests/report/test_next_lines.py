@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim.replay.diagnose.checks
-from fleetsim.replay.diagnose.addressed import addressed
-from fleetsim.replay.diagnose.finding import Finding, Verdict
+from fleetsim.replay.diagnose.finding import Finding, Verdict, addressed
 from fleetsim.tell.console import as_text
 from fleetsim.tell.document import NextLines
 from fleetsim.tell.next_lines import CALL, broken, is_command, resolved

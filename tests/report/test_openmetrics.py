@@ -18,12 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families as page_text
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
-from fleetsim.export.openmetrics import Pages, Written, write_openmetrics
+from fleetsim.export.openmetrics import Written, write_openmetrics
 from fleetsim.export.scraped_requests import one_two_five
 from fleetsim.history.signals import SIGNALS
 from fleetsim.replay.backtest import _Span
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from tests.scrape_pages import Pages
 
 END = 1_700_000_000.0
 EVERY = 5.0

@@ -20,7 +20,7 @@ from fleetsim.config.paths import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
 from fleetsim.job.trainer_scaling import mean_step_s
 from fleetsim.job.uncertain import RERUN
-from fleetsim.tell.same_page import same
+from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, scenario_of
 from fleetsim.validate.case import Case, load_cases
 from fleetsim.validate.docs_files import docs_files

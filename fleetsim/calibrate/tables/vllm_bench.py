@@ -18,8 +18,7 @@ import numpy as np
 from fleetsim.calibrate.known_engine import Given
 from fleetsim.calibrate.tables.benchmark_run import Run, measured_of, seen_decodes
 from fleetsim.calibrate.tables.documents import Document, Fields, as_number, json_documents, refuse, text_of, unknown
-from fleetsim.calibrate.tables.offline import batch_iterations
-from fleetsim.calibrate.tables.source import Measured, Source, observations_from
+from fleetsim.calibrate.tables.source import Array, Measured, Source, observations_from
 from fleetsim.calibrate.tables.timeline import Timeline, windows_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
@@ -28,6 +27,9 @@ BUDGET = 8192  # max_num_batched_tokens where nobody says: vLLM's for most serve
 LEAST_WINDOWS = 3
 SWEPT = ("max_num_seqs", "max_num_batched_tokens", "block_size", "dtype")
 DISTINCT = "prompts that a prefix cache did not know"
+
+
+MOST_ITERATIONS = 200_000
 
 
 def is_serve(document: Document) -> bool:
@@ -219,3 +221,38 @@ def _recorded_args(path: str) -> dict[str, object]:
         return {}
     names = ("batch_size", "input_len", "output_len", "random_input_len", "random_output_len", "tensor_parallel_size")
     return {k: v for k, v in args.items() if k in (*names, *SWEPT, "dtype")} if isinstance(args, dict) else {}
+
+
+def batch_iterations(requests: int, prompt_tokens: int, output_tokens: int, slots: int, budget: int) -> Array:
+    """The iterations of equal requests that are all there from the start, shape (iterations, 4).
+
+    At most MOST_ITERATIONS of them. slots: running at once. budget: max_num_batched_tokens. Running requests first,
+    then new ones while slots and budget last; a prompt's last token also yields the first output token. KV blocks are
+    taken as enough.
+    """
+    left_prompt = np.full(requests, prompt_tokens, np.int64)
+    made = np.zeros(requests, np.int64)
+    running: list[int] = []
+    arrived = 0
+    rows: list[list[float]] = []
+    while (running or arrived < requests) and len(rows) < MOST_ITERATIONS:
+        while len(running) < slots and arrived < requests:
+            running.append(arrived)
+            arrived += 1
+        who = np.array(running)
+        decoding = who[left_prompt[who] == 0]
+        room = budget - len(decoding)
+        b, kv = len(decoding), float((prompt_tokens + made[decoding] - 1).sum())
+        tokens, pairs = 0, 0.0
+        made[decoding] += 1
+        for i in who[left_prompt[who] > 0]:
+            chunk = min(room, int(left_prompt[i]))
+            if chunk <= 0:
+                break
+            pairs += chunk * (prompt_tokens - int(left_prompt[i])) + chunk * (chunk + 1) / 2
+            tokens, room = tokens + chunk, room - chunk
+            left_prompt[i] -= chunk
+            made[i] += left_prompt[i] == 0
+        rows.append([b, kv, tokens, pairs])
+        running = [i for i in running if made[i] < output_tokens]
+    return np.array(rows, np.float64)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fleetsim import units
 from fleetsim.cli.doctor_checks.check import Check
-from fleetsim.cli.environment import VARIABLES
+from fleetsim.cli.manual import VARIABLES
 from fleetsim.errors import FleetsimError, InputError
 
 if TYPE_CHECKING:

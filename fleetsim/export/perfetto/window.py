@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text
 from fleetsim.sim.records import Records
-from fleetsim.sim.warmup import warmup_steps
+from fleetsim.sim.window import warmup_steps
 
 STEPS = Text("--perfetto-steps", "steps")
 DEFAULT_STEPS = 20

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from fleetsim.tell.next_lines import resolved
 
 Check = Literal[
     "data",
@@ -100,3 +102,9 @@ class Verdict:
     findings: tuple[Finding, ...]
     binding: Check | None
     withheld: Withheld | None = None
+
+
+def addressed(verdict: Verdict, call: Sequence[str]) -> Verdict:
+    """The verdict with every next command as one that repeats this call: `fleetsim replay` and its own words."""
+    findings = (f if f.next is None else replace(f, next=resolved(f.next, call)) for f in verdict.findings)
+    return replace(verdict, findings=tuple(findings))
