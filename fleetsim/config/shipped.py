@@ -73,6 +73,13 @@ def presets() -> dict[str, Path]:
     return {p.stem: p for name, p in shipped_scenarios().items() if name.startswith(f"{PRESETS}/")}
 
 
+def is_preset(argument: object) -> bool:
+    """Whether a SCENARIO argument means the file of a preset."""
+    if not isinstance(argument, str | os.PathLike):
+        return False
+    return find_scenario(argument).parent.resolve() == (data_folder("scenarios") / PRESETS).resolve()
+
+
 def find_preset(name: str) -> Path:
     """The file of a preset: its name in any case, with underscores for hyphens, or the only one that begins so.
 

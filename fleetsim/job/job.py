@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
-from fleetsim.config.paths import given_paths, is_at, is_given, is_touched
+from fleetsim.config.paths import given_paths, is_at, is_given, is_touched, value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.shipped import is_preset
 from fleetsim.config.unread import unread_notes
 from fleetsim.config.whole_engines import rounded_note
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
-from fleetsim.job.derived import with_derived
+from fleetsim.job.derived import SECONDS, with_derived
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
 from fleetsim.job.length_options import LENGTH_FLAGS, law_from_flags
@@ -71,6 +72,10 @@ _ALSO: Mapping[str, tuple[str, ...]] = {
     "profile": ("engine.kind=measured",),
     "instance_tok_s": ("engine.kind=constant",),
 }
+
+
+# What the seconds of a trainer's step stand for.
+_MAKE_SECONDS = ("engine.model", "engine.gpu", "trainer.gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         scenario = _without(file, outside, good)
     assumed = _assumed(scenario, said)
     given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
+    other = _of_another(file, scenario, said)
+    given = {path for path in given if not is_touched(path, other.derived)}
     asked = scenario
     if scenario.engine.dp > 1 and not problems:  # counts are those of whole engines; which were written, and as what?
         asked = _load(file, [*outside, *chain(*from_flags.values()), *fitting, "engine.dp=1"])
@@ -136,6 +143,10 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     tp = None if found else instance_gpus(with_changes(scenario, changes) if changes else scenario, given)
     if tp is not None and tp != scenario.engine.tp:
         scenario = with_changes(scenario, {TP: tp})
+    if other.rollout_gpus and not is_touched("fleet.instances", said):
+        engine = scenario.engine
+        as_many = {"fleet.instances": max(1, other.rollout_gpus // (engine.gpus * engine.dp)) * engine.dp}
+        scenario, asked = with_changes(scenario, as_many), with_changes(asked, as_many)
     profiled, wrong_engine = _engine(scenario, given)
     problems += [*found, *wrong_engine]
     if problems:
@@ -158,6 +169,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         frozenset(given | profiled.facts),
         (
             *_notes(flags),
+            *other.notes,
             *unread_notes(scenario, sets),
             *profiled.notes,
             *model_notes(scenario, given),
@@ -165,6 +177,42 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
             *rounded_note(asked, scenario, given),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfAnother:
+    """What a file says of another model, GPU or trainer than the flags. derived: paths that are worked out anew.
+    rollout_gpus: that stay as many, 0 = nothing to keep."""
+
+    derived: tuple[str, ...] = ()
+    rollout_gpus: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def _of_another(file: Start, scenario: Scenario, said: Collection[str]) -> _OfAnother:
+    """What stands in a file for its own model and GPUs, where the flags name others.
+
+    Of a preset it is worked out anew, for its job is an example: trainer and engines of another model, on as many
+    rollout GPUs. What a user wrote stays, with a note.
+    """
+    moved = [path for path in _MAKE_SECONDS if path in said]
+    if file is None or not moved:
+        return _OfAnother()
+    own = _load(file, [])
+    moved = [path for path in moved if value_at(own, path) != value_at(scenario, path)]
+    seconds = [path for path in SECONDS if is_given(path, given_paths(own)) and not is_touched(path, said)]
+    if not moved or any(is_touched(path, said) for path in SECONDS):
+        return _OfAnother()
+    if is_preset(file):
+        engine = moved != ["trainer.gpus"]
+        follow = (*SECONDS, TP, "trainer.gpus") if engine else SECONDS
+        gpus = own.fleet.instances * own.engine.gpus if engine else 0
+        return _OfAnother(tuple(path for path in follow if not is_touched(path, said)), gpus)
+    if not seconds:
+        return _OfAnother()
+    told = ", ".join(f"{value_at(own, path)} ({path})" for path in moved)
+    note = f"{' and '.join(seconds)}: the file says it for {told}; say it anew, or take it out to have it worked out"
+    return _OfAnother(notes=(note,))
 
 
 def _flag_at(path: str, flags: Mapping[str, Any]) -> str:

@@ -60,8 +60,13 @@ def levers_of(scenario: Scenario, grown: Scenario, more: str) -> tuple[Lever, ..
 
 
 def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:
-    flag = " ".join(f"--set {path}={'null' if value is None else value}" for path, value in changes.items())
+    flag = " ".join(f"--set {path}={_typed(value)}" for path, value in changes.items())
     return Lever(name, text, flag, with_changes(scenario, changes))
+
+
+def _typed(value: Any) -> str:
+    """A value as one would type it: 2, not 2.0."""
+    return "null" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:

@@ -10,7 +10,7 @@ responses that were not ready.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fleetsim.config.scenario import Scenario
@@ -59,6 +59,12 @@ class Alternative:
     def free(self) -> bool:
         """Whether the step does not become dearer."""
         return self.cost_change <= 0.0
+
+    @property
+    def saves_usd(self) -> float:
+        """US dollars that a step costs less with the count that is then best; 0 where it is nothing to advise."""
+        advised = self.anew is not None and self.anew.saves and self.anew.holds and not self.loses_more
+        return self.anew.saves_usd if self.anew is not None and advised else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +119,24 @@ def alternatives_of(
         else:
             tried.append(compared(lever, _complete(found), base[: len(found)]))
     if targets is not None:
-        now = trial_of(scenario.fleet.instances, base[:1])
+        now, by_all = (trial_of(scenario.fleet.instances, runs) for runs in (base[:1], base))
         pulled = {lever.name: lever for lever in levers if lever.name != ONE_MORE}
         tried = [replace(a, anew=_anew(pulled.get(a.name), a, now, targets, scenario, measure)) for a in tried]
+        tried = _decided(tried, lambda a: anew(pulled[a.name].scenario, by_all, targets, measure))
     safe = _cheapest([a for a in tried if a.risk is None and a.name in OUTSIDE_THE_ALGORITHM])
     return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
+
+
+def _decided(tried: Sequence[Alternative], by_all: Callable[[Alternative], Anew | None]) -> list[Alternative]:
+    """The same, the one that saves most with the count that all runs decide, as if its job had been asked for."""
+    found = {a.name: a for a in tried}
+    doubted = set(found)
+    while True:
+        most = max(found.values(), key=lambda a: a.saves_usd, default=None)
+        if most is None or most.name not in doubted or most.saves_usd <= 0.0:
+            return list(found.values())
+        doubted.remove(most.name)
+        found[most.name] = replace(most, anew=by_all(most))
 
 
 def _anew(

@@ -24,11 +24,9 @@ def change_of(
         text, typed = "a larger staleness budget", f"{flag('max_staleness')} {way_out.max_staleness:g}"
         older = f"staleness p99 {way_out.staleness_p99_steps:.3g} steps"
         return replace(_anew(text, typed, way_out, older), mends=True)
-    saving = [(a.anew.saves_usd, a, a.anew) for a in alternatives.tried if a.anew and a.anew.saves and a.anew.holds]
-    saving = [one for one in saving if not one[1].loses_more]
-    if saving and likeliest:
-        _, a, anew = max(saving, key=lambda one: one[0])
-        return _anew(a.text, typed_as(a.flag), anew, a.risk)
+    most = max(alternatives.tried, key=lambda a: a.saves_usd, default=None)
+    if most is not None and most.anew is not None and most.saves_usd > 0.0 and likeliest:
+        return _anew(most.text, typed_as(most.flag), most.anew, most.risk)
     best = alternatives.named(alternatives.cheapest or "")
     return None if best is None else _alone(best, instances)
 

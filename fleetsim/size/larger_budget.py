@@ -38,7 +38,8 @@ def way_out_of(
     """The smallest of a few larger budgets with which a fleet holds the targets for no more money than now; else the
     cheapest budget with which a fleet holds them; None where no budget helps.
 
-    Only a version window has such a budget. now: the recommendation as it is, from one run.
+    Only a version window has such a budget. now: the recommendation as it is, from all runs: a budget is looked at by
+    one run, and decided by as many as these.
     """
     if not law_of(scenario).plain_window:
         return None

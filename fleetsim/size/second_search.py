@@ -2,7 +2,7 @@
 
 A lever that buys nothing at the recommended count may still make that fleet far too large: with a higher cap on samples
 in flight five instances may be enough where fifty were needed. So the count is searched again by the rule of the
-recommendation, from one run a count.
+recommendation, from one run a count; of a change that is advised, from all runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """A changed job with its own count, from single runs.
+    """A changed job with its own count.
 
     instances: its count. instead_of: the recommendation without the change. holds: whether it holds all targets that
     were given or that more instances help. step_ratio: its step time / that of the recommendation as it is; saves_usd:
@@ -56,14 +56,14 @@ def reachable(changed: Scenario, instances: int, targets: Sequence[Target], meas
 
 
 def anew(changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure) -> Anew | None:
-    """The count that is best for a changed job; None where it gets stuck.
+    """The count that is best for a changed job, from as many runs as `now` has; None where it gets stuck.
 
-    now: the recommendation as it is, from one run. targets: as for the recommendation. measure should remember runs.
+    now: the recommendation as it is. targets: as for the recommendation. measure should remember runs.
     """
     trials = Trials(changed, measure)
     try:
-        best = best_of(trials, now.instances, targets, 1, fine=_FINE)
-        trial = trials.at(best.instances, 1)
+        best = best_of(trials, now.instances, targets, now.replications, fine=_FINE)
+        trial = trials.at(best.instances, now.replications)
     except StuckError:
         return None
     return Anew(

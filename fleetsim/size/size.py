@@ -155,7 +155,7 @@ def size(
     headroom = Later(partial(headroom_of, job, instances, consumed, rate_of(instances), alone, tell))
     queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
-    way_out = None if best.largest is None else way_out_of(job, trials.at(instances, 1), targets, measure, tell)
+    way_out = None if best.largest is None else way_out_of(job, chosen, targets, measure, tell)
     shown = _shown(trials, best, math.ceil(guess / unit) * unit, replications)
     tried = (trials.at(n, runs) for n, runs in sorted(shown.items()))
     candidates = tuple(trial for trial in tried if trial.stuck is None)

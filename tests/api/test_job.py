@@ -123,3 +123,35 @@ def test_simulate_refuses_what_it_cannot_do() -> None:
     with pytest.raises(fs.InputError) as caught:
         job.split(0, by="speed", trainer_unit=0)  # type: ignore[arg-type]
     assert {p.path for p in caught.value.problems} == {"gpus", "by", "trainer_unit"}
+
+
+@pytest.mark.parametrize("preset", ["verl-one-step-off", "skyrl-fully-async", "trl-grpo"])
+def test_a_preset_s_trainer_is_that_of_the_model_that_is_asked_for(preset: str) -> None:
+    """A dense model of four times the parameters takes about four times the seconds of a token and GPU, whatever was
+    written for the preset's own model; and both pools of a colocated preset stay the same GPUs."""
+
+    def gpu_seconds_per_token(job: fs.Job) -> float:
+        trainer = job.scenario.trainer
+        return trainer.gpus * (trainer.per_token_s + sum(p.per_token_s for p in trainer.phases))
+
+    small, large = (fs.load(f"presets/{preset}", model=f"Qwen/Qwen3-{size}B") for size in (8, 32))
+    assert gpu_seconds_per_token(large) / gpu_seconds_per_token(small) == pytest.approx(32.76 / 8.19, rel=0.3)
+    assert not small.given & {"trainer.per_token_s", "trainer.phases", "engine.tp", "trainer.gpus"}
+    own = fs.load(f"presets/{preset}")
+    assert fs.load(f"presets/{preset}", model=own["engine.model"]) == own
+    kept = fs.load(f"presets/{preset}", model="Qwen/Qwen3-32B", trainer_step_s=33.0, tp=4)
+    assert (kept["trainer.fixed_s"], kept["engine.tp"]) == (33.0, 4)
+    if large["fleet.placement"] == "colocated":
+        fleet, engine = large.scenario.fleet, large.scenario.engine
+        assert fleet.instances * engine.gpus == own["fleet.instances"] * own["engine.tp"]
+
+
+def test_seconds_that_a_user_wrote_stay_with_a_note_where_the_model_is_another(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("engine: {model: Qwen/Qwen2.5-7B}\ntrainer: {gpus: 8, fixed_s: 20}\n")
+    other = fs.load(file, model="Qwen/Qwen3-32B")
+    assert other["trainer.fixed_s"] == 20.0
+    assert any("trainer.fixed_s" in note and "Qwen/Qwen2.5-7B" in note for note in other.notes)
+    for same in (fs.load(file), fs.load(file, model="Qwen/Qwen2.5-7B"), fs.load(file, model="Qwen3-32B", len=900.0)):
+        assert any("trainer.fixed_s" in note for note in same.notes) == (same["engine.model"] == "Qwen3-32B")
+    assert not fs.load(file, model="Qwen/Qwen3-32B", trainer_step_s=90.0).notes

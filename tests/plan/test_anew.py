@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.job.levers import CAP, STALENESS, levers_of
@@ -122,3 +125,28 @@ def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
     calls: list[tuple[int, int]] = []
     found = size(job(), measure=fluid(floor_s=floor_s, calls=calls))
     assert len(calls) - found.simulations <= 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_staleness": 1.0},
+        {"model": "Qwen/Qwen3-32B", "gpu": "B200", "len": 300, "batch": 256},
+        {"model": "Qwen/Qwen3-14B", "gpu": "A100", "group_size": 16, "len_cv": 1.4, "max_staleness": 0.0},
+        {"model": "Qwen/Qwen3-14B", "gpu": "B200", "max_staleness": 1.0},
+    ],
+)
+def test_the_change_that_is_advised_is_what_asking_for_it_says(options: dict[str, Any]) -> None:
+    """Of the simulator, whose runs differ: what the line "change" promises is what its flags give, to the digit."""
+    job = fs.load(None, {"run.steps": 15}, replications=3, **options)
+    now = job.size()
+    change = now.plan.change
+    assert change is not None
+    words = change.flag.split()
+    sets = dict(word.split("=") for before, word in pairwise(words) if before == "--set")
+    flags = {w[2:].replace("-", "_"): float(v) for w, v in pairwise(words) if w.startswith("--") and w != "--set"}
+    asked = job.with_({path: json.loads(value) for path, value in sets.items()}, **flags).size()
+    assert asked.instances == change.instances
+    assert now.mean["cost_per_step"] - asked.mean["cost_per_step"] == pytest.approx(change.saves_usd, rel=1e-9)
+    assert now.mean["step_s"] - asked.mean["step_s"] == pytest.approx(change.saves_s, rel=1e-9)
