@@ -41,6 +41,7 @@ WAITING = ("real_prometheus/test_rules_live.py", "real_prometheus/test_watch_liv
 # Files, or folders, whose tests take most of the time: with programs of their own, or with long runs of the simulator.
 SLOW = (
     "browser/",
+    "frameworks/parsers/",
     "fuzz/",
     "golden/",
     "planner/test_bound.py",

@@ -51,7 +51,19 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("workload.group_size", n.value, n)
     batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
     samples = times(batch, n)
-    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=samples.written)
+    consumer = draft.count("rollout.consumer_batch_size", default=1)
+
+    def both(want: int) -> dict[str, Any] | None:
+        prompts = samples.written(want)  # the staleness manager counts in batches of its own size
+        return None if prompts is None else {**prompts, consumer.key: want // n.value}
+
+    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=both)
+    if consumer.given and consumer.value != batch.value:
+        rule = f"differs from {batch}, the batch that is trained"
+        draft.refuse(consumer.key, consumer.value, rule, "make them equal")
+    elif consumer.value != batch.value:
+        why = "AReaL's staleness then counts in batches of one prompt: whole batches are simulated"
+        draft.note(f"{consumer.key} is not set", why)
     answer, prompt = draft.count("gconfig.max_new_tokens", default=16384), draft.maybe_count("train_dataset.max_length")
     lengths(draft, answer, prompt, prompt_key="train_dataset.max_length")
     engine = _parallelism(draft)
@@ -66,11 +78,6 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     why = "rollouts are prompts with all samples"
     draft.put("fleet.max_in_flight_samples", running.value, most, n, why=why, back=running.written)
     draft.semantics("fleet.in_flight_unit", "groups", "a rollout ends with the last sample of its prompt")
-    consumer = draft.maybe_count("rollout.consumer_batch_size")
-    if consumer is not None and consumer.value != batch.value:
-        draft.refuse(
-            consumer.key, consumer.value, f"differs from {batch}, the batch that is trained", "make them equal"
-        )
     draft.semantics("sync.in_flight", "abort_resume", "aborted requests are sent again with what they have")
     draft.semantics("buffer.batch_rule", "oldest_version_first", "finished rollouts, the oldest first")
     draft.semantics("fleet.group_placement", "spread", "a request per sample")

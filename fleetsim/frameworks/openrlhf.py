@@ -59,8 +59,8 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     samples = times(batch, n)
     back = samples.written
     draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=back)
-    update = draft.maybe_count("train.batch_size", "train_batch_size")
-    recipe.optimizer_steps(draft, samples, update, "train.batch_size", "their updates count as one step")
+    update = draft.count("train.batch_size", "train_batch_size", default=128)
+    recipe.optimizer_steps(draft, samples, update, update.key, "their updates count as one step")
     _lengths(draft)
     _gpus(draft, is_async.value, together)
     if is_async.value:

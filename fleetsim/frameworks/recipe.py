@@ -54,7 +54,10 @@ def passes(draft: Draft, **made: tuple[bool, Back]) -> None:
 
 
 def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key: str, why: str = "") -> None:
-    """Optimizer steps of an epoch: the batch over a mini-batch, both counted in the same. key: the mini-batch's."""
+    """Optimizer steps of an epoch: the batch over a mini-batch, both counted in the same. key: the mini-batch's.
+
+    A framework whose own mini-batch is larger than the batch may refuse that: the batch then says both.
+    """
 
     def back(want: Any) -> Mapping[str, Any] | None:
         if not isinstance(want, int) or batch.value % want:
@@ -64,6 +67,9 @@ def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key:
     path = f"{PATH}.optimizer_steps"
     if mini is None or mini.value >= batch.value:
         draft.could(path, 1, back, 1)
+        if mini is not None:
+            both = "trainer.batch_samples"
+            draft.could(both, draft.values.get(both), lambda _: Read(key, 1, False).written(batch.value))
     else:
         draft.put(path, max(1, batch.value // mini.value), batch, mini, why=why or "mini-batches", back=back, unless=1)
 

@@ -7,6 +7,8 @@ skyrl/backends/skyrl_train/inference_servers/vllm_server_actor.py.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
@@ -99,7 +101,12 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
 def _gpus(draft: Draft, together: Read[bool]) -> None:
     place = "trainer.placement.policy_num"
     gpus = on_nodes(draft.count(f"{place}_nodes", default=1), draft.count(f"{place}_gpus_per_node", default=1))
-    draft.put("trainer.gpus", gpus.value, gpus)
+
+    def with_reference(want: int) -> dict[str, Any]:
+        policy = gpus.written(want) or {}  # the reference model sits on the same GPUs, and must have as many
+        return {**policy, **{key.replace("policy", "ref"): value for key, value in policy.items()}}
+
+    draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
     tp = draft.count(f"{ENGINE}.tensor_parallel_size", default=1)
     pp = draft.count(f"{ENGINE}.pipeline_parallel_size", default=1)
     dp = draft.count(f"{ENGINE}.data_parallel_size", default=1)
@@ -154,8 +161,18 @@ def _fully_async(draft: Draft, n: Read[int]) -> None:
     draft.put("admission.max_staleness", float(staleness.value), staleness)
     draft.semantics("admission.age_action", "train_anyway", "late groups are trained, with a warning")
     workers = draft.count(f"{section}.num_parallel_generation_workers", default=768)
+    mini = draft.count("trainer.policy_mini_batch_size", default=256)
+    least, limit = mini.value, mini.value * (staleness.value + 1)
+    if not least <= workers.value <= limit:
+        rule = f"must be from {least} ({mini.key}) to {limit} (times {section}.max_staleness_steps + 1)"
+        draft.refuse(workers.key, workers.value, rule, "change one of the three")
+
+    def within(want: int | None) -> dict[str, int]:
+        """As many as SkyRL allows that come next to what is wanted; no limit is as many as it allows."""
+        return {workers.key: limit if want is None else min(max(want // n.value, least), limit)}
+
     most = times(workers, n)
-    draft.put("fleet.max_in_flight_samples", most.value, workers, n, why="a worker has a group", back=most.written)
+    draft.put("fleet.max_in_flight_samples", most.value, workers, n, why="a worker has a group", back=within)
     draft.semantics("fleet.in_flight_unit", "groups", "a worker generates a whole group")
     clears = draft.flag(f"{section}.clear_kv_cache_on_weight_sync", default=False)
     draft.semantics("sync.in_flight", "keep", "engines pause, load and go on")

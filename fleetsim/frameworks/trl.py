@@ -94,10 +94,14 @@ def _samples(draft: Draft, processes: Read[int], n: Read[int]) -> Read[int]:
     step = times(per_device, accumulation, processes)
     whole = draft.maybe_count("generation_batch_size")
     generations = draft.maybe_count("steps_per_generation")
-    batch = whole or (step if generations is None else times(per_device, generations, processes))
-    if whole is not None and generations is not None:
+    counted = step if generations is None else times(per_device, generations, processes)
+    batch = whole or counted
+    if generations is not None and batch.value != counted.value:
         draft.refuse(
-            whole.key, whole.value, f"excludes {generations}", "keep one of generation_batch_size, steps_per_generation"
+            batch.key,
+            batch.value,
+            f"differs from {counted}",
+            "keep one of generation_batch_size, steps_per_generation",
         )
     if batch.value % n.value:
         draft.refuse(

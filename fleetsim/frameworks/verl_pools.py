@@ -40,8 +40,8 @@ def rollout_batch(draft: Draft, n: Read[int]) -> Read[int]:
     back = times(batch, n).written
     draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses", back=back)
     if "separate" not in draft.mode:
-        mini = draft.maybe_count(f"{ACTOR}.ppo_mini_batch_size")
-        recipe.optimizer_steps(draft, batch, mini, f"{ACTOR}.ppo_mini_batch_size", "their updates count as one step")
+        mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
+        recipe.optimizer_steps(draft, batch, mini, mini.key, "their updates count as one step")
     return batch
 
 
