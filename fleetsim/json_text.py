@@ -57,13 +57,13 @@ def from_loose_json(text: str | bytes) -> Any:
 
 def _overflows(value: Any) -> bool:
     """Whether a number in it was beyond a float's reach, as hardly any ever is."""
-    if not isinstance(value, dict | list):
+    if not isinstance(value, (dict, list)):
         return value in (math.inf, -math.inf)
     items = value.values() if isinstance(value, dict) else value
-    return math.inf in items or -math.inf in items or any(_overflows(i) for i in items if isinstance(i, dict | list))
+    return math.inf in items or -math.inf in items or any(_overflows(i) for i in items if isinstance(i, (dict, list)))
 
 
-def _numbers(wrong: Callable[[str], float]) -> dict[str, Any]:
+def _numbers(wrong: Callable[[str], float], **otherwise: Any) -> dict[str, Any]:
     """How json's reader makes numbers. wrong: what becomes of one beyond reach; raises, or NaN."""
 
     def real(digits: str) -> float:
@@ -74,7 +74,7 @@ def _numbers(wrong: Callable[[str], float]) -> dict[str, Any]:
         value = int(digits) if len(digits) < 30 else _WIDEST
         return value if -_WIDEST < value < _WIDEST else wrong(digits)
 
-    return {"parse_constant": wrong, "parse_float": real, "parse_int": whole}
+    return {"parse_constant": wrong, "parse_float": real, "parse_int": whole, **otherwise}
 
 
 def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any) -> Any:
@@ -95,5 +95,5 @@ def _refuse(written: str) -> NoReturn:
 
 # Logs have a hundred thousand lines: their reader is made once.
 _LOOSE = json.JSONDecoder(**_numbers(_no_number))
-_QUICK = json.JSONDecoder(**{**_numbers(_no_number), "parse_float": None})
-_LONG = json.JSONDecoder(**{**_numbers(_refuse), "parse_int": None})
+_QUICK = json.JSONDecoder(**_numbers(_no_number, parse_float=None))
+_LONG = json.JSONDecoder(**_numbers(_refuse, parse_int=None))

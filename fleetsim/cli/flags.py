@@ -26,7 +26,7 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
 
     offered = [one for question in questions.values() for one in _offered(question)]
     call.__doc__, call.__name__ = run.__doc__, run.__name__
-    annotate(call, [_parameter(name, *rest) for name, *rest in _in_order(offered)])
+    annotate(call, [_parameter(*one) for one in _in_order(offered)])
     return call
 
 

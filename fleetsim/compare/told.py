@@ -192,7 +192,7 @@ def _inputs_in_brief(found: Comparison) -> str:
 
 
 def _short(value: object) -> str:
-    return "-" if value is None else "..." if isinstance(value, dict | list) else short(value)
+    return "-" if value is None else "..." if isinstance(value, (dict, list)) else short(value)
 
 
 def _runs(found: Comparison) -> str:

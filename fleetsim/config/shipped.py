@@ -75,7 +75,7 @@ def presets() -> dict[str, Path]:
 
 def is_preset(argument: object) -> bool:
     """Whether a SCENARIO argument means the file of a preset."""
-    if not isinstance(argument, str | os.PathLike):
+    if not isinstance(argument, (str, os.PathLike)):
         return False
     return find_scenario(argument).parent.resolve() == (data_folder("scenarios") / PRESETS).resolve()
 

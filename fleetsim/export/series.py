@@ -12,7 +12,7 @@ from fleetsim.sim.records import Records
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Numbers = Floats | Ints
+Numbers = NDArray[np.float64 | np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def _named(back: Back, name: str | None, size: int) -> dict[str, str] | None:
 
 
 def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
-    sizes = dict.fromkeys("dptce", 1)
+    sizes: dict[str, int] = dict.fromkeys("dptce", 1)
     if read is None:
         return "", sizes
     match = _PART.fullmatch(_ATTENTION.sub(r"\1", read.value.strip()))

@@ -79,9 +79,10 @@ class Session(requests.Session):
         else:
             given["params"] = params
         given["timeout"] = (min(10.0, self._access.timeout_s), self._access.timeout_s)
+        given |= {"stream": True, "allow_redirects": False}
         sent = time.time()
         try:
-            response = super().request(method, url, **{**given, "stream": True, "allow_redirects": False})
+            response = super().request(method, url, **given)
             body = self._body(response)
         except requests.RequestException as error:
             raise self._connection(error) from None

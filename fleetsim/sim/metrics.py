@@ -160,14 +160,14 @@ def _staleness(records: Records, window: Window) -> dict[str, float]:
     }
 
 
-def quantile(in_order: NDArray[np.integer[Any]], q: float) -> float:
-    """The q-quantile (0 to 1) of integers in ascending order, shape (n,), n >= 1; linear between two of them.
+def quantile(in_order: NDArray[np.integer | np.floating], q: float) -> float:
+    """The q-quantile (0 to 1) of numbers in ascending order, shape (n,), n >= 1; linear between two of them.
 
     To the last bit `np.quantile`, which imports numpy's masked arrays: a tenth of all that `size` has to import.
     """
     at = (len(in_order) - 1) * q
     below = math.floor(at)
-    low, high, share = int(in_order[below]), int(in_order[min(below + 1, len(in_order) - 1)]), at - below
+    low, high, share = float(in_order[below]), float(in_order[min(below + 1, len(in_order) - 1)]), at - below
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
 

@@ -140,7 +140,7 @@ def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
 
 def colocated_async(scenario: Scenario, gpus: int) -> Arrangement:
     """All GPUs in turn, unfinished samples carried over."""
-    changes = {**_in_turn(scenario, gpus), **_ahead(scenario), "sync.in_flight": "abort_resume"}
+    changes: dict[str, Any] = {**_in_turn(scenario, gpus), **_ahead(scenario), "sync.in_flight": "abort_resume"}
     if LAWS[changes.get("admission.law", scenario.admission.law)].rounds == "overlapping":
         # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
         ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)

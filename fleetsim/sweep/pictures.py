@@ -42,7 +42,7 @@ def front_chart(result: Sweep) -> Chart | None:
     by_mark["dominated"] = by_mark["dominated"][:_MOST_DOMINATED]
     of_third = [_scaled(sized, row.estimates()) for rows in by_mark.values() for row in rows] if sized else [0.0]
     low, high = min(of_third), max(of_third)
-    data = []
+    data: list[dict[str, Any]] = []
     for mark, name, style in _LOOKS:
         rows = by_mark[mark]
         if not rows:

@@ -24,7 +24,8 @@ class _Literal(Console):
         return super().render(_literal(renderable) if isinstance(renderable, Text) else renderable, options)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        return _literal(super().render_str(text, **{**how, "markup": False, "emoji": False}))
+        how |= {"markup": False, "emoji": False}
+        return _literal(super().render_str(text, **how))
 
 
 def console(file: IO[str] | None = None, *, stderr: bool = False, width: int | None = None, **more: Any) -> Console:

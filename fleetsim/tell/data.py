@@ -31,7 +31,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value):
+        assert not isinstance(value, type)
         return plain(asdict(value))
     if isinstance(value, Mapping):
         return {str(key): plain(below) for key, below in value.items()}

@@ -38,7 +38,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _UNITS = r"(?<=\d) (?=(?:%|(?:s|ms|us|min|h|k|M|G|GB|GiB|steps?|tok/s|GPUs?|instances?|samples)\b))"
 _UNIT = re.compile(_UNITS + r"|(?<=\d) (?=\+ \d)|(?<=\d \+) (?=\d)|(?<= x) (?=\d)|(?<=seed) (?=\d)")
 
-_KINDS = {
+_KINDS: Mapping[type, str] = {
     Chart: "chart",
     Pair: "pair",
     Table: "table",

@@ -289,7 +289,7 @@ def _capped(records: Records, steps: NDArray[Any]) -> bool:
 def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copy(below) for key, below in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, list | tuple) else value
+    return [_copy(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _put(raw: dict[str, Any], path: str, value: Any) -> None:

@@ -133,7 +133,7 @@ class Case(Section):
             raise PydanticCustomError("fit", "fit.low must be below fit.high", {})
         for arm in self.arms:
             if not arm.gated and not arm.reading:
-                raise PydanticCustomError("gated", f"{arm.name} is not gated: reading must say why", {})
+                raise PydanticCustomError("gated", "{arm} is not gated: reading must say why", {"arm": arm.name})
         return self
 
     def arm(self, name: str) -> Arm:

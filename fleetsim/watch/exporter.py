@@ -174,7 +174,7 @@ class Exporter:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *args: object) -> None:
+            def log_message(self, *args: object, **named: object) -> None:
                 pass  # a line per scrape helps nobody
 
         class Server(ThreadingHTTPServer):
@@ -197,7 +197,7 @@ class Exporter:
     def address(self) -> str:
         """host:port, as bound."""
         host, port = self._server.server_address[:2]
-        name = host.decode() if isinstance(host, bytes) else host
+        name = host if isinstance(host, str) else bytes(host).decode()
         return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
     def __enter__(self) -> Exporter:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
 from tests.sim.timelines import all_different, batches, play, sends, trained, whole
 
@@ -44,6 +45,16 @@ def test_trigger_by_hand(trigger: str, count: int) -> None:
     published = records.syncs["trigger_s"]
     got = whole(published[published < 16.5]), sends(records, 6), ends(records)[:2]
     assert got == TRIGGERS[trigger, count]
+
+
+def test_staleness_in_parts_of_a_step() -> None:
+    """Weights after every half step, and nothing ahead: half of what a step trains holds half of that step's update."""
+    records = play(
+        (1,), trainer__minibatches=2, admission__max_staleness=0.0, sync__trigger="pulls", sync__every_pulls=1
+    )
+    staleness = numbers_of(records)["staleness_steps"]
+    assert staleness["mean"] == staleness["p50"] == -0.25
+    assert (staleness["p99"], staleness["max"]) == (0.0, 0.0)
 
 
 def test_samples_beyond_the_count_are_not_carried_over() -> None:

@@ -33,4 +33,4 @@ class Prompts:
             ids: list[int] = random.integers(LEAST_ID, PAST_ID, tokens).tolist()
             return ids
         words = random.integers(0, len(WORDS), max(1, round(tokens / self.tokens_per_word)))
-        return " ".join(WORDS[i] for i in words)
+        return " ".join(WORDS[int(i)] for i in words)

@@ -84,7 +84,7 @@ def _prefills(t: Timeline, first: Array, together_s: float, budget: int) -> Arra
     begun = np.maximum(begun, np.append(-np.inf, until[:-1]))
     tokens = np.bincount(group, prompts)
     pairs = np.bincount(group, prompts * (prompts + 1.0) / 2.0)
-    return np.column_stack([begun, until, np.maximum(1.0, np.ceil(tokens / budget)), tokens, pairs])
+    return np.stack([begun, until, np.maximum(1.0, np.ceil(tokens / budget)), tokens, pairs], axis=1, dtype=np.float64)
 
 
 def _within(prefills: Array, low: float, high: float) -> Array:

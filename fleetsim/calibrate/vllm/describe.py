@@ -207,7 +207,7 @@ def fill_kv(worker: Any) -> int:
         return 0
     with torch.inference_mode():
         for layer in worker.model_runner.kv_caches:
-            for tensor in layer if isinstance(layer, list | tuple) else [layer]:
+            for tensor in layer if isinstance(layer, (list, tuple)) else [layer]:
                 if tensor.is_floating_point() and tensor.element_size() > 1 and tensor.data_ptr() not in filled:
                     tensor.normal_()
                     filled[tensor.data_ptr()] = tensor.numel() * tensor.element_size()

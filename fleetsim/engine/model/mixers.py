@@ -62,7 +62,11 @@ class Windowed(ABC):
     """Attention that may look back so few tokens, `window`, that its cache does not grow with the context."""
 
     __slots__ = ()
-    window: int
+
+    @property
+    @abstractmethod
+    def window(self) -> int:
+        """Tokens that it looks back, 0 = all."""
 
     @abstractmethod
     def token_bytes(self, tp: int = 1, element_bytes: float = 2) -> float:

@@ -208,7 +208,7 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
     """
     if isinstance(model, ModelShape):
         return model
-    if not isinstance(model, str | os.PathLike):
+    if not isinstance(model, (str, os.PathLike)):
         raise InputError([Problem("model", model, "a model's name or the path of a config.json", "give a text")])
     text = os.fspath(model)
     is_name = isinstance(model, str) and not text.endswith(".json") and text.count("/") <= 1 and "\\" not in text

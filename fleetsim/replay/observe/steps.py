@@ -155,7 +155,7 @@ def _from_totals(history: History, inferred: Steps | None) -> Steps | None:
     columns: dict[str, tuple[Floats, From]] = {
         name: (increments(values, history.step_s), "exported") for name, values in totals.items()
     }
-    read = np.isfinite(np.array([values for values, _ in columns.values()])).any(axis=0)
+    read: Mask = np.logical_or.reduce([np.isfinite(values) for values, _ in columns.values()])
     total = None if step_s is None else float(count[read].sum())
     holes = holes_of(history.times, read)
     text = (
