@@ -15,7 +15,7 @@ from fleetsim.history.apart import engines_apart, same, telling
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.named import SELECTOR
-from fleetsim.history.ranks import one_per_server
+from fleetsim.history.ranks import one_per_engine, ranks_apart
 from fleetsim.history.signals import SCALES
 
 Row = tuple[Match, Mapping[str, str], Floats]
@@ -44,8 +44,10 @@ def merge(
     """series: (sample name, labels, values (T,)) of counters, gauges and infos; histograms: `_bucket` and `_sum`
     samples with values (H,) at histogram_times. Series that carry no signal are passed over. Raises InputError for
     what is carried as a running total and is none."""
-    series, ranks = one_per_server(series)
-    histograms, _ = one_per_server(histograms)
+    series = list(series)
+    shares = ranks_apart(series)
+    series, ranks = one_per_engine(series, shares)
+    histograms, _ = one_per_engine(histograms, shares)
     rows = _matched(catalogue, series)
     hists = _matched(catalogue, histograms)
     _check_totals(rows)

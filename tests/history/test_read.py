@@ -338,6 +338,30 @@ def test_sglang_ranks_are_one_instance() -> None:
     assert kinds(history) == ["other"]
 
 
+def test_sglang_ranks_with_gpus_of_their_own_are_instances() -> None:
+    """Both ranks begin at tp_rank 0; what the tokenizer counts for both is divided by the output tokens."""
+    labels = {"job": "s", "instance": "h:30000", "model_name": "m"}
+    ended = np.floor((TIMES - START) / 600)
+    series = [
+        line("sglang:prompt_tokens_total", ended * 8e5, **labels),
+        line("sglang:cache_config_info", 1.0, **labels, page_size="64", num_pages="900"),
+    ]
+    for dp, rate in (("0", 300), ("1", 100)):
+        ranks = {**labels, "engine_type": "unified", "dp_rank": dp, "tp_rank": "0", "pp_rank": "0"}
+        series += [
+            line("sglang:num_running_reqs", 10.0 + int(dp), **ranks),
+            line("sglang:realtime_tokens_total", (TIMES - START) * rate, **ranks, mode="decode"),
+        ]
+    with serving(series) as fake:
+        history = read(fake)
+    assert [str(i) for i in history.instances] == ["h:30000", "h:30000/1"]
+    assert history.values["running"][:, 0].tolist() == [10, 11]
+    assert increments(history.values["generation_tokens"], 15.0)[:, 0].tolist() == [4500, 1500]
+    assert history.values["prompt_tokens"][:, -1] == pytest.approx([0.75 * ended[-1] * 8e5, 0.25 * ended[-1] * 8e5])
+    assert [config["block_size"] for config in history.configs] == ["64", "64"]
+    assert kinds(history) == ["other"]
+
+
 def test_prime_rls_trainer() -> None:
     series = [line("trainer_step", np.floor((TIMES - START) / 60), job="t"), line("trainer_mfu_percent", 41.0, job="t")]
     with serving([*engine("a"), *series]) as fake:

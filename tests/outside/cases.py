@@ -6,7 +6,7 @@ the slowest responses), stragglers, sync, trainer, in_flight_cap, max_num_seqs, 
 
 from dataclasses import dataclass
 
-from tests.outside.setting import Absence, Setting, Spell
+from tests.outside.setting import Absence, Ramp, Setting, Spell
 
 HALF = 1800.0
 
@@ -205,8 +205,6 @@ def judge(**changes: object) -> Setting:
 
 
 # Servers of several models, or of several data-parallel ranks, told apart by the labels model_name, engine and dp_rank.
-# The reader takes SGLang's ranks of a server as one instance (its token counters have none), so that a slow rank of two
-# servers is one of the misses.
 SERVERS = [
     Case(base("healthy, two models on each server"), frozenset(), (judge(),), POLICY),
     Case(
@@ -300,4 +298,49 @@ SERVING = [
     serving("serving, max_num_seqs of 40", "max_num_seqs", max_num_seqs=40, arrivals=8.6),
 ]
 
-CASES = [*HEALTHY, *SINGLE, *PAIRS, *MIXED, *SERVERS, *SERVING]
+# What else happens to a job: nodes that come and go, clients, balancers and reward servers that are the bottleneck,
+# evaluations and checkpoints between steps, agents with tools, releases of other engines.
+LIFE = [
+    case(
+        "spot nodes preempted and back",
+        "rollout",
+        instances=4,
+        train_s=12.0,
+        absences=(Absence(1, 900.0, 1900.0, renamed=True), Absence(3, 1500.0, 2900.0, renamed=True)),
+    ),
+    case(
+        "healthy, every pod replaced in turn",
+        absences=tuple(Absence(i, 600.0 + 900 * i, 660.0 + 900 * i, renamed=True) for i in range(3)),
+    ),
+    case("KV cache thrashes, SGLang", "preemptions", instances=4, kv_tokens=24_000, train_s=14.0, engine="sglang"),
+    case("prefix caches emptied at each sync", instances=6, train_s=24.0, route="group", flushed=True, **LONG),
+    case("sync of 20 s, no scrape answered meanwhile", "sync", pause_s=20.0, deaf=True),
+    case("sync of 12 s, TensorRT-LLM", "sync", pause_s=12.0, engine="trtllm"),
+    case("a balancer that prefers one instance", "stragglers", instances=4, train_s=12.0, stuck=0.6),
+    case("a client that sends 9 requests a second", "in_flight_cap", instances=4, sends_per_s=9.0),
+    case("a reward server slow on some samples", "rollout", instances=5, staleness=1.0, reward_s=6.0),
+    case("responses grow longer all the time", "rollout", longer=Ramp(2.5, 0.0, 3600.0), train_s=14.0),
+    case(
+        "straggler, TensorRT-LLM",
+        "stragglers",
+        instances=4,
+        train_s=12.0,
+        slow={1: Spell(2.0)},
+        route="round",
+        engine="trtllm",
+    ),
+    case("in-flight cap, SGLang 0.4", "in_flight_cap", instances=4, in_flight=64, engine="sglang-0.4"),
+    case("healthy, a test set every ten steps", tests_every=10, tests=400),
+    case("healthy, a checkpoint every 20 steps", saves_every=20, save_s=15.0),
+    case("healthy, four turns with tools of 5 s", instances=7, median=150.0, turns=4, tool_s=5.0, train_s=26.0),
+    case(
+        "undersized, four turns with tools of 10 s",
+        "rollout",
+        median=200.0,
+        turns=4,
+        tool_s=10.0,
+        **(SHORT_OF | {"batch": 80, "staleness": 4.0}),
+    ),
+]
+
+CASES = [*HEALTHY, *SINGLE, *PAIRS, *MIXED, *SERVERS, *SERVING, *LIFE]

@@ -1,14 +1,18 @@
 """What a scrape of an engine or of a trainer holds: names, labels and meaning as the exporters have them.
 
 vLLM: vllm/v1/metrics/loggers.py (0.26 and 0.32; the old names from 0.8.5). SGLang: srt/metrics/collector.py and
-scheduler_metrics_mixin.py (00ae9c15, realtime_tokens_total from 2026). TensorRT-LLM: tensorrt_llm/metrics/collector.py
-(050f80de). SGLang's generation_tokens_total and both token counters of TensorRT-LLM grow when a request ends.
+scheduler_metrics_mixin.py (00ae9c15, realtime_tokens_total from 2026); release 0.4 had fewer metrics
+(docs/references/production_metrics.md of that release). TensorRT-LLM: tensorrt_llm/metrics/collector.py (050f80de).
+
+An SGLang scheduler labels what it exports with its ranks (dp_rank only where there are several), the tokenizer of a
+server does not. Without --enable-dp-attention every data-parallel rank has GPUs of its own, and a tp_rank from 0 on.
+SGLang's generation_tokens_total and both token counters of TensorRT-LLM grow when a request ends.
 vLLM and TensorRT-LLM observe the seconds in the queue when a request ends, SGLang when it is scheduled.
 A trainer exports what docs/metrics.md asks trainers to export.
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.outside.setting import Setting
@@ -61,30 +65,36 @@ def vllm(engine: Engine, prefix: str = "vllm:", old: bool = False) -> Iterator[S
 
 
 def sglang(engine: Engine) -> Iterator[Sample]:
-    """A scrape of an SGLang server."""
+    """What the scheduler of an SGLang rank exports."""
     book, it = engine.counters, engine.setting
-    ended = book.stop + book.length
     yield "sglang:num_running_reqs", "", {}, len(engine.running)
     yield "sglang:num_queue_reqs", "", {}, len(engine.waiting)
     yield "sglang:token_usage", "", {}, round(engine.used() / it.kv_tokens, 4)
     yield "sglang:num_used_tokens", "", {}, int(engine.used())
+    if it.engine == "sglang-0.4":
+        yield "sglang:cache_hit_rate", "", {}, round(book.hits / max(book.queries, 1), 4)
+        return
     yield "sglang:max_total_num_tokens", "", {}, it.kv_tokens
     yield "sglang:realtime_tokens", "_total", {"mode": "decode"}, int(book.generated)
     yield "sglang:realtime_tokens", "_total", {"mode": "prefill_compute"}, book.prompted - book.hits
-    yield "sglang:prompt_tokens", "_total", {}, book.prompts.total
-    yield "sglang:generation_tokens", "_total", {}, book.output.total
-    yield "sglang:cached_tokens", "_total", {}, book.hits
-    yield "sglang:num_requests", "_total", {}, ended
-    yield "sglang:num_aborted_requests", "_total", {}, book.abort
     yield "sglang:num_retracted_requests", "_total", {}, book.preempted
-    named = {
-        "generation_tokens_histogram": book.output,
-        "prompt_tokens_histogram": book.prompts,
-        "e2e_request_latency_seconds": book.e2e,
-        "queue_time_seconds": book.scheduled,
-    }
-    yield from histograms("sglang:", named)
+    yield from histograms("sglang:", {"queue_time_seconds": book.scheduled})
     yield "sglang:cache_config_info", "", {"page_size": "1", "num_pages": str(it.kv_tokens)}, 1
+
+
+def sglang_server(engines: Sequence[Engine]) -> Iterator[Sample]:
+    """What the tokenizer of an SGLang server exports: of all its ranks together."""
+    books, it = [engine.counters for engine in engines], engines[0].setting
+    yield "sglang:prompt_tokens", "_total", {}, sum(book.prompts.total for book in books)
+    yield "sglang:generation_tokens", "_total", {}, sum(book.output.total for book in books)
+    named = {"e2e_request_latency_seconds": Histogram.sum_of([book.e2e for book in books])}
+    if it.engine != "sglang-0.4":
+        yield "sglang:cached_tokens", "_total", {}, sum(book.hits for book in books)
+        yield "sglang:num_requests", "_total", {}, sum(book.stop + book.length for book in books)
+        yield "sglang:num_aborted_requests", "_total", {}, sum(book.abort for book in books)
+        named["generation_tokens_histogram"] = Histogram.sum_of([book.output for book in books])
+        named["prompt_tokens_histogram"] = Histogram.sum_of([book.prompts for book in books])
+    yield from histograms("sglang:", named)
 
 
 def trtllm(engine: Engine) -> Iterator[Sample]:
@@ -119,6 +129,7 @@ EXPORTERS: dict[str, Callable[[Engine], Iterator[Sample]]] = {
     "vllm-0.8": lambda engine: vllm(engine, old=True),
     "ray-vllm": lambda engine: vllm(engine, prefix="ray_vllm_"),
     "sglang": sglang,
+    "sglang-0.4": sglang,
     "trtllm": trtllm,
 }
 
@@ -160,6 +171,9 @@ class Scrapes:
                 self.keep(trainer(world, now), {"job": f"{it.job}-trainer", "instance": "10.0.9.9:9200"}, now)
         elif engine.present:
             self.keep(EXPORTERS[it.engine](engine), target(engine, it), now)
+            if it.engine.startswith("sglang") and not engine.number % it.ranks:
+                served = [e for e in world.engines if e.number // it.ranks == engine.number // it.ranks]
+                self.keep(sglang_server(served), target(engine, it, ranked=False), now)
 
     def write(self, path: Path) -> None:
         """Writes OpenMetrics text."""
@@ -174,8 +188,8 @@ class Scrapes:
         path.write_text(out.getvalue(), encoding="utf-8")
 
 
-def target(engine: Engine, it: Setting) -> dict[str, str]:
-    """Labels that a scrape adds, and the engine's own."""
+def target(engine: Engine, it: Setting, *, ranked: bool = True) -> dict[str, str]:
+    """Labels that a scrape adds, and the engine's own. ranked: of one rank, not of all of a server."""
     server, rank = divmod(engine.number, it.ranks)
     pod = f"{it.job}-{server}" + (f"-{engine.incarnation}" if engine.incarnation else "")
     labels = {
@@ -186,8 +200,11 @@ def target(engine: Engine, it: Setting) -> dict[str, str]:
     }
     if it.engine in ("vllm", "vllm-0.8", "ray-vllm"):
         return labels | {"engine": str(rank)}
+    if it.engine == "sglang-0.4" or not ranked:
+        return labels
     if it.engine == "sglang":
-        return labels | {"engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "dp_rank": str(rank)}
+        ranks = {"dp_rank": str(rank)} if it.ranks > 1 else {}
+        return labels | {"engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"} | ranks
     return labels | {"engine_type": "trtllm"}
 
 

@@ -35,11 +35,17 @@ def remedies(it: Setting) -> dict[str, list[Setting]]:
     """For each cause, the same job without it; where there are several ways, each."""
     more = it.but(instances=it.instances + max(math.ceil(it.instances / 4), 1))
     ways: dict[str, list[Setting]] = {
-        "rollout": [more, it.but(staleness=it.staleness + 2), it.but(absences=()), it.but(longer=ALWAYS_ONE)],
-        "stragglers": [it.but(slow={})],
+        "rollout": [
+            more,
+            it.but(staleness=it.staleness + 2),
+            it.but(absences=()),
+            it.but(longer=ALWAYS_ONE),
+            it.but(reward_s=0.0),
+        ],
+        "stragglers": [it.but(slow={}), it.but(stuck=0.0)],
         "sync": [it.but(pause_s=0.0)],
-        "trainer": [it.but(trainer_slow=ALWAYS_ONE)],
-        "in_flight_cap": [it.but(in_flight=10**9 if it.bounded else it.in_flight * 2)],
+        "trainer": [it.but(trainer_slow=ALWAYS_ONE), it.but(save_s=0.0)],
+        "in_flight_cap": [it.but(in_flight=10**9 if it.bounded else it.in_flight * 2), it.but(sends_per_s=math.inf)],
         "max_num_seqs": [it.but(max_num_seqs=1024)],
         "preemptions": [it.but(kv_tokens=it.kv_tokens * 3)],
         "prefix_cache": [it.but(prefix_caching=True, route="group")],

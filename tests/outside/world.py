@@ -11,7 +11,7 @@ import math
 import random
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.outside.setting import Setting
@@ -41,6 +41,13 @@ class Histogram:
         self.total += value
         self.seen += 1
 
+    @staticmethod
+    def sum_of(parts: Sequence["Histogram"]) -> "Histogram":
+        """Several as one."""
+        counts = [sum(each) for each in zip(*(part.counts or [0] * len(part.bounds) for part in parts), strict=True)]
+        total, seen = sum(part.total for part in parts), sum(part.seen for part in parts)
+        return Histogram(parts[0].bounds, counts, total, seen)
+
     def lines(self) -> Iterator[tuple[str, str, float]]:
         """Suffix, `le` and value of each series."""
         below = 0
@@ -64,6 +71,9 @@ class Request:
     started_at: float = -1.0  # clock reading at admission
     admitted: float = -1.0
     capped: bool = False
+    turns: int = 1  # that are left, this one included
+    test: bool = False
+    home: int = -1  # the engine of the turn before
 
 
 class Counters:
@@ -152,7 +162,9 @@ class Engine:
             self.waiting.popleft()
             hit = 0
             if it.prefix_caching and request.group in self.cached:
-                hit = (request.prompt - 1) // BLOCK * BLOCK
+                shared = request.prompt if request.home in (-1, self.number) else it.prompt
+                hit = (shared - 1) // BLOCK * BLOCK
+            request.home = self.number
             self.cached[request.group] = None
             while len(self.cached) > 400:
                 del self.cached[next(iter(self.cached))]
@@ -274,8 +286,10 @@ class World:
         self.groups: dict[int, Group] = {}
         self.pending: deque[Request] = deque()
         self.started = self.trained_groups = self.flying = self.turn = self.ended = 0
+        self.started_tests = 0  # their groups have numbers below 0
         self.tokens = 0
         self.latency = 0.0
+        self.may_send = 0.0  # when the client's processor has time for the next request
         self.events: list[tuple[float, int, Callable[[float], None]]] = []
         self.order = 0
         self.watch = watch
@@ -311,7 +325,7 @@ class World:
         """A sample's request."""
         it = self.setting
         length = max(round(self.random.lognormvariate(math.log(it.median * it.longer.at(now)), it.sigma)), 1)
-        return Request(group, it.prompt, min(length, it.cap), now, capped=length >= it.cap)
+        return Request(group, it.prompt, min(length, it.cap), now, capped=length >= it.cap, turns=it.turns)
 
     def arrive(self, now: float) -> None:
         """Serving: one request comes, and the next is foreseen."""
@@ -337,7 +351,13 @@ class World:
 
     def flush(self, now: float) -> None:
         """Sends what may be in flight."""
-        while self.pending and self.flying < self.setting.in_flight:
+        it = self.setting
+        while self.pending and self.flying < it.in_flight:
+            if it.sends_per_s < math.inf:
+                if now < self.may_send - 1e-9:
+                    return
+                self.may_send = now + 1.0 / it.sends_per_s
+                self.at(self.may_send, self.flush)
             request = self.pending.popleft()
             request.born = now
             self.send(request, now)
@@ -349,7 +369,9 @@ class World:
             self.pending.appendleft(request)
             return
         self.turn += 1
-        if self.setting.route == "group":
+        if self.setting.stuck and self.random.random() < self.setting.stuck:
+            engine = here[0]
+        elif self.setting.route == "group":
             engine = here[request.group % len(here)]
         elif self.setting.route == "round":
             engine = here[self.turn % len(here)]
@@ -377,18 +399,39 @@ class World:
             self.touch(engine, now)
 
     def finish(self, request: Request, now: float) -> None:
-        """A sample is there."""
+        """A response is there."""
+        it = self.setting
         self.flying -= 1
         self.ended += 1
         self.tokens += request.length
         self.latency += now - request.born
         group = self.groups.get(request.group)
-        if group is None:
+        if group is None or request.test:
             return
-        group.left -= 1
         group.tokens += request.length
+        if request.turns > 1:
+            self.at(now + self.random.expovariate(1 / max(it.tool_s, 1e-6)), lambda at: self.goes_on(request, at))
+        elif it.reward_s:
+            lasts = self.random.lognormvariate(math.log(it.reward_s), it.reward_sigma)
+            self.at(now + lasts, lambda at: self.complete(group, at))
+        else:
+            self.complete(group, now)
+            return
+        self.fill(now)
+
+    def goes_on(self, request: Request, now: float) -> None:
+        """The next turn of a sample, after its tool has answered."""
+        after = self.draw(request.group, now)
+        after.prompt, after.turns = request.prompt + request.length, request.turns - 1
+        after.home = request.home
+        self.pending.appendleft(after)
+        self.flush(now)
+
+    def complete(self, group: Group, now: float) -> None:
+        """A sample of a group is there and judged."""
+        group.left -= 1
         if not group.left:
-            del self.groups[request.group]
+            del self.groups[group.number]
             self.queue.append(group)
             self.take(now)
         self.fill(now)
@@ -409,6 +452,7 @@ class World:
         batch = [self.queue.popleft() for _ in range(it.batch)]
         self.book(now, "train")
         lasts = it.train_s * it.trainer_slow.at(now) * self.random.lognormvariate(0, it.train_noise)
+        lasts += it.save_s if not (trainer.steps + 1) % it.saves_every else 0.0
         self.at(now + lasts, lambda at: self.stepped(batch, at))
 
     def book(self, now: float, state: str) -> None:
@@ -447,6 +491,8 @@ class World:
             engine.advance(now)
             engine.held += 1
             engine.version += 1
+            if self.setting.flushed:
+                engine.cached.clear()
             if pause:
                 engine.counters.updates.add(pause)
         self.at(now + pause, lambda at: self.release(engines, at))
@@ -460,8 +506,16 @@ class World:
 
     def synced(self, now: float) -> None:
         """The step is over."""
+        it = self.setting
         self.book(now, "wait")
         self.trainer.steps += 1
+        if not self.trainer.steps % it.tests_every:
+            for _ in range(it.tests):
+                self.started_tests -= 1
+                asked = self.draw(self.started_tests, now)
+                asked.test = True
+                self.pending.append(asked)
+            self.flush(now)
         self.trainer.ends.append(now)
         self.trained_groups += self.setting.batch
         self.fill(now)
@@ -494,5 +548,7 @@ class World:
         self.at(now + self.setting.scrape_s, lambda at: self.scrape(engine, at))
         if engine is not None:
             engine.advance(now)
+        if engine is not None and engine.held and self.setting.deaf:
+            return
         if self.watch and not any(start <= now < end for start, end in self.setting.holes):
             self.watch(self, engine, now)

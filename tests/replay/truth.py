@@ -97,7 +97,6 @@ CAPPED = {"fleet__instances": 8}
 LONG_PROMPTS = {"fleet__instances": 8, "workload__prompt_tokens": 6000}
 EVENT_AT = STEPS // 2
 EVEN = {"fleet.speed_factors": []}
-PILED = "how slow an instance is that shows by piled-up work alone is not known: the whole wait is taken"
 JOBS = (
     Job("healthy", ASYNC, WIDE, None, "neither"),
     Job("healthy, six instances", ASYNC, _wide(fleet__instances=6, trainer__fixed_s=16.0), None, "neither"),
@@ -240,7 +239,6 @@ JOBS = (
         "trainer",
         EVEN,
         "drain",
-        overstated=dict.fromkeys(WAYS, PILED),
     ),
     Job("sync of 12 s, every step", ASYNC, _wide(**_sync(10.0, 12.0)), "sync", "neither", NO_SYNC, "sync."),
     Job(

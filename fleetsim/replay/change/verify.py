@@ -17,8 +17,9 @@ from fleetsim.quantities import quantity
 from fleetsim.replay.change.plan_fields import Plan
 from fleetsim.replay.change.plan_file import cost_of
 from fleetsim.replay.change.plan_misses import COST_SLACK, Miss, is_tolerance, misses_of
-from fleetsim.replay.diagnose.checks.stragglers import FEWEST, slow_instances
+from fleetsim.replay.diagnose.checks.stragglers import slow_instances
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.piled import FEWEST
 from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
 
 State = Literal["ok", "failed", "unknown"]

@@ -31,6 +31,7 @@ from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.piled import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 
@@ -182,8 +183,9 @@ def _refutable(draft: Draft) -> bool:
 
 
 def _paced(case: Case) -> bool:
-    """Whether the simulation has a slow instance: one that shows by the work that piles up on it has no known pace."""
-    return any(pace != 1.0 for pace in own_paces(case.observed.instances).values())
+    """Whether the simulation has a slow instance: by its pace, or by the work that piles up on it."""
+    views = case.observed.instances
+    return any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
 
 
 def _first(case: Case, order: Sequence[Draft]) -> Draft | None:

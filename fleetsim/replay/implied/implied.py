@@ -33,7 +33,7 @@ from fleetsim.replay.implied.engine import (
     take_most_seqs,
     take_slowdown,
 )
-from fleetsim.replay.implied.instances import take_fleet
+from fleetsim.replay.implied.instances import take_fleet, take_piled
 from fleetsim.replay.implied.logged_speed import LoggedSpeed
 from fleetsim.replay.implied.scenario_draft import Draft
 from fleetsim.replay.implied.seconds import take_sync, take_trainer
@@ -114,6 +114,8 @@ def implied(
     take_sync(draft, observed)
     take_most_seqs(draft, history)
     speed, engine = take_engine(draft, observed, history)
+    if observed.fleet is not None and engine is not None:
+        take_piled(draft, observed, engine[0])
     _run(draft)
     logged = take_slowdown(draft, observed)
     scenario = draft.scenario()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import numpy as np
 
 from fleetsim import units
+from fleetsim.engine.step_time import StepTime
 from fleetsim.history.history import History
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.scenario_draft import Draft
-from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.observed import InstanceView, Observed
+from fleetsim.replay.observe.piled import piled, usual_load
 
 # A fleet size that lasts fewer grid points is a gap, not a resize.
 _LASTING = 4
@@ -35,9 +39,7 @@ def take_fleet(draft: Draft, observed: Observed, history: History) -> tuple[tupl
     draft.take("fleet.instances", now, what)
     if draft.set_by_user("fleet.instances"):
         now, levels = draft.start.fleet.instances, ((observed.start_s, draft.start.fleet.instances),)
-    longest = max(v.present_s for v in observed.instances)
-    half = [v for v in observed.instances if v.present_s >= 0.5 * longest]
-    slow = [1.0 / pace for pace in own_paces(half).values()][:now]
+    slow = [1.0 / pace for pace in own_paces(_counted(observed)).values()][:now]
     if any(f != 1.0 for f in slow) or draft.start.fleet.speed_factors:
         off = units.plural(sum(f != 1.0 for f in slow), "instance")
         draft.take("fleet.speed_factors", slow, f"{off} off the median's pace")
@@ -49,6 +51,39 @@ def take_fleet(draft: Draft, observed: Observed, history: History) -> tuple[tupl
     if restarts and draft.start.fleet.failures.mtbf_s is None:
         draft.assumed.append(f"fleet.failures: none; the {restarts} restarts in the window are not simulated")
     return levels
+
+
+def take_piled(draft: Draft, observed: Observed, step_time: StepTime) -> None:
+    """The pace of instances that show by the work that piles up on them alone: nobody else has their load, so that the
+    shape of the engine's iteration times says what they should take there, beside the median instance at its own."""
+    here = _counted(observed)[: int(draft.changes.get("fleet.instances", draft.start.fleet.instances))]
+    slow = [] if observed.rolling is not None else [view for view in piled(here) if not view.straggler]
+    lengths = observed.lengths
+    if not slow or lengths is None or draft.set_by_user("fleet.speed_factors"):
+        return
+    context = (lengths.prompt_mean or 0.0) + 0.5 * lengths.mean
+    usual, rate = usual_load(here), median(i.active_tok_s for i in here if i.running is not None)
+
+    def takes(running: float) -> float:
+        return float(step_time.each_s(np.array([running]), kv_tokens=np.array([running * context]))[0])
+
+    factors = [1.0 / pace for pace in own_paces(here).values()]
+    for place, view in enumerate(here):
+        if view in slow and view.active_tok_s > 0:
+            load = view.running or 0.0
+            factors[place] = (load / view.active_tok_s) / (usual / rate) / (takes(load) / takes(usual))
+    factors = [max(1.0, factor) if view in slow else factor for view, factor in zip(here, factors, strict=True)]
+    names = ", ".join(str(view.id) for view in slow)
+    draft.taken = [line for line in draft.taken if not line.startswith("fleet.speed_factors")]
+    draft.take("fleet.speed_factors", factors, f"{names} by the work that piles up, at the engine's shape")
+    if not draft.says("fleet.routing"):
+        draft.assume("fleet.routing", "round_robin", "round_robin; work piles up, so the router looks at no load")
+
+
+def _counted(observed: Observed) -> list[InstanceView]:
+    """The instances that a scenario's numbers stand for: those that were there for half of the time or more."""
+    longest = max(v.present_s for v in observed.instances)
+    return [v for v in observed.instances if v.present_s >= 0.5 * longest]
 
 
 def levels_of(history: History) -> tuple[tuple[float, int], ...]:

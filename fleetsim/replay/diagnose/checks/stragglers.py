@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median, pstdev
+from statistics import fmean, pstdev
 
 from fleetsim import units
 from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, unseen
 from fleetsim.replay.observe.observed import InstanceView, Observed
+from fleetsim.replay.observe.piled import FEWEST, piled, usual_load
 
 # Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
 SPREAD = 0.15
-# Fewer instances have no median to be slower than.
-FEWEST = 3
 _NAMED = 4
-# A router that looks at no load piles work up on a slow instance until its larger batch yields what the others'
-# yield: then rates are equal and loads are not. Healthy loads under round robin differ by a fifth, and yield more.
-PILED = 1.4
-# Equal shares of the requests make equal rates, but for the lengths that each happened to get.
-EQUAL = 1.03
 _EVEN = "; what that gives:\nfleetsim replay ... --set 'fleet.speed_factors=[]'"
 # Of the longest presence: instances that were there for less are not compared for their load.
 STAYED = 0.9
@@ -37,24 +31,24 @@ def check(case: Case, earlier: Earlier) -> Draft:
         )  # fmt: skip
     evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
     slow = slow_instances(o)
-    piled = [i for i in slow if not i.straggler]
+    by_work = [i for i in slow if not i.straggler]
     if slow:
         names = ", ".join(str(i.id) for i in slow[:_NAMED])
         more = f" and {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
         evidence[:0] = [
             f"{i.id} makes {units.share(i.pace)} of the median instance's rate at its load"
             if i.straggler
-            else f"{i.id} holds {i.running or 0.0:,.0f} requests, the median instance {_usual(o.instances):,.0f}, and "
-            "makes no more tokens of them (inferred: it is slow, and work piles up on it)"
+            else f"{i.id} holds {i.running or 0.0:,.0f} requests, the median instance {usual_load(o.instances):,.0f}, "
+            "and makes no more tokens of them (inferred: it is slow, and work piles up on it)"
             for i in slow[:_NAMED]
         ]
         lost = _lost(o.instances)
         # The samples that are stuck on it hold the batch up, whatever the others do.
-        waits = case.idle.value if piled and case.idle is not None else lost
+        waits = case.idle.value if by_work and case.idle is not None else lost
         return Draft(
             "stragglers", "fault", f"slow: {names}{more}", tuple(evidence),
             f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
-            f"{'' if piled else _EVEN}",
+            f"{_EVEN}",
             case.shorter(waits) if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
@@ -80,23 +74,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
 def slow_instances(observed: Observed) -> list[InstanceView]:
     """Slower than the others at the same load, or holding more work and making no more of it; slowest first."""
     # In a rolling sync work piles up on what stands, in turn.
-    piled = [] if observed.rolling is not None else _piled(observed.instances)
-    return sorted((i for i in observed.instances if i.straggler or i in piled), key=lambda i: (i.pace, str(i.id)))
-
-
-def _usual(instances: tuple[InstanceView, ...]) -> float:
-    """The median instance's requests."""
-    return median(i.running for i in instances if i.running is not None)
-
-
-def _piled(instances: tuple[InstanceView, ...]) -> list[InstanceView]:
-    """Instances that hold PILED times the median's requests and make no more tokens of them."""
-    known = [i for i in instances if i.running is not None]
-    if len(known) < FEWEST:
-        return []
-    load, rate = _usual(instances), median(i.active_tok_s for i in known)
-    piled = [i for i in known if load > 0 and (i.running or 0.0) > PILED * load and i.active_tok_s <= EQUAL * rate]
-    return piled if len(piled) * FEWEST <= len(known) else []  # more than a third is how work is spread
+    held = [] if observed.rolling is not None else piled(observed.instances)
+    return sorted((i for i in observed.instances if i.straggler or i in held), key=lambda i: (i.pace, str(i.id)))
 
 
 def _spread(rates: list[float]) -> float:
