@@ -28,6 +28,9 @@ FEW = (
     "serving, overloaded",
     "serving, max_num_seqs of 40",
     "a slow rank, two models of four ranks on each server",
+    "a slow rank of two on each server, SGLang",
+    "a client that sends 9 requests a second",
+    "in-flight cap, SGLang 0.4",
 )
 
 

@@ -313,6 +313,27 @@ def test_a_client_cap_binds_while_engines_have_room() -> None:
     assert "not to be resized before the in-flight cap is raised" in text(finding(verdict, "rollout"))
 
 
+def test_a_client_that_keeps_a_level_binds_where_the_trainer_waits() -> None:
+    """A cap on groups, or a client that sends no faster: no sharp ceiling, and no swing with the batches either.
+    Requests that come at random have a variance of their mean."""
+    level = {**CAPPED, "fleet.in_flight_peak": 600.0, "fleet.in_flight_scatter": 1.5}
+    verdict = judged(window(**level))
+    assert verdict.binding == "in_flight_cap"
+    assert "about 505 samples in flight" in text(finding(verdict, "in_flight_cap"))
+    assert judged(window(**{**level, "fleet.in_flight_scatter": 40.0})).binding == "rollout"
+    few = {"fleet.in_flight_mean": 50.5, "fleet.in_flight_peak": 90.0, "fleet.running": 50.5}
+    assert judged(window(**{**level, **few, "fleet.in_flight_scatter": 3.0})).binding == "rollout"  # swings by 24 %
+    calm = {k: v for k, v in level.items() if k.startswith("fleet.")}
+    assert states(window(**calm))["in_flight_cap"] == "ok"
+
+
+def test_engines_that_stand_still_are_not_full() -> None:
+    """Between pauses none waits: what waits in an engine that runs nothing waits for the weights."""
+    paused = {**CAPPED, "fleet.waiting": 60.0, "fleet.running": 445.0}
+    assert finding(judged(window(**paused)), "in_flight_cap").state == "ok"
+    assert judged(window(**{**paused, "fleet.waiting_behind": 1.0})).binding == "in_flight_cap"
+
+
 @pytest.mark.parametrize(
     ("changes", "neighbour"),
     [

@@ -377,13 +377,6 @@ JOBS = (
         "trainer",
         NO_CAP,
         "in_flight",
-        {
-            "bare": (
-                "rollout",
-                "a cap on few groups does not hold what is in flight level, as groups end one sample after the other; "
-                "what stands behind it, too few instances, is named",
-            )
-        },
     ),
     Job("prime-rl", "presets/prime-rl", {}, "sync", "neither", NO_SYNC, "sync."),
     Job("open-instruct", "presets/open-instruct", {}, "sync", "rollout", NO_SYNC, "sync."),

@@ -53,6 +53,11 @@ class InstanceView:
     full_share: float | None = None
 
 
+# Variance / mean of what is in flight, and deviation / mean, of samples that come and go at random. Where batches are
+# let in one by one it swings with them: by 20 % and more.
+SCATTER, SWING = 4.0, 0.15
+
+
 @dataclass(frozen=True, slots=True)
 class FleetView:
     """All instances together.
@@ -62,7 +67,8 @@ class FleetView:
     tok_s_cv: of active_tok_s over instances. running, waiting: mean totals. in_flight_mean, in_flight_peak
     (99th percentile): running + waiting outside pauses. kv_use_peak: 99th percentile over instances and time.
     idle_share: of instance-time outside pauses, running = 0. finished_s: requests that ended per second.
-    aborted_share, length_share: of the ended requests.
+    aborted_share, length_share: of the ended requests. in_flight_scatter: variance of what is in flight / its mean, 1
+    of requests that come at random. waiting_behind: mean total of those that wait in engines that run others.
     """
 
     instances: float
@@ -84,6 +90,14 @@ class FleetView:
     finished_s: float | None
     aborted_share: float | None
     length_share: float | None
+    in_flight_scatter: float | None = None
+    waiting_behind: float | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether what is in flight keeps a level, about which samples come and go at random."""
+        scatter, mean = self.in_flight_scatter, self.in_flight_mean
+        return bool(scatter is not None and mean and scatter <= SCATTER and math.sqrt(scatter / mean) <= SWING)
 
 
 @dataclass(frozen=True, slots=True)

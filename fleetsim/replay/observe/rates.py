@@ -89,6 +89,8 @@ def fleet_view(
         finished_s=finished_s,
         aborted_share=_share(aborted, finished),
         length_share=_share(cut, finished),
+        in_flight_scatter=None if in_flight is None else _scatter(in_flight[free]),
+        waiting_behind=_behind(history),
     )
 
 
@@ -144,6 +146,20 @@ def _full_share(running: Floats | None, waiting: Floats | None) -> float | None:
 
 def _mean_total(values: Floats | None) -> float | None:
     return None if values is None else number(mean(fleet_total(values)))
+
+
+def _scatter(values: Floats) -> float | None:
+    """Variance / mean of the values that are known."""
+    known = values[np.isfinite(values)]
+    return float(known.var() / known.mean()) if known.size and known.mean() > 0 else None
+
+
+def _behind(history: History) -> float | None:
+    """Requests that wait in engines that run others: one that runs none stands still, and is not full."""
+    running, waiting = history.values.get("running"), history.values.get("waiting")
+    if running is None or waiting is None:
+        return None
+    return _mean_total(np.where(running == 0, 0.0, waiting))
 
 
 def _idle_share(history: History, free: Mask) -> float | None:

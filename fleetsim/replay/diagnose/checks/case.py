@@ -121,6 +121,14 @@ class Case:
         return f.waiting / (f.running + f.waiting)
 
     @property
+    def behind_share(self) -> float | None:
+        """The same of engines that run others: one that stands still for a weight sync is not full."""
+        f, every = self.observed.fleet, self.waiting_share
+        if f is None or every is None or f.waiting_behind is None:
+            return every
+        return f.waiting_behind / ((f.running or 0.0) + (f.waiting or 0.0))
+
+    @property
     def engines_idle(self) -> float | None:
         """Of the instances' time, that without work; None where neither engines nor the trainer's log say so."""
         return engines_idle(self.observed)

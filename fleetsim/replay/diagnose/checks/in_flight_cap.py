@@ -21,6 +21,7 @@ from fleetsim.replay.diagnose.checks.case import (
 )
 from fleetsim.replay.implied.prefix_hits import places_when_spread
 from fleetsim.replay.observe.lengths import LARGEST_GROUP
+from fleetsim.replay.observe.observed import FleetView
 
 # Engines that run more than this of their max_num_seqs have no room for more.
 NEARLY_ALL = 0.9
@@ -31,10 +32,10 @@ OUT_OF_WORK = 0.15
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
-    """fault: what is in flight stays at a ceiling (peak / mean below FLAT, but for the room that a group waits
-    for) while the trainer waits, nothing waits in
-    the engines and their KV caches have room; without a size, and as a suspicion, where the trainer's wait is not
-    known. unknown: the engines' load is not known."""
+    """fault: what is in flight stays at a ceiling (peak / mean below FLAT, but for the room that a group waits for), or
+    beside a trainer that is known to wait at a level, while nothing waits in the engines and their KV caches have room;
+    without a size, and as a suspicion, where the trainer's wait is not known. unknown: the engines' load is not known.
+    """
     f = case.observed.fleet
     if case.colocated:
         return Draft("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
@@ -43,7 +44,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
         title, missing = "requests in flight are not exported", metric_of(case, "running")
         return Draft("in_flight_cap", "unknown", title, (idle_words(case),), missing=missing)
-    mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.waiting_share
+    mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.behind_share
     evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
     if waiting is not None:
         evidence.append(f"{units.share(waiting)} of them wait in an engine")
@@ -51,7 +52,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
         evidence.append(f"KV caches reach {units.share(f.kv_use_peak)}")
     if counts_groups(case.scenario, case.given) and case.gains.get("in_flight_cap", 0.0) >= WORTH:
         return _of_groups(case, evidence)
-    if peak > FLAT * (mean + _missing(case, mean)):
+    ceiling = peak <= FLAT * (mean + _missing(case, mean))
+    if not ceiling and not (case.starving and f.steady):
         return Draft("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
     if waiting is not None and waiting > WAITING:
         return Draft("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
@@ -78,10 +80,26 @@ def check(case: Case, earlier: Earlier) -> Draft:
             {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
         )  # fmt: skip
     idle = case.idle.value
+    if not ceiling:
+        return _steady(case, f, evidence, more)
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
         tuple(evidence), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, more)}",
         case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+    )  # fmt: skip
+
+
+def _steady(case: Case, f: FleetView, evidence: Sequence[str], more: int) -> Draft:
+    """What is in flight keeps a level that is no sharp ceiling: a cap on groups, or a client that sends no faster."""
+    kept = f"{f.in_flight_mean or 0.0:,.0f} samples in flight"
+    said = f"they do not rise when a batch is trained: the client sends {f.finished_s or 0.0:,.3g} a second throughout"
+    return Draft(
+        "in_flight_cap", "fault", f"the client keeps about {kept}, and engines have room",
+        (*evidence[:-1], said if f.finished_s else "they do not rise when a batch is trained", evidence[-1]),
+        "raise the client's cap on groups or requests; if it has none, the client itself sends too slowly:\n"
+        f"fleetsim replay ... --set {_cap(case, more)}",
+        case.shorter(0.0 if case.idle is None else case.idle.value),
+        f"the client keeps only about {kept} while engines have room",
     )  # fmt: skip
 
 
