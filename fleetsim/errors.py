@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.visible import visible
 
 # The one list of exit codes, for the reference and for whoever writes a script around fleetsim.

@@ -6,11 +6,11 @@ A row a command; `tests/cli/test_manual.py` holds that there is one for each, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import typer
 
 from fleetsim.cli.help import Documented
+from fleetsim.dataclass import dataclass
 
 # An exit code in two or three words; errors.EXIT_CODES says more of each.
 CODES: Mapping[int, str] = {

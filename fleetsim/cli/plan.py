@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fleetsim.cli.planned import SavedOutput, answer
+from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
 from fleetsim.plan.ask import COUNTS, Plan, ask

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.first_run import FirstRun, HistoryFile, TraceFile
 from fleetsim.cli.say import say
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, BriefOutput
 from fleetsim.job.question import Option

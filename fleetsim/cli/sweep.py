@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, Printed
 from fleetsim.job.question import Option

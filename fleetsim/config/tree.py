@@ -11,13 +11,14 @@ import json
 import re
 import typing
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from types import UnionType
 from typing import Any, Union
 
 from pydantic import BaseModel
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.faces import Text
 

@@ -11,12 +11,12 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from fleetsim.config.files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import data_path
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.errors import InputError, Problem
 

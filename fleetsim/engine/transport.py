@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import stage_bytes
 from fleetsim.engine.layout import Layout, layout_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
@@ -11,6 +11,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text
 from fleetsim.job import value_words

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fleetsim import units
+from fleetsim.dataclass import dataclass
 from fleetsim.faces import setting
 
 # Below this share of a step two steps take as long.

@@ -4,11 +4,11 @@ range."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.known_error import bias_words, domain_of, known_error
 from fleetsim.engine.model.names import model_shape

@@ -6,9 +6,10 @@ place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.job.question import Option
 
 JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"

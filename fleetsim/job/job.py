@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from fleetsim.config.shipped import is_preset
 from fleetsim.config.unread import unread_notes
 from fleetsim.config.whole_engines import rounded_note
 from fleetsim.config.yaml_text import as_yaml
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, setting, text
 from fleetsim.job.derived import SECONDS, with_derived

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
@@ -17,6 +16,7 @@ from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.lengths import ConstantTokens, LengthSpec
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import EachStep, Looser, written
 

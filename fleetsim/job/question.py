@@ -7,8 +7,9 @@ A field's name is the keyword in Python and, without a final underscore, the nam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, Self
+
+from fleetsim.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

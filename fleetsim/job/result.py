@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from fleetsim.dataclass import dataclass
 from fleetsim.job.keywords import keywords
 from fleetsim.job.watch import SILENT, Watch
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import JOB, TRAINER, AnyJob, JobFields
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready

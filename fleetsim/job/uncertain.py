@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
@@ -16,6 +15,7 @@ from fleetsim.config.lengths import Lognormal
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim.dataclass import dataclass
 from fleetsim.policies.tables import complete, listed
 
 BatchRuleName = Literal["fifo", "oldest_version_first", "first_finished", "exact_target_step"]

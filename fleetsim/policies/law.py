@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 
 LawName = Literal[

@@ -13,13 +13,14 @@ Source of the idea: perturbation analysis of discrete event systems (Ho and Cao,
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.records import SYNC_HELD, WAIT, Records

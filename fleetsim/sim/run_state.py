@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import simpy
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE
 from fleetsim.engine.state import UNLIMITED
 from fleetsim.engine.transport import SyncTimes, sync_times

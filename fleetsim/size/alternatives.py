@@ -11,9 +11,10 @@ responses that were not ready.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
 from fleetsim.job.trials import Trial, Trials, unit_of
 from fleetsim.size.knee import FINE, least, price_per_s

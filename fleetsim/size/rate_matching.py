@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 BACKLOG_WINDOW_S = 600.0

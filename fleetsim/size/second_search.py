@@ -8,9 +8,9 @@ recommendation, from one run a count; of a change that is advised, from all runs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Trial, Trials
 from fleetsim.size.best import best_of, held_by_some

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.moved import End, Figures, Moved, Part, in_doubt, moved, moved_metrics, reach, shortened
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, with_instances

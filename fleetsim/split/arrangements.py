@@ -16,12 +16,12 @@ out, or what CUDA IPC takes where a transport gives the times; sync.trainer_bloc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled

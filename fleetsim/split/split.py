@@ -9,12 +9,13 @@ colocated way by more than chance, because sharing the GPUs is simpler and fresh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.drafts import drafts_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, JobFields

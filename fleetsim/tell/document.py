@@ -11,10 +11,11 @@ shown whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from fleetsim import units
+from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 _FILE = "trainer_fit.json"

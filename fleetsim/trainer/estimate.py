@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import known_gpu

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fleetsim.dataclass import dataclass
 from fleetsim.trainer.plan import Plan
 from fleetsim.trainer.work import work_of
 

@@ -8,8 +8,7 @@ arXiv 2307.08691, section 3.1) and twice the movement; recomputed activations ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.trainer.efficiency import Efficiency, TrainerFit
 from fleetsim.trainer.links import expert_token_s, replicas_s, sharded_micro_s, tensor_token_s

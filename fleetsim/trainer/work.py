@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.mlps import Dense, Mixture
 from fleetsim.engine.model.shape import Block, ModelShape

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import WorkloadConfig
+from fleetsim.dataclass import dataclass
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
 from fleetsim.workload.streams import substream
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.mlps import Mixture
 from fleetsim.engine.model.precision import PRECISIONS, Precision

@@ -11,8 +11,10 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from fleetsim.dataclass import dataclass
 
 Args = Mapping[str, str | int | float | bool]
 # In the file, of one moment: who contains comes before who is contained, and a flow after the slices that it binds to.

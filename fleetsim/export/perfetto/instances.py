@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import ACC_OFF
 from fleetsim.export.perfetto.events import Events, Point, Track, lanes
 from fleetsim.export.perfetto.window import looks_in

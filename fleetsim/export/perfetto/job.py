@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.export.perfetto.events import Events, Point, Track, lanes, microseconds
 from fleetsim.export.perfetto.window import looks_in
 from fleetsim.sim import timeline
