@@ -21,7 +21,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
-from fleetsim.job.engine_limits import generated_mean, limits_of
+from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
@@ -130,7 +130,7 @@ def _way_back() -> Iterator[str]:
     yield WAY_BACK
     for framework, name in SHOWN.items():
         scenario = load_scenario(f"presets/{name}")
-        made = scenario_to(framework, scenario, limits_of, name, generated_mean(scenario))
+        made = scenario_to(framework, scenario, limits_of, name, generated_mean(scenario), training_step_s(scenario))
         yield f"`fleetsim scenario to {framework} {name}` writes\n"
         yield f"```{'toml' if FRAMEWORKS[framework].form == 'toml' else 'sh'}\n{made.text}```\n"
     yield "| framework | written as | modes |\n|---|---|---|"

@@ -10,9 +10,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from fleetsim import units
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.shipped import presets
+from fleetsim.job.job import job_from_flags
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.scenario_words import law_words, place_words
 from fleetsim.policies.ages import AGE_ACTIONS
 
@@ -38,10 +41,13 @@ Underscores do for hyphens, and the first letters for a name if they fit only on
 
 **What is the same in all of them**, and stands as [assumed] beside the value: 512 samples a step (64 prompts of 512
 tokens, 8 responses each, lognormal with mean 1,536 and cv 1.0, at most 8,192), Qwen2.5-7B on H100 (roofline), 16 GPUs:
-8 that train and 8 rollout instances, or all 16 in turn. The trainer takes 20 microseconds a token on 8 GPUs, half of
-that on 16; a weight sync takes what its [transport](transports.md) needs for 15 GB, and GPUs that change hands 5 s each
-way. So two presets differ by what the systems do; how fast *your* job runs needs your lengths, engine and trainer
-(`--set`, or a file of your own).
+8 that train and 8 rollout instances, or all 16 in turn. GPUs that change hands take 5 s each way.
+
+**What follows from that** is worked out again for your model, lengths and GPUs: the seconds of a training step from the
+[trainer's model](trainer-accuracy.md), the framework and its recipe (passes for log-probs, recomputed activations,
+FSDP or Megatron: each with its source in the file), and those of a weight sync from its [transport](transports.md) and
+the bytes. No preset has seconds of its own, but for the sync of `trl-async-grpo-lora`, which its source publishes.
+`--trainer-step-s` takes what you measured.
 
 **Another batch or group size**: what a system states in batches follows `--batch`, and what it states in prompts
 follows `--group-size`, in whole groups (`follow` in the preset). `nemo-rl-async-grpo` keeps two batches in its buffer:
@@ -57,8 +63,8 @@ trained group.
 **Trust**: P = read in the source at that commit; S = secondary notes only.
 
 """
-COLUMNS = ("preset", "placement", "may start", "cap on samples in flight", "age bound", "batch rule", "weights every",
-           "in flight at a sync", "transport", "trust", "source")  # fmt: skip
+COLUMNS = ("preset", "placement", "training step", "may start", "cap on samples in flight", "age bound", "batch rule",
+           "weights every", "in flight at a sync", "transport", "trust", "source")  # fmt: skip
 
 
 def cap_words(s: Scenario) -> str:
@@ -105,12 +111,13 @@ def trigger_words(s: Scenario) -> str:
 
 def row(name: str, path: Path) -> tuple[str, ...]:
     """One preset."""
-    s = load_scenario(path)
+    s, derived = load_scenario(path), job_from_flags(path, (), {}).scenario
     flight = s.sync.in_flight.replace("_", " ") + (", engine by engine" if s.sync.scope == "rolling" else "")
     source, _, secondary = s.source.partition("; secondary notes")
     return (
         f"[{name}](../scenarios/presets/{name}.yaml)",
         place_words(s),
+        units.seconds(mean_step_s(derived)),
         law_words(s),
         cap_words(s),
         age_cell(s),

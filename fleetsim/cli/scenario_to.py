@@ -56,10 +56,11 @@ def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:
 
     from fleetsim.config.load import load_scenario
     from fleetsim.frameworks.export import scenario_to
-    from fleetsim.job.engine_limits import generated_mean, limits_of
+    from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
 
     job = load_scenario(scenario, sets)
-    return scenario_to(framework, job, limits_of, os.path.basename(scenario), generated_mean(job))
+    means = generated_mean(job), training_step_s(job)
+    return scenario_to(framework, job, limits_of, os.path.basename(scenario), *means)
 
 
 def _tell(result: Exported) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.frameworks.backwards import LeftOut, settled
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
@@ -44,17 +45,22 @@ class Exported:
 
 
 def scenario_to(
-    framework: str, scenario: Scenario, limits: Limits, name: str = "scenario", generated: float | None = None
+    framework: str,
+    scenario: Scenario,
+    limits: Limits,
+    name: str = "scenario",
+    generated: float | None = None,
+    step_s: float | None = None,
 ) -> Exported:
     """The scenario in the framework's own words.
 
     limits: what an engine takes where a scenario gives no limits. name: what the scenario is called. generated: mean
-    tokens of a sample, after the cap. Raises InputError for a framework that is not known, or one that cannot run this
-    scenario in any of its modes.
+    tokens of a sample, after the cap. step_s: seconds of a training step. Raises InputError for a framework that is not
+    known, or one that cannot run this scenario in any of its modes.
     """
     framework = framework_name(framework)
     known, found = FRAMEWORKS[framework], settled(framework, scenario, limits)
-    facts = tuple(_facts(scenario, generated))
+    facts = tuple(_facts(scenario, generated, step_s))
     comments = {key: ", ".join(found.says.get(key, ("the mode",))) for key in found.settings}
     header = [
         f"Made by `fleetsim scenario to {framework} {name}`: {framework}, {found.mode.name}.",
@@ -94,18 +100,14 @@ def _shown(path: str, value: Any) -> str:
     return own if value is None else one_line(value, 60)
 
 
-def _facts(scenario: Scenario, generated: float | None) -> list[str]:
+def _facts(scenario: Scenario, generated: float | None, step_s: float | None) -> list[str]:
     """What decides the plan and stands in no configuration."""
     cap = longest(scenario.workload.output_tokens)
     outputs = "outputs" if generated is None else f"outputs of {generated:,.0f} tokens in the mean"
-    t = scenario.trainer
-    per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
-    seconds = f"{t.fixed_s + sum(p.fixed_s for p in t.phases):g} s a step"
-    seconds += f" and {per_token:.3g} s per trained token" if per_token else ""
     return [
         f"{scenario.engine.gpu} GPUs",
         f"{outputs}, at most {cap:,}" if cap else outputs,
-        f"a trainer that takes {seconds}",
+        *([] if step_s is None else [f"a trainer that takes {units.seconds(step_s)} a step"]),
     ]
 
 

@@ -81,6 +81,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     )
     words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})
+    recipe.words(draft, "backend", {"megatron": "megatron"}, "train_backend")
     recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
     draft.leave_out(NOT_MODELLED)
 

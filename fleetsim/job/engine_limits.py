@@ -9,6 +9,7 @@ from typing import Any
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.defaults import MEMORY_SHARE, default_limits
 from fleetsim.engine.gpus import gpu_of
+from fleetsim.errors import InputError
 
 
 def limits_of(scenario: Scenario) -> Mapping[str, Any]:
@@ -33,3 +34,16 @@ def generated_mean(scenario: Scenario) -> float:
     from fleetsim.workload.lengths import mean_length
 
     return mean_length(scenario.workload.output_tokens, at_least=1.0)
+
+
+def training_step_s(scenario: Scenario) -> float:
+    """Seconds of a training step on a mean batch: those of the scenario, else of the trainer's model. Raises InputError
+    for a file that cannot be read."""
+    from fleetsim.config.paths import given_paths
+    from fleetsim.job.derived import with_derived
+    from fleetsim.job.nameplate import mean_step_s
+
+    try:
+        return mean_step_s(with_derived(scenario, given_paths(scenario)))
+    except InputError:  # a trainer that is too small for its model: the file is told as it is
+        return mean_step_s(scenario)

@@ -136,10 +136,11 @@ class Job(AnyJob):
         `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
         """
         from fleetsim.frameworks.export import scenario_to
-        from fleetsim.job.engine_limits import generated_mean, limits_of
+        from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
 
         name = self.scenario.name or "scenario"
-        return scenario_to(framework, self.scenario, limits_of, name, generated_mean(self.scenario))
+        means = generated_mean(self.scenario), training_step_s(self.scenario)
+        return scenario_to(framework, self.scenario, limits_of, name, *means)
 
     @keywords()
     def simulate(

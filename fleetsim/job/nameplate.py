@@ -36,17 +36,27 @@ def mean_prompt_tokens(scenario: Scenario) -> float:
     return mean_length(scenario.workload.prompt_tokens, at_least=1.0)
 
 
+def mean_batch_tokens(scenario: Scenario) -> float:
+    """Tokens that a mean batch is trained on: prompts, outputs, and what tools answer, which stands in the context."""
+    turns = scenario.workload.turns
+    tools = (turns.count - 1) * mean_length(turns.tool_tokens, at_least=0.0)
+    sample = mean_prompt_tokens(scenario) + mean_output_tokens(scenario) + tools
+    return scenario.trainer.batch_samples * sample
+
+
+def mean_step_s(scenario: Scenario) -> float:
+    """Compute seconds of a step on a mean batch: fixed, per token, and the phases before the update."""
+    t, tokens = scenario.trainer, mean_batch_tokens(scenario)
+    return t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
+
+
 def trainer_step_s(scenario: Scenario) -> float:
-    """Compute seconds of one optimizer step on a mean batch: fixed, per token, and the phases before the update.
+    """Compute seconds of one optimizer step on a mean batch.
 
     A trainer without compute time waits for samples only; then the step time that is aimed at takes its place.
     Raises InputError when there is neither.
     """
-    t = scenario.trainer
-    turns = scenario.workload.turns
-    tools = (turns.count - 1) * mean_length(turns.tool_tokens, at_least=0.0)  # in the context, so trained on as well
-    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario) + tools)
-    total = t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
+    total = mean_step_s(scenario)
     if total > 0:
         return total
     if scenario.targets.step_s is not None:
@@ -55,7 +65,7 @@ def trainer_step_s(scenario: Scenario) -> float:
         [
             Problem(
                 "trainer.fixed_s",
-                t.fixed_s,
+                scenario.trainer.fixed_s,
                 "a fleet is sized against the trainer's seconds per step, and there are none",
                 text("give {}, or the step time to aim at: {}", flag("trainer_step_s"), setting("targets.step_s", 20)),
             )

@@ -33,7 +33,6 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
 from fleetsim.errors import InputError
-from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.trainer.estimate import is_known, least_gpus, seconds_on
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
@@ -109,13 +108,6 @@ def anchored(scenario: Scenario, given: frozenset[str]) -> Scenario:
     gpus = trainer.gpus if "trainer.gpus" in given else trainer.scaling.points[0][0]
     seconds = _measured(trainer, trainer.scaling.points, gpus, course_of(scenario))
     return with_changes(scenario, {"trainer.gpus": gpus, "trainer.fixed_s": seconds})
-
-
-def mean_step_s(scenario: Scenario) -> float:
-    """Compute seconds of a step on a mean batch, phases included."""
-    t = scenario.trainer
-    tokens = t.batch_samples * (mean_prompt_tokens(scenario) + mean_output_tokens(scenario))
-    return t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
 
 
 def law_words(trainer: TrainerConfig, course: Course | None = None) -> str:

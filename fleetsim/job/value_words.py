@@ -11,7 +11,7 @@ from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.prices import listed_price
 from fleetsim.engine.slowdown import is_known
 from fleetsim.engine.transport import sync_times
-from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.job.nameplate import mean_batch_tokens
 
 
 def profile(s: Scenario) -> str:
@@ -112,7 +112,7 @@ def trainer_block(s: Scenario) -> str:
 def per_token(s: Scenario) -> str:
     """The update's seconds per token, and what a mean batch makes of them."""
     t = s.trainer
-    batch = t.batch_samples * (mean_prompt_tokens(s) + mean_output_tokens(s)) * t.per_token_s
+    batch = mean_batch_tokens(s) * t.per_token_s
     return f"{t.per_token_s:.3g} s of compute per trained token ({units.seconds(batch)} for a mean batch)"
 
 

@@ -13,7 +13,8 @@ from fleetsim.errors import StuckError
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.trainer_scaling import course_of, mean_step_s, time_factor
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.trainer_scaling import course_of, time_factor
 from fleetsim.split.arrangements import Arrangement, Rules, versions_ahead
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.

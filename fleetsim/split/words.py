@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.trainer_scaling import course_of, law_words, mean_step_s, time_factor
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
 from fleetsim.quantities import quantity
 from fleetsim.split.split import Outcome, SplitResult

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+import fleetsim as fs
 from fleetsim.config import Scenario, dump_scenario, load_scenario, scenario_from_mapping, shipped
 from fleetsim.config.age_bound import age_bound
+from fleetsim.config.paths import given_paths
 from fleetsim.config.shipped import find_preset, presets
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
+from fleetsim.job.derived import SECONDS
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.trainer.estimate import estimate_of
 
 NAMES = sorted(presets())
 # Every row of the matrix of RL post-training systems, with its modes.
@@ -86,11 +91,17 @@ def test_the_job_is_the_same_in_all(name: str) -> None:
     assert s.workload.model_copy(update={"turns": reference.workload.turns}) == reference.workload
     assert (s.engine.gpu, s.engine.model, s.engine.tp) == ("H100", "Qwen/Qwen2.5-7B", 1)
     assert s.trainer.batch_samples == 512
-    share = s.trainer.gpus / reference.trainer.gpus
-    assert s.trainer.per_token_s == pytest.approx(reference.trainer.per_token_s / share)
-    assert s.trainer.phases[0].per_token_s == pytest.approx(reference.trainer.phases[0].per_token_s / share)
     rollout = 0 if s.fleet.placement == "colocated" else s.fleet.instances
     assert s.trainer.gpus + rollout == 16
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_preset_has_a_training_step_of_its_own(name: str) -> None:
+    """Its seconds are those of the trainer's model, for the preset's framework, recipe and GPUs."""
+    assert not given_paths(load_scenario(find_preset(name))) & set(SECONDS)
+    job = fs.load(name).scenario
+    assert set(SECONDS[:3]) <= set(job.assumed)
+    assert mean_step_s(job) == pytest.approx(estimate_of(job, job.trainer.gpus).step_s, rel=2e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

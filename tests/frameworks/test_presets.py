@@ -11,6 +11,7 @@ from fleetsim.config import Scenario, load_scenario
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
+from fleetsim.trainer.estimate import token_seconds
 
 DATA = Path(__file__).parent / "data"
 SEMANTICS = (
@@ -29,6 +30,15 @@ SEMANTICS = (
     "buffer.wait_for_oldest",
     "buffer.leftover",
 )
+PASSES = ("framework", "tune", "old_log_probs", "reference")
+# Passes that the configuration itself switches on or off: use_kl_loss, beta, init_coef, load_ref_policy.
+OTHER_PASSES = {
+    "slime_sync.sh",
+    "trl_grpo.py",
+    "verl_sync.yaml",
+    "openrlhf_async.sh",
+    "open_instruct.sh",
+}
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
 # in_flight_weight_updates.
 SAID_OTHERWISE = {
@@ -48,7 +58,10 @@ def at(scenario: Scenario, path: str) -> Any:
 @pytest.mark.parametrize("file", sorted(p.name for p in DATA.iterdir() if p.is_file()))
 def test_semantics_are_the_presets(file: str) -> None:
     framework = max((f for f in FRAMEWORKS if file.replace("_", "-").startswith(f)), key=len)
-    result = scenario_from(framework, read_source(str(DATA / file), (), CLASSES), file)
+    result = scenario_from(framework, read_source(str(DATA / file), (), CLASSES), file, speed=token_seconds)
     preset = load_scenario(f"presets/{result.preset}")
     different = {path for path in SEMANTICS if at(result.scenario, path) != at(preset, path)}
     assert different == SAID_OTHERWISE.get(file, set())
+    own, usual = result.scenario.trainer.recipe, preset.trainer.recipe
+    same = all(getattr(own, name) == getattr(usual, name) for name in PASSES)
+    assert same == (file not in OTHER_PASSES), (own, usual)

@@ -5,7 +5,7 @@ import pytest
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.paths import is_given, value_at
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.trainer_scaling import mean_step_s
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.split.arrangements import Rules
 from fleetsim.split.assumptions import assumed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,11 @@ from fleetsim.sim.window import window_of
 END_S = 1.7e9
 
 
-def exported(name: str, folder: Path, steps: int = 120, seed: int = 77, warmup: int | None = None) -> History:
+def exported(
+    name: str, folder: Path, steps: int = 120, seed: int = 77, warmup: int | None = None, **trainer: Any
+) -> History:
     """The window after warm-up of a run, as its OpenMetrics text says it. warmup: its steps, None = found."""
-    changes = {"run.steps": steps, "run.seed": seed, "run.warmup_steps": warmup}
+    changes = {"run.steps": steps, "run.seed": seed, "run.warmup_steps": warmup, **trainer}
     records = simulate(with_changes(load_scenario(name), changes), scrape_every_s=15.0)
     path = folder / "run.om"
     with path.open("w", encoding="utf-8") as file:

@@ -11,6 +11,7 @@ from fleetsim.history.history import History
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Pause
 from tests.replay.histories import START, history_of
+from tests.replay.preset_trainer import PRESET_TRAINER
 from tests.replay.test_end_to_end import exported
 
 SCRAPE_S, TICK_S, SPAN_S = 15.0, 0.5, 3600.0
@@ -131,7 +132,7 @@ def test_batches_that_come_and_go_are_no_pauses(instances: int, batches: bool, s
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_sync_of_seconds_is_not_made_longer(preset: str, tmp_path: Path) -> None:
     """Their fleets stand still for 3.5 s a step at the most: hardly one is seen, none as long as counts for certain."""
-    pauses = observe(exported(f"presets/{preset}", tmp_path, steps=60)).pauses
+    pauses = observe(exported(f"presets/{preset}", tmp_path, steps=60, **PRESET_TRAINER)).pauses
     assert pauses is not None
     held = [p for p in pauses.each if not p.empty]
     assert len(held) <= 3, held  # of 60

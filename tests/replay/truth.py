@@ -23,6 +23,7 @@ from fleetsim.history.window import window
 from fleetsim.replay.run import Replayed, replay
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
+from tests.replay.preset_trainer import PRESET_TRAINER
 
 SCRAPE_S, END_S, SEED = 15.0, 1.7e9, 5
 STEPS, WARM, TRIED_STEPS = 80, 12, 40
@@ -53,7 +54,10 @@ class Job:
     @property
     def scenario(self) -> Scenario:
         """The job as it runs: long enough for a window."""
-        return with_changes(load_scenario(self.start), {"run.steps": STEPS, "run.seed": SEED, **self.changes})
+        seconds = PRESET_TRAINER if self.start.startswith("presets/") else {}
+        return with_changes(
+            load_scenario(self.start), {"run.steps": STEPS, "run.seed": SEED, **seconds, **self.changes}
+        )
 
 
 def _lognormal(mean: float, cv: float, cap: float) -> dict[str, Any]:

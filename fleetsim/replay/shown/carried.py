@@ -17,7 +17,8 @@ from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import seconds_of
 from fleetsim.job.job import Job
-from fleetsim.job.trainer_scaling import mean_step_s, scaled
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.trainer_scaling import scaled
 from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.shown.measured import COMMON, SECONDS, SYNC, Measured
 from fleetsim.trainer.estimate import estimate_of
