@@ -3,6 +3,7 @@ of published runs at the end of a test run."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -17,6 +18,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+# What is imported to collect the tests stays for good: looking through it for garbage again and again is a tenth of the
+# time that collecting takes, and some of every test's.
+gc.disable()
 
 # A background job of a shell ignores Ctrl-C, and what it starts does so too; the tests of Ctrl-C need it everywhere.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,6 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if place.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: not places[item].startswith(WAITING))
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for, in what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,11 +12,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 import house
 
 ROOT = Path(__file__).resolve().parents[2]
-FOUND = house.sources(ROOT)
+Found = dict[str, house.Source]
 
 
-def test_no_files_import_each_other() -> None:
-    assert house.circles(FOUND) == []
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """Every file of the package; five seconds of reading, so only where a test asks for it."""
+    return house.sources(ROOT)
+
+
+def test_no_files_import_each_other(found: Found) -> None:
+    assert house.circles(found) == []
 
 
 @pytest.mark.parametrize("folder", ["benchmarks", "calibration", "docs"])
@@ -30,21 +36,21 @@ def test_a_circle_of_scripts_is_found(tmp_path: Path) -> None:
     assert house.circles(house.scripts(tmp_path)) == [("x", "y")]
 
 
-def test_no_file_is_called_like_a_module_of_the_standard_library() -> None:
-    assert [s.name for s in FOUND.values() if s.name.rpartition(".")[2] in sys.stdlib_module_names] == []
+def test_no_file_is_called_like_a_module_of_the_standard_library(found: Found) -> None:
+    assert [s.name for s in found.values() if s.name.rpartition(".")[2] in sys.stdlib_module_names] == []
 
 
-def test_no_import_goes_up_a_floor() -> None:
-    assert house.upward(FOUND, house.layers(ROOT)) == []
+def test_no_import_goes_up_a_floor(found: Found) -> None:
+    assert house.upward(found, house.layers(ROOT)) == []
 
 
-def test_every_room_stands_on_a_floor() -> None:
+def test_every_room_stands_on_a_floor(found: Found) -> None:
     floors = {room for floor in house.layers(ROOT) for room in floor}
-    assert {s.room for s in FOUND.values() if s.name and s.name != "__main__"} == floors
+    assert {s.room for s in found.values() if s.name and s.name != "__main__"} == floors
 
 
-def test_commands_are_short() -> None:
-    long = {f"{s.name}.{f}": n for s, f, n in house.functions(FOUND) if s.room == "cli" and n > house.LONG_COMMAND}
+def test_commands_are_short(found: Found) -> None:
+    long = {f"{s.name}.{f}": n for s, f, n in house.functions(found) if s.room == "cli" and n > house.LONG_COMMAND}
     assert long == {}
 
 
