@@ -28,6 +28,9 @@ COUNTS: dict[str, float] = {
     "HuggingFaceTB/SmolLM2-1.7B": 1_711_376_384,
     "HuggingFaceTB/SmolLM3-3B": 3_075_098_624,
     "ByteDance-Seed/Seed-OSS-36B-Base": 36_151_104_512,
+    "zai-org/GLM-4-9B-0414": 9_400_279_040,
+    "zai-org/GLM-4.7-Flash": 29.94e9,  # without its MTP layer, as llama.cpp counts it
+    "allenai/OLMo-2-0425-1B": 1_484_916_736,
     "allenai/OLMo-2-1124-7B": 7_298_617_344,
     "allenai/OLMo-2-1124-13B": 13_716_198_400,
     "allenai/OLMo-2-0325-32B": 32_234_279_936,

@@ -35,6 +35,11 @@ PUBLISHED_PARAMS = {
     "Qwen/Qwen3-32B": 32_762_123_264,
     "Qwen/Qwen3-30B-A3B": 30_532_122_624,
     "Qwen/Qwen3-235B-A22B": 235_093_634_560,
+    # the language models, without vision tower and MTP layer
+    "Qwen/Qwen3.5-0.8B": 752_393_024,
+    "Qwen/Qwen3.5-2B": 1_881_825_088,
+    "Qwen/Qwen3.5-4B": 4_205_751_296,
+    "mistralai/Ministral-8B-Instruct-2410": 8_019_808_256,
     "Qwen/Qwen3.5-35B-A3B": 34_660_610_688,  # the language model, without vision tower and MTP layer
     # without the MTP layer, fp8 scales and the routers' 32-bit biases
     "deepseek-ai/DeepSeek-V3": 671_026_404_352,

@@ -32,11 +32,11 @@ def _latent(dtype: str) -> Parts:
 
 
 def _qwen_hybrid(name: str, layers: int, hidden: int, vocab: int, heads: int, kv: int, value_heads: int,
-                 mlp: Mixture | Dense) -> ModelShape:  # fmt: skip
+                 mlp: Mixture | Dense, tied: bool = False) -> ModelShape:  # fmt: skip
     """Qwen3-Next and Qwen3.5: each fourth layer attends, the others have a state."""
     state = Block(layers * 3 // 4, GatedDelta(16, value_heads, 128, 128, 4), mlp)
     full = Block(layers // 4, Attention(heads, kv, 256, qk_norm=True, gate=True), mlp)
-    return ModelShape(name, hidden, vocab, (state, full), max_position=262144)
+    return ModelShape(name, hidden, vocab, (state, full), tied, max_position=262144)
 
 
 def _windowed(name: str, hidden: int, vocab: int, full: tuple[int, Attention], near: tuple[int, Attention],
@@ -99,6 +99,7 @@ _KIMI = Mixture(384, 8, 2048, 2048)
 _KIMI_3 = Mixture(896, 16, 3072, 6144, latent=3584)
 _KIMI_LINEAR = Mixture(256, 8, 1024, 1024)
 _GLM = Attention(96, 8, 128, bias=True)
+_FLASH = LatentAttention(20, 768, 512, 192, 64, 256)
 _M1 = Mixture(32, 2, 9216)
 
 MIXTURES = (
@@ -137,6 +138,11 @@ MIXTURES = (
     _qwen_hybrid("Qwen/Qwen3.5-122B-A10B", 48, 3072, 248320, 32, 2, 64, Mixture(256, 8, 1024, 1024, shared_gate=True)),
     _qwen_hybrid("Qwen/Qwen3.5-397B-A17B", 60, 4096, 248320, 32, 2, 64,
                  Mixture(512, 10, 1024, 1024, shared_gate=True)),
+    # Sizes of the three small ones: slime's scripts/models, and for the heads of their states the operator tables of
+    # ai-dynamo/aiconfigurator (linear_attention, gdn_perf).
+    _qwen_hybrid("Qwen/Qwen3.5-0.8B", 24, 1024, 248320, 8, 2, 16, Dense(3584), tied=True),
+    _qwen_hybrid("Qwen/Qwen3.5-2B", 24, 2048, 248320, 8, 2, 16, Dense(6144), tied=True),
+    _qwen_hybrid("Qwen/Qwen3.5-4B", 32, 2560, 248320, 16, 4, 32, Dense(9216), tied=True),
     _qwen_hybrid("Qwen/Qwen3.5-9B", 32, 4096, 248320, 16, 4, 32, Dense(12288)),
     _qwen_hybrid("Qwen/Qwen3.5-27B", 64, 5120, 248320, 24, 4, 48, Dense(17408)),
     _deepseek("deepseek-ai/DeepSeek-V2", 60, 5120, 12288, 128, 102400, Mixture(160, 6, 1536, 3072), 1, 1536,
@@ -157,6 +163,11 @@ MIXTURES = (
     _deepseek_v4("deepseek-ai/DeepSeek-V4-Pro", 7168, 128, 1536, 16, Mixture(384, 6, 3072, 3072), 1024, (0, 30, 31)),
     _glm5("zai-org/GLM-5", 78, 202752),
     _glm5("zai-org/GLM-5.2", 21, 1048576),
+    ModelShape(
+        "zai-org/GLM-4.7-Flash", 2048, 154880,
+        (Block(1, _FLASH, Dense(10240)), Block(46, _FLASH, Mixture(64, 4, 1536, 1536))),
+        parts=_latent("bfloat16"), max_position=202752,
+    ),
     _gpt_oss("openai/gpt-oss-20b", 24, 32),
     _gpt_oss("openai/gpt-oss-120b", 36, 128),
     _llama4("meta-llama/Llama-4-Scout-17B-16E-Instruct", 16, 10485760),

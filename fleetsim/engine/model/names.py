@@ -16,8 +16,8 @@ from fleetsim.errors import InputError, Problem
 
 # Checkpoints with MTP layers, by how their names begin (vLLM 0.32.0, config/speculative.py, and their config.json).
 _MTP = (
-    "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4", "moonshotai/Kimi-K3", "zai-org/GLM-4.5", "zai-org/GLM-5",
-    "Qwen/Qwen3-Next", "Qwen/Qwen3.5", "XiaomiMiMo/MiMo", "MiniMaxAI/MiniMax-M3", "stepfun-ai/Step-3",
+    "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4", "moonshotai/Kimi-K3", "zai-org/GLM-4.5", "zai-org/GLM-4.7",
+    "zai-org/GLM-5", "Qwen/Qwen3-Next", "Qwen/Qwen3.5", "XiaomiMiMo/MiMo", "MiniMaxAI/MiniMax-M3", "stepfun-ai/Step-3",
     "baidu/ERNIE-4.5", "nvidia/NVIDIA-Nemotron-3-Super", "nvidia/NVIDIA-Nemotron-3-Ultra", "google/gemma-4",
 )  # fmt: skip
 _SHAPES = tuple(replace(s, mtp=s.name.startswith(_MTP)) for s in (*DENSE, *MIXTURES))
@@ -67,7 +67,7 @@ _ALIASES: dict[str, dict[str, int]] = {
     "meta-llama/Llama-2-70b-hf": {"llama-2-70b": 0, "llama-2-70b-chat": 0},
     "meta-llama/Llama-3.1-8B": {
         "meta-llama-3-8b": 8192, "llama-3-8b": 8192, "meta-llama-3.1-8b": 0, "deepseek-r1-distill-llama-8b": 0,
-        "llama-3.1-tulu-3-8b": 0, "hermes-3-llama-3.1-8b": 0,
+        "llama-3.1-tulu-3-8b": 0, "llama-3.1-tulu-3.1-8b": 0, "hermes-3-llama-3.1-8b": 0,
     },
     "meta-llama/Llama-3.1-70B": {
         "meta-llama-3-70b": 8192, "llama-3-70b": 8192, "meta-llama-3.1-70b": 0, "llama-3.3-70b": 0,
@@ -93,7 +93,8 @@ _ALIASES: dict[str, dict[str, int]] = {
     "TinyLlama/TinyLlama-1.1B-Chat-v1.0": {"tinyllama-1.1b": 0, "tinyllama-1.1b-chat": 0},
     "XiaomiMiMo/MiMo-7B-Base": {"mimo-7b": 0, "mimo-7b-rl": 0, "mimo-7b-sft": 0},
     "allenai/Olmo-3-7B": {"olmo-3-1025-7b": 0, "olmo-3-7b-think": 0},
-    "allenai/Olmo-3-32B": {"olmo-3-1125-32b": 0, "olmo-3-32b-think": 0},
+    "allenai/Olmo-3-32B": {"olmo-3-1125-32b": 0, "olmo-3-32b-think": 0, "olmo-3.1-32b": 0, "olmo-3.1-32b-think": 0},
+    "zai-org/GLM-4-9B-0414": {"glm-z1-9b-0414": 0},
     "google/gemma-3-1b-pt": {"gemma-3-1b": 0},
     "google/gemma-3-4b-pt": {"gemma-3-4b": 0},
     "google/gemma-3-12b-pt": {"gemma-3-12b": 0},
