@@ -7,7 +7,9 @@ venv=${1:-$root/.venv-oldest}
 
 python3 -m venv "$venv"
 sed -n '/^dependencies = \[$/,/^]/s/ *"\([a-z]*\)>=\([0-9.]*\).*/\1==\2/p' "$root/pyproject.toml" > "$venv/oldest.txt"
-"$venv/bin/pip" install --quiet --disable-pip-version-check -c "$venv/oldest.txt" \
+"$venv/bin/pip" install --quiet --disable-pip-version-check uv
+install=("$venv/bin/uv" pip install --quiet --python "$venv")
+"${install[@]}" -c "$venv/oldest.txt" \
   'hatchling>=1.26' hypothesis pytest pytest-xdist editables -r "$venv/oldest.txt"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$root"
+"${install[@]}" --no-deps --no-build-isolation -e "$root"
 "$venv/bin/python" -c 'import numba, numpy; print("numba", numba.__version__, "and numpy", numpy.__version__)'

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.real_vllm.serving import ENVIRONMENT, Serving, served
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INSTALL = "tests/real_vllm/install.sh"
-# One thread of the model's and none bound: the machine of a test run has few cores, and other work on them.
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What looks at an engine that is timed runs with it: it would be started, and play its scenes, twice."""
+    for item in items:
+        if "played" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timed)
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +51,19 @@ def vllm_python() -> str:
 def tiny_model() -> str:
     """A folder with the config of a Llama of two small layers; weights are made up by the engine."""
     return str(HERE / "tiny")
+
+
+@pytest.fixture(scope="session")
+def serving(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A real server, perhaps still starting: that takes half a minute of one core, in which others can work."""
+    with served(vllm_python, tiny_model, tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server(serving: Serving) -> str:
+    """The address of a real server that answers."""
+    return serving.ready()
 
 
 @pytest.fixture

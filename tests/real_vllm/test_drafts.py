@@ -29,8 +29,8 @@ NGRAM = {"method": "ngram", "num_speculative_tokens": K, "prompt_lookup_min": 1,
 def server(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that drafts."""
     home = tmp_path_factory.mktemp("drafting")
-    with served(vllm_python, tiny_model, home, "--speculative-config", json.dumps(NGRAM)) as url:
-        yield url
+    with served(vllm_python, tiny_model, home, "--speculative-config", json.dumps(NGRAM)) as serving:
+        yield serving.ready()
 
 
 def completion(url: str, prompt: list[int], **more: Any) -> urllib.request.Request:

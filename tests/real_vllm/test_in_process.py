@@ -17,13 +17,14 @@ from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from tests.real_vllm.attempts import LIMIT, shown_bias
-from tests.real_vllm.conftest import ENVIRONMENT, ROOT
+from tests.real_vllm.conftest import ROOT
 from tests.real_vllm.scenes import BLOCK, CONTEXTS, ENGINE
+from tests.real_vllm.serving import ENVIRONMENT, Serving
 
 
 @pytest.fixture(scope="module")
-def played(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Raw:
-    """What tests/real_vllm/scenes.py recorded, in one engine."""
+def played(vllm_python: str, tiny_model: str, serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Raw:
+    """What tests/real_vllm/scenes.py recorded, in one engine. The server of later tests starts beside it."""
     raw = tmp_path_factory.mktemp("scenes") / "a.raw.jsonl"
     done = subprocess.run(
         [vllm_python, "-m", "tests.real_vllm.scenes", tiny_model, str(raw)],
@@ -91,7 +92,6 @@ def test_every_token_is_in_the_rows(played: Raw) -> None:
     assert rows["K"].tolist() == [0, *(n * (300 + i) for i, n in enumerate(rows["nd"][1:]))]
 
 
-@pytest.mark.timed
 def test_durations_add_up_to_the_wall_time(played: Raw) -> None:
     for phase in ("siblings", "preempted", "contexts"):
         segment, rows = of(played, phase)
@@ -100,7 +100,6 @@ def test_durations_add_up_to_the_wall_time(played: Raw) -> None:
         assert seconds == pytest.approx(segment.record["sum_dt"], abs=1e-3)
 
 
-@pytest.mark.timed
 def test_recording_costs_little(played: Raw) -> None:
     own = sum(s.record["rec_s"] for s in played.segments)
     assert own < 0.02 * sum(s.wall_s for s in played.segments)  # of 5 ms iterations: an H200's are longer

@@ -16,13 +16,13 @@ from fleetsim.history.read import read_prometheus
 from fleetsim.replay.observe.observe import observe
 from tests.real_prometheus.conftest import prometheus  # noqa: F401 - a fixture
 from tests.real_prometheus.server import Server
-from tests.real_vllm.test_server import BLOCK, server  # noqa: F401 - a fixture
+from tests.real_vllm.serving import BLOCK
 
 SIBLINGS, TOKENS, PROMPT, ROUNDS = 8, 256, 100, 6
 
 
 @pytest.fixture
-def scraped(server: str, prometheus: None, tmp_path: Path) -> Iterator[Server]:  # noqa: F811 - the fixtures
+def scraped(server: str, prometheus: None, tmp_path: Path) -> Iterator[Server]:  # noqa: F811 - the fixture
     """A Prometheus that scrapes the engine every second."""
     with Server(tmp_path / "prometheus", targets={"rollout": [server.removeprefix("http://")]}) as found:
         found.wait_for("vllm:generation_tokens_total")
@@ -47,7 +47,7 @@ def group(url: str, seed: int) -> int:
         return int(json.load(answer)["usage"]["completion_tokens"])
 
 
-def test_what_vllm_counted_is_what_is_observed(server: str, scraped: Server) -> None:  # noqa: F811 - the fixture
+def test_what_vllm_counted_is_what_is_observed(server: str, scraped: Server) -> None:
     time.sleep(3.0)  # scrapes before the load
     began = time.time()
     with ThreadPoolExecutor(2) as clients:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -17,19 +17,12 @@ from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
 from fleetsim.calibrate.server import measure_server
 from tests.real_vllm.attempts import LIMIT, shown_bias
-from tests.real_vllm.serving import BLOCK, SLOTS, served
+from tests.real_vllm.serving import BLOCK, SLOTS
 
 pytestmark = pytest.mark.timed
 
 SWEEPS, BATCHES = {"decode", "prefill", "mixed"}, {"rl_requests", "rl_n"}
 BUDGETS_S = (55.0, 110.0, 220.0)
-
-
-@pytest.fixture(scope="module")
-def server(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real server."""
-    with served(vllm_python, tiny_model, tmp_path_factory.mktemp("server")) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
