@@ -16,7 +16,6 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
@@ -25,12 +24,11 @@ from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
 from fleetsim.plan.staleness import Ahead, own_staleness
-from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
+from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, server_gpus, split
 from fleetsim.trainer.estimate import estimate_of
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
-_SERVER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,9 @@ def counts(most: int, unit: int, of: int) -> list[int]:
 
 
 def trainer_counts(most: int, server: int) -> list[int]:
-    """GPUs of a trainer: parts of a server that its layouts divide well, and whole servers."""
-    parts = {1, *range(2, server, 2)} if most <= 2 * server else {1 << n for n in range(server.bit_length())}
-    return [*sorted(n for n in parts if n <= most and n < server), *counts(most, server, most // server)]
+    """GPUs of a trainer: parts that divide a server, and whole servers."""
+    parts = [n for n in range(1, server) if server % n == 0]
+    return [*(n for n in parts if n <= most), *counts(most, server, most // server)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +109,7 @@ class Engines:
     @cached_property
     def server(self) -> int:
         """GPUs of a server of the trainer."""
-        try:
-            return min(gpu_of(self.scenario.engine).node_gpus, _SERVER)
-        except InputError:  # an engine that is only a speed, on a GPU of its own name
-            return _SERVER
+        return server_gpus(self.scenario)
 
     def usd_per_s(self, share: Share) -> float:
         """US dollars per second of both pools; shared GPUs are paid for as rollout."""

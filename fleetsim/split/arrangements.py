@@ -22,6 +22,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
+from fleetsim.engine.gpus import gpu_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
@@ -39,6 +40,7 @@ SWITCH_S = 5.0
 # Where its scenario says nothing else: who waits for every batch wants young samples.
 _AHEAD = 1.0
 MOST_GPUS = 100_000
+_SERVER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,26 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a split must keep to: fewest trainer GPUs (None: as many as its states need), and their granularity."""
+    """What a split must keep to: the fewest trainer GPUs (None: as many as its states need), and of what they are a
+    multiple (None: whole servers, or a part of one that divides it, because a batch is divided by all ranks)."""
 
     trainer_least: int | None = None
-    trainer_unit: int = 1
+    trainer_unit: int | None = None
+
+    def lays_out(self, trainer: int, scenario: Scenario) -> bool:
+        """Whether a trainer has so many GPUs; as many as the job's own has, always."""
+        if self.trainer_unit is not None:
+            return trainer % self.trainer_unit == 0
+        server = server_gpus(scenario)
+        return trainer % server == 0 or server % trainer == 0 or trainer == scenario.trainer.gpus
+
+
+def server_gpus(scenario: Scenario) -> int:
+    """GPUs of a server of the trainer: a rack of them is no layout."""
+    try:
+        return min(gpu_of(scenario.engine).node_gpus, _SERVER)
+    except InputError:  # an engine that is only a speed, on a GPU of its own name
+        return _SERVER
 
 
 def gpus_per_engine(scenario: Scenario) -> int:
@@ -79,7 +97,7 @@ def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
 
     Raises InputError when the GPUs make no whole instances, or cannot be split.
     """
-    each, unit = gpus_per_engine(scenario), rules.trainer_unit
+    each, unit = gpus_per_engine(scenario), rules.trainer_unit or 1
     ranks = unit_of(scenario)
     engine = "an instance" if ranks == 1 else f"an engine of {ranks} instances"
     least = least_trainer_gpus(scenario) if rules.trainer_least is None else rules.trainer_least
@@ -92,7 +110,10 @@ def split_counts(scenario: Scenario, gpus: int, rules: Rules) -> list[int]:
             f"must be a multiple of the {each} GPUs of {engine}, so that colocated engines use them all",
             text("use {}, or another {}", f"{below} or {below + each}" if below else each, flag("tp")),
         )
-    counts = [k * ranks for k in range(1, (gpus - least) // each + 1) if (gpus - k * each) % unit == 0]
+    every = [k * ranks for k in range(1, (gpus - least) // each + 1)]
+    counts = [n for n in every if rules.lays_out(gpus - n // ranks * each, scenario)]
+    if not counts and rules.trainer_unit is None:  # then a trainer that is hard to lay out is better than no answer
+        counts = every
     if not counts:
         trainer = f"{least} for the trainer" + (f", a multiple of {unit}" if unit > 1 else "")
         whole = math.lcm(each, unit)

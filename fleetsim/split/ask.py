@@ -87,7 +87,8 @@ class Split:
         int | None, Option("Fewest trainer GPUs; else what Adam's states need.", TRAINER, after="parallel_share")
     ] = None
     trainer_unit: Annotated[
-        int | None, Option("Trainer GPUs come in multiples of this.", TRAINER, after="trainer_min_gpus")
+        int | None,
+        Option("Trainer GPUs in multiples of this; else whole servers, or 1, 2, 4.", TRAINER, after="trainer_min_gpus"),
     ] = None
     by: Annotated[str, Option("step_s, goodput or cost_per_step.", RULES, metavar="MEASURE", after="sync_pause_s")] = (
         "step_s"
@@ -251,7 +252,7 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     asked = asked.ready()
     job, by = ready(asked.job), cast("By", asked.by)
     watch.loaded()
-    rules = Rules(asked.trainer_min_gpus, asked.trainer_unit or 1)
+    rules = Rules(asked.trainer_min_gpus, asked.trainer_unit)
     try:
         advice = advise(job.scenario, asked.gpus, by=by, rules=rules, given=job.given, notes=job.notes, tell=watch)
     except Interrupted as cut:

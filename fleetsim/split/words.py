@@ -133,9 +133,10 @@ def law(result: SplitResult) -> str:
 def rules(result: SplitResult) -> str:
     """What a split had to keep to."""
     least, unit = result.rules.trainer_least or 1, result.rules.trainer_unit
+    whole = f", in multiples of {unit}" if unit is not None else ", in whole servers or a part that divides one"
     return (
         f"A split's trainer has at least {units.plural(least, 'GPU')}"
-        + (f", in multiples of {unit}" if unit > 1 else "")
+        + (whole if unit != 1 else "")
         + f"; {units.plural(result.splits, 'split')} of {units.plural(result.gpus, 'GPU')} keep to that."
     )
 

@@ -14,7 +14,7 @@ from fleetsim.config import load_scenario
 
 SMALL = (
     "--gpus", "4", "--batch", "64", "--len", "300", "--trainer-step-s", "3", "--set", "run.steps=8",
-    "--replications", "2", "--trainer-min-gpus", "1",
+    "--replications", "2", "--trainer-min-gpus", "1", "--trainer-unit", "1",
 )  # fmt: skip
 
 

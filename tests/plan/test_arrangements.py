@@ -60,10 +60,10 @@ def test_every_law_makes_three_scenarios_that_run(law: dict[str, Any]) -> None:
 
 def test_all_gpus_are_used_in_every_way() -> None:
     job = with_changes(default_scenario(), {"engine.tp": 2})
-    assert split_counts(job, 8, Rules(1)) == [1, 2, 3]
-    assert split_counts(job, 8, Rules(3)) == [1, 2]
+    assert split_counts(job, 8, Rules(1, 1)) == [1, 2, 3]
+    assert split_counts(job, 8, Rules(3, 1)) == [1, 2]
     assert split_counts(job, 8, Rules(1, 4)) == [2]
-    for k in split_counts(job, 8, Rules(1)):
+    for k in split_counts(job, 8, Rules(1, 1)):
         way = split(job, k, 8).scenario
         assert way.fleet.instances * way.engine.tp + way.trainer.gpus == 8
     assert colocated_sync(job, 8).instances == 4
@@ -140,10 +140,25 @@ def test_ranks_that_share_their_experts_go_to_one_pool(dp: int, engines: int, tr
     """Whole engines on every side; nothing that a scenario of so many ranks would refuse."""
     s = with_changes(default_scenario(), {"engine.dp": dp, "fleet.instances": dp})
     gpus = engines * dp
-    counts = split_counts(s, gpus, Rules(trainer_least=min(trainer, gpus - dp)))
+    counts = split_counts(s, gpus, Rules(min(trainer, gpus - dp), 1))
     assert counts
     assert all(n % dp == 0 and n + min(trainer, gpus - dp) <= gpus for n in counts)
     assert split(s, counts[-1], gpus).scenario.fleet.instances == counts[-1]
     assert colocated_sync(s, gpus).scenario.fleet.instances == gpus
     with pytest.raises(InputError, match=f"the {dp} GPUs of an engine of {dp} instances"):
         split_counts(s, gpus + 1, Rules())
+
+
+@pytest.mark.parametrize("gpu", ["H100", "A100", "GB200"])
+def test_trainers_that_divide_a_batch_in_servers(gpu: str) -> None:
+    """Ranks that fill servers of eight or four, or divide one, divide a batch that is a power of two; 11 do not."""
+    job = with_changes(default_scenario(), {"engine.gpu": gpu})
+    for gpus in (2, 7, 16, 24, 72):
+        trainers = [gpus - n for n in split_counts(job, gpus, Rules(1))]
+        assert trainers
+        assert all(8 % t == 0 or t % 4 == 0 for t in trainers), trainers
+        assert {t for t in (1, 2, 4) if t < gpus} <= set(trainers)
+    own = with_changes(job, {"trainer.gpus": 12})
+    assert 12 in [16 - n for n in split_counts(own, 16, Rules(1))]  # what the job has is laid out already
+    assert len(split_counts(job, 16, Rules(1, 1))) == 15
+    assert split_counts(job, 12, Rules(9)) == [1, 2, 3]  # nothing else holds it

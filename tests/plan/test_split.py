@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,8 +17,13 @@ import pytest
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.split.arrangements import Rules
-from fleetsim.split.split import SplitResult, split
+from fleetsim.split.split import SplitResult
+from fleetsim.split.split import split as ways_of
 from tests.plan.fakes import metrics
+
+# Few GPUs, of which a trainer takes any number: what is tested is how ways are compared.
+ANY = Rules(trainer_unit=1)
+split = partial(ways_of, rules=ANY)
 
 # G = 240 * 1000 / 1000 = 240 instance-seconds
 DETERMINISTIC: dict[str, Any] = {
@@ -212,7 +218,7 @@ def test_of_many_splits_those_around_the_best_are_tried() -> None:
         seconds = 100.0 + abs(n - 777) if s.fleet.placement == "disaggregated" else 5000.0
         return metrics(seconds, 0.2, goodput=1000.0 / seconds, cost_per_step=seconds)
 
-    result = split(with_changes(JOB, {"run.replications": 1}), 3000, rules=Rules(1), measure=measure)
+    result = split(with_changes(JOB, {"run.replications": 1}), 3000, rules=ANY, measure=measure)
     assert result.chosen.arrangement.label == "777 + 2223"
     assert len(set(asked)) < 200
     assert result.splits == 2999
@@ -224,7 +230,7 @@ def test_as_many_replications_as_the_budget_allows_and_the_best_in_any_case() ->
         return metrics(seconds, 0.2, goodput=1000.0 / seconds, cost_per_step=seconds)
 
     large = with_changes(JOB, {"trainer.batch_samples": 80_000})
-    result = split(large, 64, measure=measure, rules=Rules(1))
+    result = split(large, 64, measure=measure, rules=ANY)
     often = {o.arrangement.label for o in result.outcomes if o.replications > 1}
     assert {"30 + 34", "29 + 35", "31 + 33", "colocated sync", "colocated async"} <= often
     assert len(often) < 10
@@ -239,7 +245,7 @@ def test_as_many_replications_as_the_budget_allows_and_the_best_in_any_case() ->
         (0, {}, Rules(), "between 1 and 100,000"),
         (16, {"engine.tp": 3}, Rules(), "multiple of the 3 GPUs of an instance.*use 15 or 18"),
         (2, {"engine.tp": 4}, Rules(), "use 4, or another"),
-        (8, {"engine.tp": 4}, Rules(8), "use 12 or more"),
+        (8, {"engine.tp": 4}, Rules(8, 1), "use 12 or more"),
         (8, {}, Rules(1, 16), "use 17 or more"),
     ],
 )

@@ -92,12 +92,12 @@ def test_no_job_is_faster_than_its_bound(
 
 
 def test_a_bound_is_near_what_it_bounds() -> None:
-    """A bound of nothing would hold as well, and rule nothing out."""
+    """A bound of nothing would hold as well, and rule nothing out: half of the plans take less than half more."""
     options = {"model": "Qwen/Qwen3-8B", "batch": 128, "len": 1500, "max_staleness": 1}
     plans = plans_of(space_of(16, **options))
     bounds = Bounds()
-    shares = [bounds.step_s(s) / float(simulated(s, 0)["step_s"]) for _, s in plans[:: max(1, len(plans) // 30)]]
-    assert sorted(shares)[len(shares) // 2] > 0.7
+    shares = [bounds.step_s(s) / float(simulated(s, 0)["step_s"]) for _, s in plans[:: max(1, len(plans) // 120)]]
+    assert sorted(shares)[len(shares) // 2] > 1 / 1.5
 
 
 def test_batches_that_may_be_out() -> None:

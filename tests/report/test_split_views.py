@@ -11,11 +11,11 @@ from rich.console import Console
 from fleetsim.config import with_changes
 from fleetsim.split import words as split_words
 from fleetsim.split.data import split_document
-from fleetsim.split.split import SplitResult, split
+from fleetsim.split.split import SplitResult
 from fleetsim.split.told import document
 from fleetsim.tell.data import dumps
 from fleetsim.tell.terminal import draw
-from tests.plan.test_split import JOB, fake
+from tests.plan.test_split import JOB, fake, split
 
 WIN: dict[str, tuple[float, ...]] = {
     "2 + 2": (8.0, 8.1, 7.9),
