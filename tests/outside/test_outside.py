@@ -31,6 +31,7 @@ FEW = (
     "a slow rank of two on each server, SGLang",
     "a client that sends 9 requests a second",
     "in-flight cap, SGLang 0.4",
+    "four times too many",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,13 @@ from scipy.optimize import nnls
 
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
+from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.observe import pace
+from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed, Pause, Pauses, QueueView, TrainerView
+from tests.outside.cases import CASES
+from tests.outside.exposition import write
 
 TRUE = LinearStepTime(0.012, 4e-5, 1.5e-5, 3e-8)
 KV_TOKENS = 400_000.0
@@ -210,3 +215,15 @@ def test_the_curve_of_few_rows_is_that_of_all(seed: int, count: int, quantile: f
         weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
     found = pace._least_absolute(rows, trust, quantile)
     assert found == pytest.approx(x / scale, rel=1e-6, abs=1e-9)
+
+
+def test_prompts_that_come_with_the_load_are_not_taken_for_it(tmp_path: Path) -> None:
+    """After each batch prompts come at once, and engines are full: of a fleet whose numbers are known."""
+    job = next(case.job for case in CASES if case.name == "healthy")
+    write(tmp_path / "history.om", job)
+    history = read_openmetrics(tmp_path / "history.om", None)
+    speed = speed_of(history, observe(history))
+    assert speed is not None
+    assert speed.shape == "fitted"
+    assert speed.step_time.knots_s[0] == pytest.approx(job.base_s, rel=0.2)
+    assert speed.step_time.per_prefill_token_s < 10 / job.prefill_tokens_per_s

@@ -51,6 +51,10 @@ FEWEST_AGAINST = 60
 MOST_ROWS = 20_000
 # Share of an iteration that is fixed at least, at the loads seen.
 LEAST_FIXED = 0.02
+# What a prompt token may cost at most, of what is fixed, and what it does on a large GPU: reading all weights takes as
+# long as computing dozens to hundreds of them. A fit with dearer ones explains by prompts what comes and goes with
+# them.
+DEAREST_PROMPT, USUAL_PROMPT = 0.02, 0.01
 NOTHING_FIXED = "a fit to the window is refused: it leaves nothing of an iteration fixed"
 THRASH = "the engines preempt requests in most intervals, so that no shape is fitted to the window"
 # Assumed share of an iteration that does not depend on the load, where nothing can tell.
@@ -168,10 +172,25 @@ def _one_load(level: Level) -> bool:
 
 
 def _linear(seen: Seen, level: Level) -> StepTime | None:
-    """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer.
+    """The free shape of the steady intervals and the level. Where prompts come with load, as after each batch, a fit
+    may take one for the other: then a prompt token costs what it usually does beside the weights.
 
     None where the best fit has iterations that take no time, or of which next to nothing is fixed: engines read their
     weights in every one. What explains the intervals then is something that came and went with the load.
+    """
+    found = _least_squares(seen, level)
+    if found is not None and found.per_prefill_token_s > DEAREST_PROMPT * _fixed_s(found):
+        found = _least_squares(seen, level, USUAL_PROMPT)
+    return found if found is not None and _fixed_s(found) > LEAST_FIXED * level.seconds else None
+
+
+def _fixed_s(step_time: StepTime) -> float:
+    return step_time.knots_s[0]
+
+
+def _least_squares(seen: Seen, level: Level, prompt: float | None = None) -> StepTime | None:
+    """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer.
+    prompt: what a prompt token takes, of what is fixed; None = it is fitted, too. None where iterations take no time.
     """
     from scipy.optimize import nnls
 
@@ -179,11 +198,13 @@ def _linear(seen: Seen, level: Level) -> StepTime | None:
     kv = np.nan_to_num(rows.kv_tokens)
     n = rows.generated / rows.running
     x = np.stack([n, rows.generated, n * kv, rows.prefilled], axis=1) / rows.dt_s[:, None]
+    into = np.eye(4) if prompt is None else np.eye(4)[:, :3] + np.outer([0.0, 0.0, 0.0, prompt], [1.0, 0.0, 0.0])
+    x = x @ into
     step_time = LinearStepTime(level.seconds)
     trust = np.ones(len(rows))
     for _ in range(_ROUNDS):
         load = level.load(partial(_iteration, step_time))
-        moment = np.array([1.0, load.running, load.kv_tokens, level.prefill_per_iteration]) / level.seconds
+        moment = np.array([1.0, load.running, load.kv_tokens, level.prefill_per_iteration]) @ into / level.seconds
         weights = trust / rows.doubt
         heavy = _LEVEL * max(1.0, float(np.sqrt(np.square(weights).sum())))
         a = np.concatenate([x * weights[:, None], heavy * moment[None, :]])
@@ -191,10 +212,11 @@ def _linear(seen: Seen, level: Level) -> StepTime | None:
         scale = np.maximum(np.abs(a).mean(axis=0), 1e-30)
         found = nnls(a / scale, y)[0] / scale
         trust = _trust((x @ found - 1.0) / rows.doubt)
-        step_time = LinearStepTime(float(found[0]), float(found[1]), float(found[3]), float(found[2]))
+        fixed, per_seq, per_kv, per_prompt = into @ found
+        step_time = LinearStepTime(float(fixed), float(per_seq), float(per_prompt), float(per_kv))
         if not (_iteration(step_time, level.running, level.kv_tokens) > 0).all():
             return None
-    return step_time if found[0] > LEAST_FIXED * level.seconds else None
+    return step_time
 
 
 def _trust(residual: Floats) -> Floats:
