@@ -12,18 +12,15 @@ from pathlib import Path
 import pytest
 
 from fleetsim.config import load_scenario, shipped_scenarios
+from tests.packaging.built import built_once
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built() -> Path:
     """A folder with the wheel and the sdist."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=ROOT, check=True, capture_output=True
-    )
-    return folder
+    return built_once()
 
 
 def test_the_wheel_holds_code_scenarios_and_calibration(built: Path) -> None:

@@ -32,7 +32,7 @@ def played(vllm_python: str, tiny_model: str, serving: Serving, tmp_path_factory
         env={"PATH": "/usr/bin:/bin", "HOME": str(raw.parent), **ENVIRONMENT},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
