@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +88,7 @@ class StepTime:
 
     def table(self, max_tokens: int) -> NDArray[np.float64]:
         """f(n) in seconds for n = 0..max_tokens, shape (max_tokens + 1,): what the kernel looks up."""
-        tokens = np.arange(max_tokens + 1, dtype=np.float64)
-        return self.curve(tokens / self.at_work(tokens))
+        return _table(self, max_tokens)
 
     def at_work(self, decodes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Engines that have a decode, where an instance has so many of them."""
@@ -247,6 +247,14 @@ class PrefillSide:
     def table(self) -> NDArray[np.float64]:
         """What `StepTime.table` gives for an iteration of one of the engines."""
         return self.step_time.table(self.limits.max_num_batched_tokens)
+
+
+@lru_cache(maxsize=16)
+def _table(step_time: StepTime, max_tokens: int) -> NDArray[np.float64]:
+    tokens = np.arange(max_tokens + 1, dtype=np.float64)
+    table = step_time.curve(tokens / step_time.at_work(tokens))
+    table.setflags(write=False)  # every run with this engine looks it up
+    return table
 
 
 def _in_window_s(window: Window, decodes: float, prompts: float, kv_tokens: float, pairs: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from fleetsim import units
@@ -99,9 +100,10 @@ def one_more(scenario: Scenario) -> str:
     return "one more instance" if unit == 1 else f"one more engine of {unit} instances"
 
 
+@lru_cache(maxsize=64)
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
     """The scenario with another fleet size, which then counts as chosen, not as assumed. Speed factors beyond it are
-    dropped."""
+    dropped. Remembered: searches from one job ask for the same counts again."""
     changes: dict[str, Any] = {"fleet.instances": instances}
     if "fleet.instances" in scenario.assumed:
         changes["assumed"] = [path for path in scenario.assumed if path != "fleet.instances"]

@@ -21,6 +21,7 @@ from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.adapters import Adapters
 from fleetsim.engine.operators.curves import shipped_curves
 from fleetsim.engine.operators.device import Device
@@ -106,12 +107,17 @@ def _engine_of(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, Engi
             limits.block_size,
             scheduler=engine.name,
         )
-    from fleetsim.engine.gpus import gpu_of
+    return _roofline_of(engine, model_shape(engine.model))
+
+
+@lru_cache(maxsize=64)
+def _roofline_of(engine: EngineConfig, shape: ModelShape) -> tuple[StepTime, EngineLimits]:
+    """The roofline of an engine of this model. Remembered: the runs of a search ask for the same few engines."""
     from fleetsim.engine.roofline_step import roofline
 
     return roofline(
         gpu_of(engine),
-        engine.model,
+        shape,
         tp=engine.tp,
         dp=engine.dp,
         pp=engine.pp,
@@ -123,8 +129,10 @@ def _engine_of(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, Engi
         dtype=engine.dtype,
         kv_dtype=engine.kv_dtype,
         gpu_memory_utilization=engine.gpu_memory_utilization,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        kv_blocks=engine.kv_blocks,
         block_size=engine.block_size,
-        **given,
     )
 
 

@@ -149,8 +149,8 @@ def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
 
 def _staleness(records: Records, window: Window) -> dict[str, float]:
     """Sample-weighted staleness in steps: trained step - optimizer steps contained in the version."""
-    groups = records.groups[_trained_in(records, window)]
-    age = groups["trained_step"] - records.updates[groups["version"]]
+    groups, trained = records.groups, _trained_in(records, window)
+    age = groups["trained_step"][trained] - records.updates[groups["version"][trained]]
     in_order = np.sort(age)
     return {
         "mean": float(age.mean()),
@@ -188,11 +188,13 @@ def _waste(records: Records, window: Window, trained: float) -> dict[str, float]
 
 def _mean_queue(records: Records, window: Window) -> float:
     """Time-weighted mean of samples in the buffer (at its door included): each group from ready to left."""
-    groups = records.groups[records.groups["ready_s"] >= 0]
-    groups = groups[groups["status"] != G_FILTERED]
-    left = np.where(groups["left_s"] < 0, window.end_s, groups["left_s"])
-    inside = np.clip(left, window.start_s, window.end_s) - np.clip(groups["ready_s"], window.start_s, window.end_s)
-    return float((inside * groups["need"]).sum() / window.span_s)
+    groups = records.groups
+    # column by column: numpy copies rows with fields field by field
+    seen = (groups["ready_s"] >= 0) & (groups["status"] != G_FILTERED)
+    ready, left, need = (groups[name][seen] for name in ("ready_s", "left_s", "need"))
+    left = np.where(left < 0, window.end_s, left)
+    inside = left.clip(window.start_s, window.end_s) - ready.clip(window.start_s, window.end_s)
+    return float((inside * need).sum() / window.span_s)
 
 
 def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -236,10 +238,12 @@ def _samples_lost(records: Records, window: Window) -> dict[str, float]:
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.
-    lost = (thrown_away[group] | (records.samples["status"] != DONE))[counted]
-    length = records.samples["target"][counted]
+    lost = (records.samples["status"] != DONE)[counted]
+    if thrown_away.any():
+        lost |= thrown_away[group][counted]
     if not lost.any():
         return {"all": 0.0, "longest_tenth": 0.0}
+    length = records.samples["target"][counted]
     rest = len(length) - math.ceil(len(length) / 10)
     longest = length >= np.partition(length, rest)[rest]
     return {"all": float(lost.mean()), "longest_tenth": float(lost[longest].mean())}

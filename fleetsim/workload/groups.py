@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import fields
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.lengths import Empirical
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
@@ -12,6 +17,8 @@ from fleetsim.workload.streams import substream
 
 # Growth over thousands of steps leaves the floating-point range; the cap on tokens has bound long before.
 _MAX_FACTOR = 1e9
+# Of a row whose first draw has more samples than these nothing is remembered: a few of them would fill the memory.
+_MOST_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,19 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
+
+
+class _Streams:
+    """A stream for each cause, at its beginning."""
+
+    def __init__(self, seeds: np.random.SeedSequence) -> None:
+        self.prompts = substream(seeds, "prompts")
+        self.lengths = substream(seeds, "lengths")
+        self.common = substream(seeds, "common")
+        self.filter = substream(seeds, "filter")
+        self.reward = substream(seeds, "reward")
+        self.tool_latency = substream(seeds, "tool_latency")
+        self.tool_tokens = substream(seeds, "tool_tokens")
 
 
 class GroupSource:
@@ -59,13 +79,9 @@ class GroupSource:
         self.groups_per_step = groups_per_step or 1
         self.siblings = siblings or workload.group_size
         self.taken = 0
-        self._prompts = substream(seeds, "prompts")
-        self._lengths = substream(seeds, "lengths")
-        self._common = substream(seeds, "common")
-        self._filter = substream(seeds, "filter")
-        self._reward = substream(seeds, "reward")
-        self._tool_latency = substream(seeds, "tool_latency")
-        self._tool_tokens = substream(seeds, "tool_tokens")
+        self._seeds = seeds
+        self.streams: _Streams | None = None  # made when something is drawn
+        self._behind: _Streams | None = None  # of the first groups, where these were remembered; shared
 
     def group_factor(self, k: NDArray[np.int64] | int) -> NDArray[np.float64]:
         """What the output lengths of group k are multiplied by, before the cap: (1 + drift)^(k // groups_per_step)."""
@@ -75,21 +91,35 @@ class GroupSource:
         return np.minimum(factor, _MAX_FACTOR)
 
     def take(self, n_groups: int) -> Groups:
-        """The next `n_groups` groups. Raises InputError for an empirical file that cannot be read."""
+        """The next `n_groups` groups, not to be written to. Raises InputError for an empirical file that cannot be
+        read."""
+        entropy, small = self._seeds.entropy, n_groups * self.siblings <= _MOST_KEPT
+        if self.taken or not small or not isinstance(entropy, int) or _reads_files(self.workload):
+            return self.drawn(n_groups)
+        of = (self.workload, entropy, self._seeds.spawn_key, self.groups_per_step, self.siblings, n_groups)
+        groups, self._behind = _begun(*of)
+        self.taken = n_groups
+        return groups
+
+    def drawn(self, n_groups: int) -> Groups:
+        """`take` that remembers nothing, and whose arrays are the caller's own."""
+        if self.streams is None:
+            self.streams = _Streams(self._seeds) if self._behind is None else deepcopy(self._behind)
+        streams = self.streams
         w, first, siblings = self.workload, self.taken, self.siblings
         samples, calls = n_groups * siblings, w.turns.count - 1
         prompt_tokens = sample_lengths(
-            w.prompt_tokens, self._prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)
+            w.prompt_tokens, streams.prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)
         )
         common = None
         if w.group_correlation > 0.0:
-            common = np.repeat(self._common.standard_normal(n_groups), siblings)
+            common = np.repeat(streams.common.standard_normal(n_groups), siblings)
         scale: float | NDArray[np.float64] = 1.0
         if w.length_drift_per_step:
             scale = np.repeat(self.group_factor(np.arange(first, first + n_groups, dtype=np.int64)), siblings)
         output_tokens = sample_lengths(
             w.output_tokens,
-            self._lengths,
+            streams.lengths,
             samples,
             common=common,
             rho=w.group_correlation,
@@ -100,14 +130,42 @@ class GroupSource:
             first=first,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
-            zero_variance=self._filter.random(n_groups) < w.filter.zero_variance_share,
-            reward_latency_s=sample_latencies(w.reward.latency_s, self._reward, samples),
-            tool_latency_s=sample_latencies(w.turns.tool_latency_s, self._tool_latency, samples * calls).reshape(
+            zero_variance=streams.filter.random(n_groups) < w.filter.zero_variance_share,
+            reward_latency_s=sample_latencies(w.reward.latency_s, streams.reward, samples),
+            tool_latency_s=sample_latencies(w.turns.tool_latency_s, streams.tool_latency, samples * calls).reshape(
                 samples, calls
             ),
-            tool_tokens=sample_lengths(w.turns.tool_tokens, self._tool_tokens, samples * calls, at_least=0).reshape(
+            tool_tokens=sample_lengths(w.turns.tool_tokens, streams.tool_tokens, samples * calls, at_least=0).reshape(
                 samples, calls
             ),
         )
         self.taken = first + n_groups
         return groups
+
+
+@lru_cache(maxsize=16)
+def _begun(
+    workload: WorkloadConfig,
+    entropy: int,
+    spawn_key: tuple[int, ...],
+    groups_per_step: int,
+    siblings: int,
+    n_groups: int,
+) -> tuple[Groups, _Streams]:
+    """The first groups of a row, and its streams behind them. The runs of a search see the same draws: they are made
+    once."""
+    source = GroupSource(
+        workload, np.random.SeedSequence(entropy=entropy, spawn_key=spawn_key), groups_per_step, siblings
+    )
+    groups = source.drawn(n_groups)
+    for table in fields(groups):
+        if table.name != "first":
+            getattr(groups, table.name).setflags(write=False)
+    assert source.streams is not None
+    return groups, source.streams
+
+
+def _reads_files(w: WorkloadConfig) -> bool:
+    """Whether a law comes from a file, which may be another one by the next run."""
+    laws = (w.prompt_tokens, w.output_tokens, w.turns.tool_latency_s, w.turns.tool_tokens, w.reward.latency_s)
+    return any(isinstance(law, Empirical) for law in laws)

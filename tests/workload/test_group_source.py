@@ -55,6 +55,19 @@ def test_group_k_does_not_depend_on_the_chunks(chunks: list[int]) -> None:
     assert many.taken == sum(chunks)
 
 
+def test_groups_that_are_remembered_are_those_that_are_drawn() -> None:
+    w = workload()
+    fresh = source(w)
+    drawn = [fresh.drawn(n) for n in (7, 5, 9)]
+    for _ in range(3):  # the second and the third find the first groups already there
+        again = source(w)
+        taken = [again.take(n) for n in (7, 5, 9)]
+        for one, other in zip(taken, drawn, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(*(joined([g]).values() for g in (one, other)), strict=True))
+        with pytest.raises(ValueError, match="read-only"):
+            taken[0].output_tokens[0] = 1
+
+
 @pytest.mark.parametrize(
     ("changes", "moved"),
     [
