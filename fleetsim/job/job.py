@@ -30,6 +30,7 @@ from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
 from fleetsim.job.length_options import LENGTH_FLAGS, law_from_flags
 from fleetsim.job.model_notes import model_notes
+from fleetsim.job.prices import unlisted_price
 
 if TYPE_CHECKING:
     from fleetsim.sim.profiled import Profiled
@@ -174,6 +175,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
             *unread_notes(scenario, sets),
             *profiled.notes,
             *model_notes(scenario, given),
+            *unlisted_price(scenario),
             *growth_notes(scenario, given),
             *rounded_note(asked, scenario, given),
         ),

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from fleetsim import units
 from fleetsim.config.run import CostConfig
+from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import UNKNOWN, listed_price
+from fleetsim.faces import flag, text
 
 PRICE = "cost.instance_price_usd_per_gpu_h"
 
@@ -27,3 +29,13 @@ def price_notes(fleets: Iterable[tuple[str, CostConfig]], remedy: str) -> Iterat
             f"no price of {units.listed(unknown)} is on record, and {units.price(UNKNOWN)} per GPU-hour is taken: "
             f"costs do not compare; {remedy}"
         )
+
+
+def unlisted_price(scenario: Scenario) -> Iterator[str]:
+    """A sentence where no list of prices has the job's GPU, so that its dollars are a guess; else nothing."""
+    cost = scenario.cost
+    given = cost.instance_price_usd_per_gpu_h, cost.trainer_price_usd_per_gpu_h
+    listed = listed_price(scenario.engine.gpu, cost.market, cost.prices)
+    if not listed.known and None in given:
+        stands_in = f"{listed.words}: {units.price(UNKNOWN)} per GPU-hour stands in, and dollars are as wrong as that"
+        yield text(f"{stands_in}; give {{}} and {{}}", flag("instance_price"), flag("trainer_price"))

@@ -18,8 +18,8 @@ LENGTH_SIGMA = 0.9
 # Public logs say how much (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with
 # 3 to 7 times the variance of as many independent responses. By that 0.25 to 0.4 of the variance of the logarithm is
 # common to 16 responses of Qwen2.5-Math-7B (verl-benchmarks, three runs in mode 1), and 0.45 to 0.6 to 8 of
-# DeepSeek-R1-Distill-Qwen-1.5B (async-longcot, three runs); drift of the policy is in it. With that C06 and C07 are
-# predicted better, C02 worse, and the slowdowns of engine/slowdown.py, fitted with 0, come out lower: both or none.
+# DeepSeek-R1-Distill-Qwen-1.5B (async-longcot, three runs); drift of the policy is in it. With 0.4 for all, the
+# slowdowns fitted anew, C06 is predicted better and C02 and C09 worse: benchmarks/siblings.py, docs/not_modelled.md.
 GROUP_CORRELATION = 0.0
 # No mean makes a capped lognormal longer than this share of its cap with fewer than three quarters of it at the cap.
 _LONGEST_SHARE = 0.97

@@ -47,6 +47,16 @@ def test_a_type_costs_what_its_market_lists_and_a_given_price_goes_before() -> N
     assert not listed_price("H800").known
 
 
+@pytest.mark.parametrize("door", ["size", "simulate"])
+def test_a_type_without_a_list_price_is_told_with_what_to_give(door: str) -> None:
+    job = fs.load(batch=64, len=500, gpu="H20", **SMALL)
+    found = {"size": job.size, "simulate": job.simulate}[door]()
+    told = "no neocloud price of H20-SXM is on record: $3 per GPU-hour stands in"
+    assert sum(told in warning for warning in found.warnings) == 1
+    assert not any("on record" in note for note in fs.load(gpu="H20", instance_price=1.0, trainer_price=1.0).notes)
+    assert not any("on record" in note for note in fs.load(gpu="MI355X").notes)
+
+
 def test_a_table_of_ones_own_goes_before_and_may_be_edited(tmp_path: Path) -> None:
     table = tmp_path / "prices.csv"
     table.write_text("gpu,usd_per_gpu_h,seen\nH100,2.10,today\nmine,0.5,today\n", encoding="utf-8")
