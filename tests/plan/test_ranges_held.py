@@ -1,13 +1,15 @@
 """The 80 % ranges of `simulate` and `split`, against draws of all uncertain inputs at once, as those of `size` are in
 `test_spread.py`.
 
-Few draws say little of a share (120 of them are off by 4 points), so there are many.
+Few draws say little of a share (120 of them are off by 4 points), so there are many. Which ones was decided before any
+was seen: the first three seeds that there are, all of them, and what they say together. A range promises 80 %, and 70
+to 90 % are asked of it. Last seen: 75 and 76 % of the steps and their dollars, 76 and 81 % of the trainer's idle share,
+and all of the splits, of which there are few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,22 +20,23 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.moved import METRICS, in_doubt, shortened
 from fleetsim.job.trials import simulated
-from fleetsim.job.uncertain import CONFIDENCE, RERUN
+from fleetsim.job.uncertain import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import split
 
 JOB: dict[str, Any] = {"batch": 128, "len": 1536, "max_staleness": 2, "max_len": 4096}
-DRAWS, OF_SPLITS = 600, 40
+SEEDS = (0, 1, 2)
+# Of each seed.
+DRAWS, OF_SPLITS = 200, 14
 pytestmark = pytest.mark.slow
 Measured = Callable[[Scenario], Mapping[str, Any]]
 
 
-def worlds(job: Scenario, given: frozenset[str]) -> Iterator[tuple[Measured, float]]:
+def worlds(job: Scenario, given: frozenset[str], draws: int) -> Iterator[tuple[Measured, float]]:
     """Runs in which every input is off by a draw from the law that has its interval; and what a run is off by that
     repeats another, as a factor on its seconds."""
     inputs = in_doubt(job, given)
-    draw = np.random.default_rng(11)
-    for _ in range(DRAWS):
+    for draw in (draw for draw in map(np.random.default_rng, SEEDS) for _ in range(draws)):
         z, again = draw.normal(size=len(inputs)) / 1.2816, draw.normal() / 1.2816
         factors = [(u, high**x if x > 0 else low**-x) for (u, (low, high)), x in zip(inputs, z, strict=True)]
 
@@ -55,12 +58,12 @@ def worlds(job: Scenario, given: frozenset[str]) -> Iterator[tuple[Measured, flo
 def test_the_ranges_of_a_run_hold_what_draws_give(options: dict[str, Any]) -> None:
     job = fs.load(None, {"fleet.instances": 4}, **{**JOB, **options})
     ranges = job.simulate().to_dict()["ranges"]["metrics"]
-    runs = list(side_by_side(lambda one: (one[0](job.scenario), one[1]), list(worlds(job.scenario, job.given))))
+    runs = list(side_by_side(lambda one: (one[0](job.scenario), one[1]), list(worlds(job.scenario, job.given, DRAWS))))
     for name in METRICS:
         low, high = ranges[name]
         again = [1.0 if name == "trainer_idle_fraction" else factor for _, factor in runs]
         held = sum(low <= float(run[name]) * x <= high for (run, _), x in zip(runs, again, strict=True))
-        assert held >= 0.75 * len(runs), (name, held)
+        assert 0.7 <= held / len(runs) <= 0.9, (name, held / len(runs))
 
 
 @pytest.mark.parametrize("options", [{"gpu": "H200"}, {"trainer_step_s": 30.0, "trainer_gpus": 8}])
@@ -74,10 +77,11 @@ def test_the_splits_that_are_likely_hold_the_best_of_what_draws_give(options: di
     counts = [o.arrangement.instances for o in advice.outcomes if o.arrangement.kind == "split"]
     ways = {n: shortened(split(advice.scenario, n, 16).scenario) for n in counts}
     held = 0
-    for measure, _ in islice(worlds(base.scenario, frozenset(job.given)), OF_SPLITS):
+    draws = list(worlds(base.scenario, frozenset(job.given), OF_SPLITS))
+    for measure, _ in draws:
         steps = {
             n: float(run["step_s"]) for n, run in zip(ways, side_by_side(measure, list(ways.values())), strict=True)
         }
         best = min(steps.values())
         held += any(low <= n <= high for n, step_s in steps.items() if step_s <= 1.01 * best)
-    assert held >= (CONFIDENCE - 0.1) * OF_SPLITS
+    assert held / len(draws) >= 0.7

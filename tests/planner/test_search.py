@@ -54,6 +54,24 @@ def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str
         assert found.tally.simulated < len(everything)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 1}, {"model": "Qwen/Qwen2.5-7B", "max_staleness": 1, "tp": 2}],
+)
+def test_a_step_alone_has_the_cheapest_plan_that_makes_it(options: dict[str, Any]) -> None:
+    """No GPUs are said, so that all plans of eight GPUs are some of those that may be had: none of these that makes the
+    step is cheaper by more than a percent, for steps that few of them make and that most of them make."""
+    space = space_of(8, **SMALL, **options)
+    measure, job = remembered(simulated), space.asked
+    everything = sorted(_every_one(space, "", measure))
+    for step_s in (1.02 * everything[0][0], everything[len(everything) // 4][0], everything[-1][0]):
+        cheapest = min(usd for took_s, usd in everything if took_s <= step_s)
+        found = plan(job.scenario, Budget(step_s=step_s, objective="cost"), given=job.given, measure=measure)
+        assert found.feasible
+        assert found.best.step_s <= step_s
+        assert found.best.usd <= 1.01 * cheapest
+
+
 def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
     """Each plan of the front of all is one of those that were simulated, or hardly better than one."""
     space = space_of(4, **SMALL, model="Qwen/Qwen2.5-1.5B", max_staleness=1)
