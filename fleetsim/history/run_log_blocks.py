@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from fleetsim.history.run_log_text import Pairs, number, pairs_of
+from fleetsim.history.run_log_text import Pairs, Row, number, pairs_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"╭─+ Metrics ─+╮$")
@@ -47,7 +47,7 @@ def begins_areal(line: str) -> bool:
     return "Train step " in line and _AREAL.search(line) is not None
 
 
-def areal(lines: Iterable[str]) -> Iterator[Pairs]:
+def areal(lines: Iterable[str]) -> Iterator[Row]:
     """The grids of names and values, with the step before them."""
     row: Pairs = []
     for line in lines:
@@ -58,7 +58,7 @@ def areal(lines: Iterable[str]) -> Iterator[Pairs]:
         elif (done := _AREAL.search(line)) is not None:
             row = [("global_step", float(done[1]))]
         elif "╘" in line and row:
-            yield row
+            yield dict(row)
             row = row[:1]
 
 
@@ -67,14 +67,14 @@ def begins_open_instruct(line: str) -> bool:
     return line.startswith("╭") and _PANEL.match(line) is not None
 
 
-def open_instruct(lines: Iterable[str]) -> Iterator[Pairs]:
+def open_instruct(lines: Iterable[str]) -> Iterator[Row]:
     """The panels: a category a row, which goes on in lines without one."""
     rows: list[list[str]] | None = None
     for line in lines:
         if begins_open_instruct(line):
             rows = []
         elif rows is not None and line.startswith("╰"):
-            yield [pair for category, text in rows for pair in _category(category, text)]
+            yield dict(pair for category, text in rows for pair in _category(category, text))
             rows = None
         elif rows is not None and line.startswith("│"):
             inside = line.strip("│")
@@ -99,7 +99,7 @@ def begins_nemo(line: str) -> bool:
     return "= Step " in line and _NEMO.search(line) is not None
 
 
-def nemo(lines: Iterable[str]) -> Iterator[Pairs]:
+def nemo(lines: Iterable[str]) -> Iterator[Row]:
     """The bullets of results and seconds below a step's heading. Its number begins anew in every epoch."""
     row: Pairs = []
     last = before = 0.0
@@ -107,7 +107,7 @@ def nemo(lines: Iterable[str]) -> Iterator[Pairs]:
     for line in lines:
         if "= Step " in line and (heading := _NEMO.search(line)) is not None:
             if len(row) > 1:
-                yield row
+                yield dict(row)
             last = before + float(heading[1])
             row, section = [("step", last)], ""
         elif "= Epoch " in line and _EPOCH.search(line) is not None:
@@ -120,7 +120,7 @@ def nemo(lines: Iterable[str]) -> Iterator[Pairs]:
             if name and amount is not None:
                 row.append((name, amount))
     if len(row) > 1:
-        yield row
+        yield dict(row)
 
 
 def begins_skyrl(line: str) -> bool:
@@ -128,7 +128,7 @@ def begins_skyrl(line: str) -> bool:
     return line.endswith(":") and _SKYRL.search(line) is not None
 
 
-def skyrl(lines: Iterable[str]) -> Iterator[Pairs]:
+def skyrl(lines: Iterable[str]) -> Iterator[Row]:
     """The dictionaries of a step, over as many lines as they have; other processes may print between."""
     number_of: float | None = None
     text: list[str] = []
@@ -138,7 +138,7 @@ def skyrl(lines: Iterable[str]) -> Iterator[Pairs]:
         elif number_of is not None and line[:2] in ("{'", '{"', " '", ' "'):
             text.append(line)
             if line.endswith("}"):
-                yield [*pairs_of("\n".join(text)), ("trainer/global_step", number_of)]
+                yield {**dict(pairs_of("\n".join(text))), "trainer/global_step": number_of}
                 number_of = None
             elif len(text) > _MOST:
                 number_of = None
@@ -149,11 +149,11 @@ def begins_prime(line: str) -> bool:
     return "Step " in line and _PRIME.search(line) is not None
 
 
-def prime(lines: Iterable[str]) -> Iterator[Pairs]:
+def prime(lines: Iterable[str]) -> Iterator[Row]:
     """The line of a step, of the trainer or of the orchestrator; before it, at level DEBUG, the wait for its batch."""
     for line in lines:
         if (waited := _PRIME_WAITED.search(line)) is not None:
-            yield [("time/wait_for_batch", float(waited[1]))]
+            yield {"time/wait_for_batch": float(waited[1])}
         elif (found := _PRIME.search(line)) is not None:
             row = [("step", float(found[1])), ("time/step", _lasts(found[2]))]
             for part in found[3].split(" | "):
@@ -166,7 +166,7 @@ def prime(lines: Iterable[str]) -> Iterator[Pairs]:
                 elif field[1] == "Trainable" and field[3]:
                     row.append(("progress/rollouts", float(field[3])))
             # the very first batch of the orchestrator comes after no other
-            yield [pair for pair in row if pair != ("time/step", 0.0)]
+            yield dict(pair for pair in row if pair != ("time/step", 0.0))
 
 
 def _lasts(text: str) -> float:

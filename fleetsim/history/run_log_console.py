@@ -15,10 +15,11 @@ from fleetsim.history import run_log_blocks as blocks
 from fleetsim.history.run_log_columns import CLOCKS, RUNNING
 from fleetsim.history.run_log_maps import BY_NAME
 from fleetsim.history.run_log_names import known_as
-from fleetsim.history.run_log_text import Pairs, clean, number, pairs_of
+from fleetsim.history.run_log_text import Pairs, Row, clean, number, numbers_of, pairs_of
 
 LOOK = 200_000  # lines within which a console shows its first step
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
+_VERL_STEP = re.compile(r"step:\d+ - \S")
 _NUMPY = len("np.float64(")
 _VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 # A dictionary that ends a line, at its beginning or behind a logger's head.
@@ -35,7 +36,7 @@ class Shape:
 
     framework: str
     first: Callable[[str], bool]
-    rows: Callable[[Iterable[str]], Iterator[Pairs]]
+    rows: Callable[[Iterable[str]], Iterator[Row]]
     cleans: bool = False
 
 
@@ -49,12 +50,12 @@ def shape_of(lines: Iterable[str]) -> Shape | None:
     return None
 
 
-def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | None = None) -> Iterator[Pairs]:
+def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | None = None) -> Iterator[Row]:
     """The rows of a whole console that say something wanted beside their step and clock."""
     counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
     says: dict[str, bool] = {}
     for row in shape.rows(lines if shape.cleans else map(clean, lines)):
-        for name, _ in row:
+        for name in row:
             told = says.get(name)
             if told is None:
                 says[name] = told = name not in counts and (wanted is None or wanted(name))
@@ -63,11 +64,37 @@ def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | 
                 break
 
 
-def _verl(lines: Iterable[str]) -> Iterator[Pairs]:
+def _verl(lines: Iterable[str]) -> Iterator[Row]:
+    known: set[str] = set()  # names as they stand between " - " and ":", nothing around them
     for line in lines:
-        found = _VERL.search(clean(line)) if "step:" in line else None
+        at = line.find("step:")
+        if at < 0:
+            continue
+        row = _verl_quick(line, at)
+        if row is not None:
+            if not known.issuperset(row):
+                known.update(name for name in row if name and name == name.strip())
+            if known.issuperset(row):
+                yield row
+                continue
+        found = _VERL.search(clean(line))
         if found is not None:
-            yield list(_verl_pairs(found))
+            yield dict(_verl_pairs(found))
+
+
+def _verl_quick(line: str, at: int) -> Row | None:
+    """A line of plain numbers, and numpy's, made an object of JSON and read as that. at: where it says its step."""
+    told = line[at:]
+    if line[at - 1 : at] not in ("", " ") or '"' in told or "\\" in told or _VERL_STEP.match(told) is None:
+        return None
+    if ")" in told:
+        scalars = told.replace("np.float64(", "")
+        bare = scalars.replace(")", "")
+        if len(told) - len(scalars) != _NUMPY * (len(scalars) - len(bare)):
+            return None
+        told = bare
+    told = told.replace(" - ", ',"').replace(":", '":')
+    return numbers_of(f'{{"{told}}}')
 
 
 def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
@@ -84,7 +111,7 @@ def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
             yield name.strip(), amount
 
 
-def _dicts(lines: Iterable[str]) -> Iterator[Pairs]:
+def _dicts(lines: Iterable[str]) -> Iterator[Row]:
     """Dictionaries, each with the number that its head has; of transformers the number and the clock of its bar."""
     bar: Pairs = []
     for line in lines:
@@ -102,7 +129,7 @@ def _dicts(lines: Iterable[str]) -> Iterator[Pairs]:
                 pairs.append((name, float(count[2])))
             elif count is None and not head.strip():
                 pairs += bar
-            yield pairs
+            yield dict(pairs)
 
 
 def _seconds(clock: str) -> float:

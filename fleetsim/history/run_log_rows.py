@@ -13,14 +13,13 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_console import Shape, rows_of, shape_of
 from fleetsim.history.run_log_table import Table
-from fleetsim.history.run_log_text import number
+from fleetsim.history.run_log_text import number, numbers_of
 from fleetsim.history.text_file import open_text
 from fleetsim.json_text import from_loose_json
 
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
 _LISTS = ("log_history", "history")  # keys under which a document keeps its rows
 _MOST_PROBLEMS = 5
-_PLAIN = frozenset((float, int))
 
 
 def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Table, list[Note]]:
@@ -111,7 +110,7 @@ def _document(text: str, path: Path, table: Table) -> list[Note]:
         raise InputError([Problem(str(path), type(document).__name__, rule, "give such a file")])
     for row in document:
         if isinstance(row, dict):
-            table.add(flat(row))
+            table.add(dict(flat(row)))
     return []
 
 
@@ -123,10 +122,13 @@ def _jsonl(lines: Iterable[str], path: Path, table: Table) -> list[Note]:
             continue
         last = at
         try:
-            row = from_loose_json(line)
-            if not isinstance(row, dict):
-                raise ValueError("no object")
-            table.add(row.items() if _PLAIN.issuperset(map(type, row.values())) else flat(row))
+            row = numbers_of(line)
+            if row is None:
+                value = from_loose_json(line)
+                if not isinstance(value, dict):
+                    raise ValueError("no object")
+                row = dict(flat(value))
+            table.add(row)
         except ValueError:
             wrong_at = at
             if len(problems) < _MOST_PROBLEMS:
@@ -146,7 +148,7 @@ def _csv(file: IO[str], path: Path, table: Table) -> None:
         names = _without_run([cell.strip() for cell in header], path)
         for cells in rows:
             found = ((name, number(cell)) for name, cell in zip(names, cells, strict=False) if name)
-            table.add((name, value) for name, value in found if value is not None)
+            table.add({name: value for name, value in found if value is not None})
     except csv.Error as error:
         raise InputError([Problem(str(path), path.name, f"its CSV does not read ({error})", "write it anew")]) from None
     if not len(table):

@@ -23,10 +23,10 @@ def read_project(path: Path, run: str, wanted: Callable[[str], bool] | None) -> 
     for step, moment, text in rows_of(path, _ROWS, (run_of(path, _RUN, run),)):
         try:
             metrics = from_loose_json(text)
-            row = [("step", float(step)), ("_timestamp", number(moment)), *flat(metrics)]
+            row = {"step": float(step), "_timestamp": number(moment), **dict(flat(metrics))}
         except (ValueError, TypeError, AttributeError):
             wrong += 1
             continue
-        table.add((name, value) for name, value in row if value is not None)
+        table.add({name: value for name, value in row.items() if value is not None})
     notes = [Note("partial", f"{wrong} rows of the project are no JSON objects, and are left out.")] if wrong else []
     return table, notes

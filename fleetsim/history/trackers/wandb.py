@@ -67,8 +67,8 @@ def _records(path: Path) -> Iterator[bytes]:
             block, at = file.read(_BLOCK), 0
 
 
-def _history(data: bytes, at: int, end: int) -> Iterator[tuple[str, float]]:
-    """(metric, number) of a HistoryRecord; its step counts where the items do not say `_step`."""
+def _history(data: bytes, at: int, end: int) -> dict[str, float]:
+    """The row of a HistoryRecord; its step counts where the items do not say `_step`."""
     found: dict[str, float] = {}
     for field, kind, start, stop in fields(data, at, end):
         if kind != BYTES:
@@ -81,7 +81,7 @@ def _history(data: bytes, at: int, end: int) -> Iterator[tuple[str, float]]:
             for inner, form, step, _ in fields(data, start, stop):
                 if inner == 1 and form == VARINT:
                     found.setdefault("_step", float(step))
-    yield from found.items()
+    return found
 
 
 def _item(data: bytes, at: int, end: int) -> tuple[str, float | None]:
@@ -108,7 +108,7 @@ def read_wandb_api(run: str, wanted: Callable[[str], bool] | None) -> tuple[Tabl
     table = Table(wanted)
     try:
         for row in library.Api().run(run).scan_history():
-            table.add(flat(row))
+            table.add(dict(flat(row)))
     except Exception as error:  # the library's errors have no common base: a wrong path, no key, no network
         remedy = "give wandb:ENTITY/PROJECT/RUN, and a key: wandb login"
         raise InputError([Problem("history", f"{PREFIX}{run}", f"wandb says: {error}", remedy)]) from error

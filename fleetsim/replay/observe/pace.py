@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import Intervals, Mask, percentile
@@ -95,6 +94,8 @@ def curve_of(
 def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:
     """x >= 0 that minimizes sum trust |rows x - 1|, by reweighting least squares. An error above 0 counts `quantile`
     times, one below 0 the rest of 1 times."""
+    from scipy.optimize import nnls  # a window without engines does without scipy, which takes long to import
+
     scale = np.where(rows.max(axis=0) > 0, rows.max(axis=0), 1.0)
     scale = scale * (1 + 1e-9 * np.arange(rows.shape[1]))  # of columns that say the same, the first one counts
     scaled = rows / scale

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import bdtrc
 
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
@@ -67,6 +66,8 @@ def rolling_of(history: History, intervals: Intervals) -> Rolling | None:
 
 def _in_turn(each: list[list[Stop]], intervals: Intervals) -> bool:
     """Nearly all instances stop at a distance of their own from the one that has most stops: one after the other."""
+    from scipy.special import bdtrc  # a window without engines does without scipy
+
     step, span = intervals.step_s, float(intervals.times[-1] - intervals.times[0])
     starts = [np.array([stop.start_s for stop in mine]) for mine in each]
     first = max(starts, key=len)

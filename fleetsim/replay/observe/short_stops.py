@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtrc
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import ALIKE, Intervals, Mask, runs_of
@@ -124,6 +123,8 @@ def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, las
 
 def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
     """Three of four distances are multiples of their median, and as many would be by chance once in a hundred times."""
+    from scipy.special import bdtrc  # a window without engines does without scipy
+
     if len(times_s) < FEWEST:
         return False
     distances = np.diff(times_s)

@@ -1,0 +1,112 @@
+"""What is read quickly is what the careful readers read: the same rows, whatever stands between and in the lines."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fleetsim.history.run_log_console import _VERL, _verl_pairs, rows_of, shape_of
+from fleetsim.history.run_log_rows import flat
+from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_text import Row, clean, numbers_of
+from fleetsim.json_text import from_loose_json
+
+from .verl_log import VerlJob, console
+
+_NUMBERS = st.floats().map(repr) | st.integers().map(str) | st.sampled_from(["-0", "1e999", "007", "1.", ".5", "+1"])
+_TEXTS = st.text(st.sampled_from(" a1:-()\"'\\.,{}\x1b[m\t\u2029é"), max_size=6)
+_VALUES = (
+    _NUMBERS
+    | _NUMBERS.map("np.float64({})".format)
+    | _NUMBERS.map("np.int64({})".format)
+    | st.sampled_from(["None", "True", "'3.5'", "np.float64(", "[1, 2]", "2026-11-23T05:27:00"])
+    | _TEXTS
+)
+_NAMES = st.sampled_from(["timing_s/gen", "a", "Time (s)", " b", "b ", "step", ""]) | _TEXTS
+_HEADS = st.sampled_from(
+    ["", " ", "\x1b[36m(TaskRunner pid=3)\x1b[0m ", "(A (x) pid=4, ip=1.2.3.4) ", "INFO ", "global_", '"', "x:"]
+)
+
+
+@st.composite
+def _lines(draw: st.DrawFn) -> str:
+    """A line of verl's console, or one that is nearly that."""
+    step = draw(st.integers(0, 9).map(str) | st.sampled_from(["", "-1", "1.0", "01"]))
+    parts = [f"step:{step}"]
+    for name, value in draw(st.lists(st.tuples(_NAMES, _VALUES), max_size=5)):
+        parts.append(f"{name}:{value}")
+    end = draw(st.sampled_from(["", " ", "\x1b[0m", " - ", "\r"]))
+    return draw(_HEADS) + draw(st.sampled_from([" - ", " - ", "  - ", " -  "])).join(parts) + end + "\n"
+
+
+def _carefully(lines: list[str]) -> list[Row]:
+    found = (_VERL.search(clean(line)) for line in lines)
+    return [dict(_verl_pairs(match)) for match in found if match is not None]
+
+
+@given(st.lists(_lines() | _TEXTS.map("{}\n".format), max_size=6))
+@example(["step:1 - a:1\n", 'step:2 - a:1, "b:2\n', "step:3 - a :1 -  a:2\n", "global_step:4 - a:1\n"])
+def test_a_line_of_verl_is_read_the_same_either_way(lines: list[str]) -> None:
+    shape = shape_of(["step:1 - a:1"])
+    assert shape is not None
+    for quick, careful in zip(shape.rows(lines), _carefully(lines), strict=True):
+        assert set(quick) == set(careful)
+        np.testing.assert_array_equal([quick[name] for name in careful], list(careful.values()))
+
+
+def test_most_lines_of_verl_are_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = console(VerlJob(rate=4.0, window=96, train_s=10.0), 3).splitlines()
+    careful = _carefully(lines)
+    monkeypatch.setattr("fleetsim.history.run_log_console._verl_pairs", None)  # where it is asked, this fails
+    shape = shape_of(lines)
+    assert shape is not None
+    assert list(rows_of(shape, lines)) == careful
+    assert len(careful) == 6
+
+
+_ITEMS = (
+    st.floats()
+    | st.integers()
+    | st.integers(2**63 - 3, 2**63 + 3)
+    | st.booleans()
+    | st.none()
+    | st.text(max_size=3)
+    | st.sampled_from(["1.5", "NaN"])
+    | st.lists(st.integers(), max_size=2)
+    | st.dictionaries(st.text(max_size=2), st.floats(), max_size=2)
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), _ITEMS, max_size=5))
+def test_a_row_of_json_is_read_the_same_either_way(row: dict[str, object]) -> None:
+    text = json.dumps(row, ensure_ascii=False) if len(row) % 2 else json.dumps(row)
+    careful = dict(flat(from_loose_json(text)))
+    quick = numbers_of(text)
+    if quick is not None:
+        assert quick == careful
+    else:  # something in it is no plain number, or one that only the careful reader judges
+        odd = (type(v) not in (int, float) or not abs(v) < 2.0**63 for v in from_loose_json(text).values())
+        assert any(odd) or "\\u" in text
+
+
+@pytest.mark.parametrize("text", ["", "1", "[1]", '{"a": 1', '{"a": 1,}', '{"a": .5}', '{"a": 01}', '{"a\x01": 1}'])
+def test_what_is_no_json_is_no_row(text: str) -> None:
+    assert numbers_of(text) is None
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(), max_size=4), max_size=30), st.integers(1, 8))
+def test_a_table_holds_its_rows(rows: list[Row], many: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fleetsim.history.run_log_table._MANY", many)
+        table = Table(lambda name: name != "f")
+        for row in rows:
+            table.add(row)
+        assert len(table) == len(rows)
+        assert set(table.names) == {name for row in rows for name in row}
+        for name in "abcde":
+            np.testing.assert_array_equal(table.column(name), [row.get(name, np.nan) for row in rows])
+        assert np.isnan(table.column("f")).all()
