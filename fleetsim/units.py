@@ -261,3 +261,8 @@ def capital(text: str) -> str:
 def sentence(text: str) -> str:
     """A line as a sentence: a capital first letter, and a full stop unless it ends as a sentence does."""
     return f"{capital(text)}{'' if not text or text.endswith(('.', '?', '!')) else '.'}"
+
+
+def short(value: float) -> float:
+    """The number with seven digits: order is kept, and a file does not show noise of the last bits."""
+    return float(f"{value:.7g}")

@@ -38,15 +38,15 @@ class StandingSignal:
     trace: Trace
     alerts_when: Literal["above", "below"]
     source: Literal["engines", "trainer", "both"]
-    per_step: bool
-    symptom: bool
     fault: str
     unit: str
     title: str
-    severity: Literal["critical", "warning"]
     least: float
     summary: str
     advice: str
+    per_step: bool = False
+    symptom: bool = False
+    severity: Literal["critical", "warning"] = "warning"
 
 
 def _instances(names: MetricNames, window: str, plan: Expected) -> str:
@@ -124,8 +124,6 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.instances,
         alerts_when="below",
         source="engines",
-        per_step=False,
-        symptom=False,
         fault="instance_lost",
         unit="instances",
         title="Instances scraped",
@@ -143,11 +141,9 @@ STANDING: tuple[StandingSignal, ...] = (
         alerts_when="above",
         source="trainer",
         per_step=True,
-        symptom=False,
         fault="trainer_slow",
         unit="of the plan",
         title="Trainer compute seconds / plan",
-        severity="warning",
         least=0.02,
         summary="The trainer computes longer than the plan expects of its steps and tokens",
         advice="The trainer is the problem, not the fleet: rule out a slow node or collective before resizing.",
@@ -161,11 +157,9 @@ STANDING: tuple[StandingSignal, ...] = (
         alerts_when="above",
         source="trainer",
         per_step=True,
-        symptom=False,
         fault="sync_slow",
         unit="s/step",
         title="Weight sync holds the trainer",
-        severity="warning",
         least=0.05,
         summary="Weight sync holds the trainer longer than planned",
         advice="Change transport or cadence of the sync; more instances do not help.",
@@ -178,12 +172,9 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.output_length,
         alerts_when="above",
         source="engines",
-        per_step=False,
-        symptom=False,
         fault="lengths_drift",
         unit=_of("response_tokens.mean"),
         title=_title("response_tokens.mean"),
-        severity="warning",
         least=1.0,
         summary="Responses are longer than the plan was made for",
         advice="The plan is stale: run fleetsim size or replay --recommend again with the lengths of now.",
@@ -196,12 +187,9 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.queue_depth,
         alerts_when="above",
         source="trainer",
-        per_step=False,
-        symptom=False,
         fault="no_backpressure",
         unit=_of("queue_depth"),
         title=_title("queue_depth"),
-        severity="warning",
         least=1.0,
         summary="More finished samples wait for the trainer than the plan allows",
         advice="Backpressure does not hold, or the fleet is too large: cap the queue, then size again.",
@@ -214,12 +202,9 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.straggler_pace,
         alerts_when="below",
         source="engines",
-        per_step=False,
-        symptom=False,
         fault="straggler",
         unit="of the median",
         title="Slowest instance's tok/s per running request / median",
-        severity="warning",
         least=0.02,
         summary="One instance generates slower than the others at the same load",
         advice="A placement or hardware problem, not a sizing problem: find the instance and replace it.",
@@ -232,12 +217,9 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.preemptions_per_request,
         alerts_when="above",
         source="engines",
-        per_step=False,
-        symptom=False,
         fault="kv_short",
         unit="per request",
         title="Preemptions per finished request",
-        severity="warning",
         least=0.01,
         summary="The engines throw requests out of their batch for want of KV blocks",
         advice="Lower max_num_seqs or the client's in-flight cap, or give the KV cache more memory.",
@@ -250,12 +232,9 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.prefix_hit_share,
         alerts_when="below",
         source="engines",
-        per_step=False,
-        symptom=False,
         fault="cache_off",
         unit=_of("prefix_hit"),
         title=_title("prefix_hit"),
-        severity="warning",
         least=0.02,
         summary="The engines find less of their prompts in the prefix cache",
         advice="Configuration, not capacity: check that prefix caching is on and groups stay together.",
@@ -268,12 +247,9 @@ STANDING: tuple[StandingSignal, ...] = (
         trace=traces.oldest_age,
         alerts_when="above",
         source="trainer",
-        per_step=False,
-        symptom=False,
         fault="weights_late",
         unit=_of("oldest_sample_age_steps"),
         title=_title("oldest_sample_age_steps"),
-        severity="warning",
         least=0.1,
         summary="Queued samples are older, in optimizer steps, than the plan allows",
         advice="Check that new weights reach the engines at every publication, then the queue's order and cap.",
@@ -287,11 +263,9 @@ STANDING: tuple[StandingSignal, ...] = (
         alerts_when="above",
         source="both",
         per_step=True,
-        symptom=False,
         fault="groups_dropped",
         unit=_of("tokens_per_trained_token"),
         title=_title("tokens_per_trained_token"),
-        severity="warning",
         least=0.02,
         summary="The fleet generates more tokens for each one that is trained",
         advice="Find where samples go: dropped as stale, filtered, aborted at syncs, or lost with an instance.",
@@ -309,7 +283,6 @@ STANDING: tuple[StandingSignal, ...] = (
         fault="engines_slow",
         unit=_of("trainer_idle_fraction"),
         title=_title("trainer_idle_fraction"),
-        severity="warning",
         least=0.01,
         summary="The trainer waits for samples longer than planned, and no other alert says why",
         advice="Run fleetsim replay: recover free throughput first, then add rollout instances.",

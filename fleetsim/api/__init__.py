@@ -16,10 +16,11 @@ from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrup
 from fleetsim.estimates import Estimate
 from fleetsim.job.job_face import Job, load
 from fleetsim.job.metrics import Metrics
-from fleetsim.plan.ask import PlanResult, plan
+from fleetsim.plan.ask import plan
+from fleetsim.plan.result import PlanResult
 from fleetsim.replay.ask import replay
 from fleetsim.replay.result import ReplayResult
-from fleetsim.simulate.ask import SimulateResult
+from fleetsim.simulate.result import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult
 from fleetsim.sweep.ask import sweep

@@ -90,9 +90,9 @@ def error_of(checks: tuple[BatchCheck, ...]) -> ProfileError:
     off = np.abs([c.makespan_error for c in checks])
     batches = units.plural(len(checks), "batch")
     return ProfileError(
-        median=_short(float(np.median(off))),
-        p90=_short(float(np.percentile(off, 90.0))),
-        worst=_short(float(off.max())),
+        median=units.short(float(np.median(off))),
+        p90=units.short(float(np.percentile(off, 90.0))),
+        worst=units.short(float(off.max())),
         what=f"makespan of {batches} kept out of the fit",
     )
 
@@ -131,7 +131,7 @@ def points_of(o: Observations, load_of: NDArray[np.int64] | None = None, overhea
 
 
 def _point(kind: int, held: list[NDArray[np.float64]], seconds: NDArray[np.float64]) -> Point:
-    b, kv, p, a = (_short(float(np.median(v))) for v in held)
+    b, kv, p, a = (units.short(float(np.median(v))) for v in held)
     names: tuple[Literal["decode", "prefill", "mixed"], ...] = ("decode", "prefill", "mixed")
     return Point(
         kind=names[kind],
@@ -139,8 +139,8 @@ def _point(kind: int, held: list[NDArray[np.float64]], seconds: NDArray[np.float
         kv_tokens=kv,
         prefill_tokens=p,
         attn_pairs=a,
-        seconds=_short(float(np.median(seconds))),
-        p90_s=_short(float(np.percentile(seconds, 90.0))) if len(seconds) > 1 else None,
+        seconds=units.short(float(np.median(seconds))),
+        p90_s=units.short(float(np.percentile(seconds, 90.0))) if len(seconds) > 1 else None,
         count=len(seconds),
     )
 
@@ -171,7 +171,7 @@ def _number(value: Any) -> float | None:
     """A measured number, or the median of several; None for anything else."""
     several = value if isinstance(value, list) else [value]
     numbers = [float(v) for v in several if isinstance(v, (int, float)) and not isinstance(v, bool) and v >= 0]
-    return _short(float(np.median(numbers))) if numbers else None
+    return units.short(float(np.median(numbers))) if numbers else None
 
 
 def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit, drafts: MeasuredDrafts | None) -> Provenance:
@@ -207,7 +207,3 @@ def _of_drafts(drafts: MeasuredDrafts | None) -> Iterator[str]:
             f"acceptance of drafts: of {drafts.measured_on}; calibrate a server that has served your own requests, "
             "and theirs is taken"
         )
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.7g}")

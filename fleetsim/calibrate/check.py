@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.calibrate.drafts import counts_in
 from fleetsim.calibrate.facts import EngineFacts
 from fleetsim.calibrate.raw import Raw, Segment
@@ -94,11 +95,11 @@ def _check(segment: Segment, facts: EngineFacts, step_time: StepTime, overhead_s
         name=name,
         samples=len(output),
         output_tokens=int(output.sum()),
-        makespan_s=_short(makespan_s),
-        predicted_s=_short(expected_s),
-        makespan_error=_short(expected_s / makespan_s - 1.0),
-        finish_error_median=_short(float(np.median(off))),
-        finish_error_p90=_short(float(np.percentile(off, 90.0))),
+        makespan_s=units.short(makespan_s),
+        predicted_s=units.short(expected_s),
+        makespan_error=units.short(expected_s / makespan_s - 1.0),
+        finish_error_median=units.short(float(np.median(off))),
+        finish_error_p90=units.short(float(np.percentile(off, 90.0))),
         preemptions=int(np.sum(np.array(r.get("pre") or [0]))),
         predicted_preemptions=int(result.preemptions.sum()),
         length_scale=float(label.get("length_scale") or 1.0),
@@ -138,7 +139,3 @@ def prefix_cache_of(raw: Raw, facts: EngineFacts) -> PrefixCache | None:
     if not batches:
         return None
     return PrefixCache(enabled=facts.prefix_caching, hit_tokens=hit, expected_tokens=expected)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.7g}")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fleetsim import units
 from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import MeasuredDrafts
 from fleetsim.config.speculation import METHODS
@@ -100,13 +101,9 @@ def measured_drafts(raw: Raw) -> MeasuredDrafts | None:
     return MeasuredDrafts(
         method=method if method in METHODS else None,
         num_speculative_tokens=len(counts.accepted_at),
-        acceptance=tuple(_short(share) for share in counts.shares),
-        drafted_tokens=_short(counts.each),
+        acceptance=tuple(units.short(share) for share in counts.shares),
+        drafted_tokens=units.short(counts.each),
         iterations=counts.iterations,
         measured_on=OF_USERS if by_users else "random prompts of the calibration",
-        swept_tokens=_short(own.each),
+        swept_tokens=units.short(own.each),
     )
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.7g}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,13 @@ from fleetsim.calibrate.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, can
 from fleetsim.calibrate.identify import Prior, held_by, require, resting_on, separable, spans
 from fleetsim.calibrate.knots import NEGLIGIBLE, Choice, choose, fold_fits, folds, with_curve
 from fleetsim.calibrate.least_squares import Array, Grams, solve, sum_up
-from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.observations import Observations, in_a_row
 from fleetsim.calibrate.outliers import Weights, weigh
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.engine_profile import FitError, Ranges
 from fleetsim.engine.step_time import StepTime
 
 DRAWS = 400
-DIGITS = 7
 LOST = 0.01  # of the time
 SLACK = 0.1  # of a prior's spread: a curve this near to it is as good as the prior itself
 
@@ -95,12 +94,7 @@ def fit(
 def _joined(a: Observations, b: Observations) -> Observations:
     """Both, the loads of b after those of a."""
     segment = b.segment - b.segment.min(initial=0) + a.segment.max(initial=-1) + 1
-    both = {
-        name: np.concatenate([getattr(a, name), getattr(b, name)])
-        for name in ("seconds", "overheads", "decodes", "kv_tokens", "prefill_tokens", "attn_pairs", "drafted")
-    }
-    of = np.concatenate([a.of, b.of + len(a)])
-    return Observations(segment=np.concatenate([a.segment, segment.astype(np.int32)]), of=of, **both)
+    return in_a_row([a, replace(b, segment=segment.astype(np.int32))])
 
 
 def _shaping(o: Observations, measured: Observations) -> tuple[Array, NDArray[np.bool_]]:
@@ -245,14 +239,9 @@ def _estimates(model: _Model, tokens: Array, middle: Array, prior: Prior | None,
         found.append(np.hstack([drawn[:, :width] @ basis.curve(tokens).T, drawn[:, width:]]))
     low, high = interval(np.vstack(found), middle)
     return [
-        EstimateFields(value=_short(v), ci_low=_short(a), ci_high=_short(b))
+        EstimateFields(value=units.short(v), ci_low=units.short(a), ci_high=units.short(b))
         for v, a, b in zip(middle, low, high, strict=True)
     ]
-
-
-def _short(value: float) -> float:
-    """Seven digits: order is kept, and a file does not show noise of the last bits."""
-    return float(f"{value:.{DIGITS}g}")
 
 
 def _information(model: _Model) -> tuple[Array, Array]:
@@ -287,7 +276,7 @@ def _error(model: _Model, o: Observations, w: Weights, overhead_s: float) -> Fit
     return FitError(
         observations=int(used.sum()),
         left_out=int((~used).sum()),
-        median=_short(float(np.median(off))),
-        p90=_short(float(np.percentile(off, 90.0))),
+        median=units.short(float(np.median(off))),
+        p90=units.short(float(np.percentile(off, 90.0))),
         overhead_s=overhead_s,
     )

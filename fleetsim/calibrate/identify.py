@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.design import LINEAR, PAIRS, PREFILL, SEQ, Basis
 from fleetsim.calibrate.least_squares import Array, factor
-from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.observations import PER_DURATION, PER_ITERATION, Observations
 from fleetsim.calibrate.outliers import per_observation
 from fleetsim.errors import InputError, Problem
 
@@ -50,7 +50,7 @@ def require(o: Observations, prior: Prior | None) -> None:
 
 
 def _sound(o: Observations) -> bool:
-    columns = (o.seconds, o.overheads, o.decodes, o.kv_tokens, o.prefill_tokens, o.attn_pairs, o.drafted)
+    columns = [getattr(o, name) for name in (*PER_DURATION, *PER_ITERATION) if name != "segment"]
     if any(not np.all(np.isfinite(v)) or np.any(v < 0) for v in columns) or np.any(o.seconds <= 0):
         return False
     n = o.tokens

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """As the flags of `fleetsim calibrate`; None where not said. kv_blocks: usable ones."""
 
-    gpu: str | None = None
     model: str | None = None
+    gpu: str | None = None
     tp: int | None = None
     dtype: str | None = None
     max_num_seqs: int | None = None
@@ -19,3 +19,11 @@ class Given:
     kv_blocks: int | None = None
     block_size: int | None = None
     gpu_memory_utilization: float | None = None
+
+    @classmethod
+    def of(cls, asked: object) -> Given:
+        """What a question says whose options have these names."""
+        return cls(**{name: getattr(asked, name) for name in NAMES})
+
+
+NAMES = tuple(f.name for f in fields(Given))

@@ -54,11 +54,6 @@ def _summary(profile: Profile) -> dict[str, Any]:
     return {
         "name": profile.name,
         "kind": profile.kind,
-        "gpu": p.gpu,
-        "model": p.model,
-        "tp": p.tp,
-        "engine": p.engine,
-        "engine_version": p.engine_version,
-        "date": p.date,
+        **{name: getattr(p, name) for name in ("gpu", "model", "tp", "engine", "engine_version", "date")},
         "error": profile.error.model_dump(mode="json"),
     }

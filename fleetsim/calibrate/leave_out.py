@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.tables.source import Array, subset
 from fleetsim.config.engine_profile import ProfileError
@@ -51,9 +52,9 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
     off = np.abs(expected[count] / o.seconds[count] - 1.0)
     left = f"one {one} of {n}" if n <= MOST_FITS else f"a twelfth of {n} {one}s"
     return ProfileError(
-        median=_short(float(np.median(off))),
-        p90=_short(float(np.percentile(off, 90.0))),
-        worst=_short(float(off.max())),
+        median=units.short(float(np.median(off))),
+        p90=units.short(float(np.percentile(off, 90.0))),
+        worst=units.short(float(off.max())),
         what=f"iteration times in the files, each predicted by a fit that left out {left}",
     )
 
@@ -62,7 +63,3 @@ def predicted_s(step_time: StepTime, overhead_s: float, o: Observations) -> Arra
     """Seconds of each observation by the model, shape (observations,)."""
     each = step_time.each_s(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs)
     return np.asarray(np.bincount(o.of, each, minlength=len(o)) + overhead_s * o.overheads)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.7g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.raw import FITTED, Raw
 
-KINDS = ("decode", "prefill", "mixed")
+PER_DURATION = ("seconds", "segment", "overheads")
+PER_ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs", "drafted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +50,14 @@ def observations_of(raw: Raw) -> Observations:
     Left out as well: iterations that an engine began empty (they hold the first schedule, not the pace) unless a
     prompt was computed in them, and empty ones. Fewer than one may remain; the fit says so.
     """
-    parts = [_of_iterations(raw), *(_of_client(record) for record in raw.obs if record.get("ph") in FITTED)]
-    starts = np.cumsum([0, *(len(p) for p in parts)])
-    return Observations(
-        seconds=np.concatenate([p.seconds for p in parts]),
-        segment=np.concatenate([p.segment for p in parts]),
-        overheads=np.concatenate([p.overheads for p in parts]),
-        of=np.concatenate([p.of + s for p, s in zip(parts, starts[:-1], strict=True)]),
-        decodes=np.concatenate([p.decodes for p in parts]),
-        kv_tokens=np.concatenate([p.kv_tokens for p in parts]),
-        prefill_tokens=np.concatenate([p.prefill_tokens for p in parts]),
-        attn_pairs=np.concatenate([p.attn_pairs for p in parts]),
-        drafted=np.concatenate([p.drafted for p in parts]),
-    )
+    return in_a_row([_of_iterations(raw), *(_of_client(record) for record in raw.obs if record.get("ph") in FITTED)])
+
+
+def in_a_row(parts: Sequence[Observations]) -> Observations:
+    """The observations of all parts; each keeps its segment."""
+    starts = np.cumsum([0, *map(len, parts)])
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in (*PER_DURATION, *PER_ITERATION)}
+    return Observations(of=np.concatenate([p.of + s for p, s in zip(parts, starts[:-1], strict=True)]), **columns)
 
 
 def _of_iterations(raw: Raw) -> Observations:

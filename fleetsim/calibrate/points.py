@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import fleetsim
 from fleetsim.calibrate.clients import Seen, clients_data
 from fleetsim.config.coefficients import Coefficients
 from fleetsim.config.iteration import curve_s, iteration_s
-from fleetsim.tell.data import SCHEMA_VERSION
+from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Point, Profile
@@ -104,9 +103,7 @@ def data(profile: Profile, command: str, seen: Sequence[Seen] = ()) -> dict[str,
     clients would see, where that was asked."""
     rows = [row for kind in ("decode", "prefill", "mixed") for row in rows_of(profile, kind)]
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": command,
-        "fleetsim_version": fleetsim.__version__,
+        **versions(command),
         "profile": profile.model_dump(mode="json"),
         "predictions": [
             {

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import fleetsim
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.errors import InputError, Problem
-from fleetsim.tell.data import SCHEMA_VERSION
+from fleetsim.tell.data import versions
 
 # Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
 _SAME = 1e-5
@@ -115,9 +114,7 @@ def data(profile: Profile, checked: Sequence[Rechecked], limit: float) -> dict[s
     """The document of `fleetsim profile check --json`."""
     drift = drift_of(checked)
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": "profile check",
-        "fleetsim_version": fleetsim.__version__,
+        **versions("profile check"),
         "profile": profile.name,
         "limit": limit,
         "passed": all(one.passed for one in checked),

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
+from fleetsim.calibrate.known_engine import NAMES, Given
 from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
+from fleetsim.faces import flag
 from fleetsim.files import write_text
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
 
 Tell = Callable[[str], None]
+# Options that vLLM calls by the same name.
+_SAME_NAME = ("dtype", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "gpu_memory_utilization",
+              "quantization", "load_format")  # fmt: skip
 GOOD = 0.05  # errors above this are worth a warning
 HIT_SLACK = 0.02
 
@@ -85,22 +91,21 @@ def _describe(asked: Calibrate, places: Places) -> None:
 
     from fleetsim import __version__
 
-    writer = RawWriter(places.raw)
-    writer.put(
-        "meta",
-        schema=1,
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        fleetsim=__version__,
-        source=asked.source,
-        model=(asked.model or "").rstrip("/").rsplit("/", 1)[-1] if _is_path(asked.model) else asked.model,
-        quick=asked.quick,
-        budget_s=asked.seconds,
-        resumed=asked.resume,
-        asked=_engine_of(asked),
-        cpu=_cpu(),
-        cores=os.cpu_count(),
-    )
-    writer.close()
+    with closing(RawWriter(places.raw)) as writer:
+        writer.put(
+            "meta",
+            schema=1,
+            date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            fleetsim=__version__,
+            source=asked.source,
+            model=(asked.model or "").rstrip("/").rsplit("/", 1)[-1] if _is_path(asked.model) else asked.model,
+            quick=asked.quick,
+            budget_s=asked.seconds,
+            resumed=asked.resume,
+            asked=_engine_of(asked),
+            cpu=_cpu(),
+            cores=os.cpu_count(),
+        )
 
 
 def _engine_of(asked: Calibrate) -> dict[str, Any]:
@@ -149,49 +154,28 @@ def _vllm(asked: Calibrate, tell: Tell) -> tuple[str, ...]:
 
 def _engine_args(asked: Calibrate) -> dict[str, Any]:
     """vLLM's own names; what the user wrote as --engine-arg wins."""
-    named = {
-        "model": asked.model,
-        "tensor_parallel_size": asked.tp,
-        "dtype": asked.dtype,
-        "max_num_seqs": asked.max_num_seqs,
-        "max_num_batched_tokens": asked.max_num_batched_tokens,
-        "max_model_len": asked.max_model_len,
-        "gpu_memory_utilization": asked.gpu_memory_utilization,
-        "quantization": asked.quantization,
-        "load_format": asked.load_format,
-    }
+    named = {"model": asked.model, "tensor_parallel_size": asked.tp, **{n: getattr(asked, n) for n in _SAME_NAME}}
     return {**{key: value for key, value in named.items() if value is not None}, **asked.engine_args}
 
 
 def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ...]:
-    from fleetsim.calibrate.server.run import measure_server
+    from fleetsim.calibrate.server.run import ServerRun, measure_server
 
     assert asked.url is not None  # a rule of the question
-    writer = RawWriter(asked.places.raw)
-    try:
-        measure_server(
-            asked.url,
-            writer,
-            model=asked.model,
-            api_key=asked.api_key,
-            yes=asked.yes,
-            quick=asked.quick,
-            budget_s=asked.seconds,
-            done=done,
-            tell=tell,
-            max_num_batched_tokens=asked.max_num_batched_tokens,
-            max_num_seqs=asked.max_num_seqs,
-            kv_blocks=asked.kv_blocks,
-            block_size=asked.block_size,
-            max_model_len=asked.max_model_len,
-            gpu=asked.gpu,
-            tp=asked.tp,
-            dtype=asked.dtype,
-            measure_sync=asked.measure_sync,
-            seed=asked.seed,
-        )
-    finally:
-        writer.close()
+    how = ServerRun(
+        asked.url,
+        Given.of(asked),
+        api_key=asked.api_key,
+        yes=asked.yes,
+        quick=asked.quick,
+        budget_s=asked.seconds,
+        done=done,
+        tell=tell,
+        measure_sync=asked.measure_sync,
+        seed=asked.seed,
+    )
+    with closing(RawWriter(asked.places.raw)) as writer:
+        measure_server(how, writer)
     return ()
 
 
@@ -252,35 +236,18 @@ def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
 
 def _says_itself(asked: Calibrate) -> None:
     """Raises InputError for flags about an engine that the raw measurements describe."""
-    names = ("model", "gpu", "tp", "dtype", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks",
-             "block_size", "gpu_memory_utilization", "quantization")  # fmt: skip
     rule = "the raw measurements say it themselves"
-    problems = [
-        Problem(f"--{n.replace('_', '-')}", getattr(asked, n), rule, "leave it out")
-        for n in names
-        if getattr(asked, n) is not None
-    ]
+    given = {name: getattr(asked, name) for name in (*NAMES, "quantization")}
+    problems = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
     if problems:
         raise InputError(problems)
 
 
 def _derived(asked: Calibrate) -> Profile:
     from fleetsim.calibrate.derive import derive_profile
-    from fleetsim.calibrate.known_engine import Given
     from fleetsim.calibrate.tables import read_source
 
-    given = Given(
-        gpu=asked.gpu,
-        model=asked.model,
-        tp=asked.tp,
-        dtype=asked.dtype,
-        max_num_seqs=asked.max_num_seqs,
-        max_num_batched_tokens=asked.max_num_batched_tokens,
-        max_model_len=asked.max_model_len,
-        kv_blocks=asked.kv_blocks,
-        block_size=asked.block_size,
-        gpu_memory_utilization=asked.gpu_memory_utilization,
-    )
+    given = Given.of(asked)
     name = asked.name or asked.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")
     return derive_profile([read_source(f, given) for f in asked.files], given, name=name, seed=asked.seed)
 

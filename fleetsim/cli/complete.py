@@ -135,7 +135,7 @@ def _gate_metrics(command: str) -> Iterable[str]:
         from fleetsim.replay import figures
 
         return figures.METRICS
-    from fleetsim.plan.ask import COUNTS
+    from fleetsim.plan.result import COUNTS
 
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus"), "plan": COUNTS}
     return (*METRICS, *more.get(command, ()))

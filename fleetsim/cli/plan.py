@@ -8,7 +8,8 @@ from fleetsim.cli.planned import SavedOutput, answer
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
-from fleetsim.plan.ask import COUNTS, Plan, ask
+from fleetsim.plan.ask import Plan, ask
+from fleetsim.plan.result import COUNTS
 
 
 @dataclass(frozen=True, kw_only=True)

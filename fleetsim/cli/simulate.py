@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fleetsim.job.gate import Gate
     from fleetsim.job.watch import Watch
     from fleetsim.sim.records import Records
-    from fleetsim.simulate.ask import SimulateResult
+    from fleetsim.simulate.result import SimulateResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import fleetsim
 from fleetsim.compare.compare import Change, Comparison
 from fleetsim.quantities import quantity
-from fleetsim.tell.data import SCHEMA_VERSION
+from fleetsim.tell.data import versions
 
 
 def compare_document(found: Comparison) -> dict[str, Any]:
     """Ratios are B / A, differences B - A in the metric's unit; null = there is none."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": "compare",
-        "fleetsim_version": fleetsim.__version__,
+        **versions("compare"),
         "headline": found.headline,
         "kind": found.kind,
         "a": found.a_label,

@@ -15,7 +15,7 @@ from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.job.job_face import Job, Start, load, made
 from fleetsim.replay.result import ReplayResult
-from fleetsim.simulate.ask import SimulateResult
+from fleetsim.simulate.result import SimulateResult
 from fleetsim.size.ask import SizeResult
 
 Comparable = Start | SimulateResult | SizeResult | ReplayResult | History

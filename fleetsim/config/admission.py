@@ -9,7 +9,7 @@ from pydantic import Field
 from fleetsim.config.base import Count, CountOrZero, Fraction, Interval, Section
 from fleetsim.policies.ages import AgeActionName
 from fleetsim.policies.batches import BatchRuleName
-from fleetsim.policies.law import LawName
+from fleetsim.policies.law_inputs import LawName
 
 # Counted in weight versions.
 Age = Annotated[float, Field(ge=0, le=1e6)]

@@ -7,7 +7,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.policies.law import Order
+from fleetsim.policies.law_inputs import Order
 
 
 def age_bound(scenario: Scenario) -> float | None:

@@ -6,7 +6,8 @@ import math
 
 from fleetsim.config.sections import Sections
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.law import Law, Sizes
+from fleetsim.policies.law import Law
+from fleetsim.policies.law_inputs import Sizes
 
 
 def law_of(scenario: Sections) -> Law:

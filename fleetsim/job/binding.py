@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from fleetsim.dataclass import dataclass
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.law import LawName, Looser
+from fleetsim.policies.law import Looser
+from fleetsim.policies.law_inputs import LawName
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from fleetsim.frameworks.export import Exported
     from fleetsim.history.history import History
-    from fleetsim.plan.ask import PlanResult
+    from fleetsim.plan.result import PlanResult
     from fleetsim.replay.result import ReplayResult
-    from fleetsim.simulate.ask import SimulateResult
+    from fleetsim.simulate.result import SimulateResult
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult
     from fleetsim.sweep.result import SweepResult

@@ -9,7 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.binding import binding_words
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.policies.law import LawName
+from fleetsim.policies.law_inputs import LawName
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import profile_of
 

@@ -14,27 +14,17 @@ from fleetsim.job.fields import TRAINER, AnyJob
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.ready import ready
-from fleetsim.job.result import Recommendation, SoFar
-from fleetsim.job.unchanging import unchanging
+from fleetsim.job.result import SoFar
 from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from fleetsim.config.scenario import Scenario
-    from fleetsim.job.assumptions import Assumption
-    from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job, Start, Tell
-    from fleetsim.job.metrics import Metrics
+    from fleetsim.job.job_face import Start, Tell
     from fleetsim.job.options import Options
     from fleetsim.plan.budget import Objective
-    from fleetsim.plan.plan import PlanResult as Found
-    from fleetsim.tell.document import Document
 
 BUDGET, CHOICES = "The budget", "What may be chosen"
-# What a condition can name beside the metrics.
-COUNTS = ("gpus", "instances", "rollout_gpus", "trainer_gpus", "usd_per_hour")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,130 +105,6 @@ class Plan:
                 gpu_spec(name)
             except InputError as error:
                 yield from (replace(p, path=flag("gpu_types")) for p in error.problems)
-
-
-@unchanging
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PlanResult(Recommendation):
-    """The plans of a budget.
-
-    found: everything (fleetsim/plan/plan.py): rows with their scenarios, estimates and ranges, what permissions would
-    buy, what was looked at. assumptions: what nobody said. metrics: of the recommended plan.
-    """
-
-    asked: Job
-    found: Found
-    assumptions: tuple[Assumption, ...]
-    profile: EngineSource
-    warnings: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return f"<PlanResult: {self.headline}>"
-
-    @property
-    def headline(self) -> str:
-        """The answer in one sentence."""
-        from fleetsim.plan.words import headline
-
-        return headline(self.found)
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the recommended step is as short as was asked for."""
-        return self.found.feasible
-
-    @property
-    def scenario(self) -> Scenario:
-        """The recommended plan, as --save writes it."""
-        from fleetsim.job.length_growth import as_asked
-
-        return as_asked(self.found.best.scenario, self.asked.scenario)
-
-    @property
-    def job(self) -> Job:
-        """The recommended plan as a job."""
-        from fleetsim.job.job_face import load
-
-        return load(self.scenario)
-
-    @property
-    def metrics(self) -> Metrics:
-        """Of the recommended plan."""
-        from fleetsim.job.metrics import Metrics
-
-        return Metrics(self.found.best.estimates)
-
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
-        best = self.found.best
-        share = best.candidate.share
-        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, best.usd_per_h)
-        return {**self.mean, **{name: float(n) for name, n in zip(COUNTS, counts, strict=True)}}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a plan, the recommended one first.
-
-        Columns: plan, kind, gpu, gpus, instances, rollout_gpus, trainer_gpus, usd_per_hour, usd_per_trained_token,
-        range_low and range_high of step_s and cost_per_step, and every metric's mean with `.ci_low` and `.ci_high`.
-        Needs pandas.
-        """
-        from fleetsim.job.frames import frame, with_intervals
-        from fleetsim.plan.plan import RANGED
-        from fleetsim.plan.words import plan_words
-
-        return frame(
-            [
-                {
-                    "plan": plan_words(row, several_types=True),
-                    "kind": row.candidate.share.kind,
-                    "gpu": row.scenario.engine.gpu,
-                    "gpus": row.candidate.share.gpus,
-                    "instances": row.candidate.share.instances,
-                    "rollout_gpus": row.candidate.share.rollout_gpus,
-                    "trainer_gpus": row.candidate.share.trainer_gpus,
-                    "usd_per_hour": row.usd_per_h,
-                    "usd_per_trained_token": row.usd_per_token,
-                    **{
-                        f"{n}.range_{end}": x
-                        for n in RANGED
-                        for end, x in zip(("low", "high"), row.range_of(n), strict=True)
-                    },
-                    **with_intervals(row.estimates),
-                }
-                for row in self.found.rows
-            ]
-        )
-
-    def saved(self) -> str:
-        """What the command writes under --save: the recommended plan."""
-        from fleetsim.config.load import dump_short
-
-        chosen = {"engine.gpu", "engine.tp", "fleet.instances", "fleet.placement", "trainer.gpus"}
-        return dump_short(self.scenario, {*self.found.given, *chosen})
-
-    def missed(self) -> str:
-        """The step that no plan makes."""
-        if self.feasible:
-            return ""
-        return f"no plan makes a step of {self.found.budget.step_s:g} s; the shortest is printed above"
-
-    def told(self) -> Document:
-        """What there is to say of it."""
-        from fleetsim.plan.told import document
-
-        return document(self.found, self.assumptions, self.warnings, self.profile)
-
-    def page(self, watch: Watch = SILENT) -> str:
-        """What the command writes under --html."""
-        from fleetsim.tell.page import document_page
-
-        return document_page(self.told())
-
-    def document(self) -> dict[str, Any]:
-        """What the command prints under --json."""
-        from fleetsim.plan.data import plan_document
-
-        return plan_document(self.found, self.assumptions, self.warnings, self.profile)
 
 
 def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:

@@ -11,7 +11,7 @@ from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.prices import price_notes
 from fleetsim.plan.choices import AHEAD, ENGINE, LIMITS
-from fleetsim.plan.plan import PlanResult
+from fleetsim.plan.rows import Plans
 
 # What a plan chooses, and targets, which it does not aim at.
 _CHOSEN = (
@@ -24,7 +24,7 @@ _CHOSEN = (
 )
 
 
-def assumed(result: PlanResult) -> tuple[Assumption, ...]:
+def assumed(result: Plans) -> tuple[Assumption, ...]:
     """The defaults behind the recommended plan, without what was chosen; and how old samples may be by the recipe."""
     given, best = result.given, result.best.scenario
     found = [a for a in assumptions_of(best, given) if not a.path.startswith((*_CHOSEN, "admission"))]
@@ -35,14 +35,14 @@ def assumed(result: PlanResult) -> tuple[Assumption, ...]:
     return tuple(found)
 
 
-def warnings_of(result: PlanResult, profile: EngineSource) -> tuple[str, ...]:
+def warnings_of(result: Plans, profile: EngineSource) -> tuple[str, ...]:
     """In the order of their weight."""
     fleets = [(row.scenario.engine.gpu, row.scenario.cost) for row in result.rows]
     prices = price_notes(fleets, "give a table of prices, --set cost.prices=FILE.csv")
     return (*range_warnings(profile), *error_warnings(profile), *_stuck(result), *prices)
 
 
-def _stuck(result: PlanResult) -> Iterator[str]:
+def _stuck(result: Plans) -> Iterator[str]:
     stuck = result.tally.stuck
     if stuck:
         yield f"{units.plural(len(stuck), 'plan')} cannot run and are left out, the first because {stuck[0].what}"

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.plan import words
-from fleetsim.plan.plan import RANGED
+from fleetsim.plan.rows import RANGED
 from fleetsim.tell.data import estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.assumptions import Assumption
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.plan.plan import PlanResult, Row
+    from fleetsim.plan.rows import Plans, Row
     from fleetsim.plan.search import Found
 
 
 def plan_document(
-    result: PlanResult, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
+    result: Plans, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
 ) -> dict[str, Any]:
     """The document of `fleetsim plan --json`. The scenario of its head is the job as it was asked."""
     tally = result.tally
@@ -67,7 +67,7 @@ def so_far_document(scenario: Scenario, found: Sequence[Found], missing: str) ->
     }
 
 
-def _row(result: PlanResult, row: Row) -> dict[str, Any]:
+def _row(result: Plans, row: Row) -> dict[str, Any]:
     share = row.candidate.share
     return {
         "plan": words.plan_words(row, several_types=True),

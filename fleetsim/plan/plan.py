@@ -8,117 +8,33 @@ the best by the objective; among rows within one percent of it the cheaper, then
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
-from fleetsim.estimates import Estimate
 from fleetsim.faces import flag, text
-from fleetsim.job.brief import Spans
-from fleetsim.job.moved import Ranges, ranges_of
+from fleetsim.job.moved import ranges_of
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, Asked, combined
 from fleetsim.plan.front import MOST_ROWS, front_of, thinned
 from fleetsim.plan.permissions import NAMES, Allowed, stale
-from fleetsim.plan.search import Found, Search, Tally
+from fleetsim.plan.rows import Bought, Plans, Row
+from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.plan.staleness import own_staleness
 from fleetsim.plan.wanted import Wanted
 from fleetsim.split.arrangements import SWITCH_S
 
-# Metrics whose ranges are told of each row.
-RANGED = ("step_s", "cost_per_step")
 # A limit must shorten the step by so much to be taken.
 _WORTH = 0.01
 # By so much one run may be longer than the mean of all.
 _LUCK = 0.05
 # Runs by which several plans that are nearly the best are told apart.
 _CONTENDERS = 6
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Row:
-    """A plan with all its runs. ranges: how far it may be off, None where no input is in doubt."""
-
-    candidate: Candidate
-    scenario: Scenario
-    estimates: Mapping[str, Estimate]
-    runs: int
-    binding: str
-    ranges: Ranges | None
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of a step."""
-        return self.estimates["step_s"].mean
-
-    @property
-    def usd(self) -> float:
-        """US dollars of a step."""
-        return self.estimates["cost_per_step"].mean
-
-    @property
-    def spans(self) -> Spans:
-        """Metric -> from, to in eight of ten cases."""
-        return None if self.ranges is None else self.ranges.metrics
-
-    def range_of(self, metric: str) -> tuple[float, float]:
-        """From, to; twice the mean where no input is in doubt."""
-        mean = self.estimates[metric].mean
-        return (mean, mean) if self.spans is None else self.spans[metric]
-
-    @property
-    def usd_per_token(self) -> float:
-        """US dollars of a trained output token."""
-        gpu_s = self.candidate.share.gpus * self.step_s
-        return self.usd / (self.estimates["goodput"].mean * gpu_s)
-
-    @property
-    def usd_per_h(self) -> float:
-        """US dollars of an hour, of both pools."""
-        return 3600 * self.candidate.usd_per_s
-
-
-@dataclass(frozen=True, slots=True)
-class Bought:
-    """What one thing would buy that the recipe forbids. row: the best plan with it, None where it is no better."""
-
-    permission: str
-    row: Row | None
-
-
-@dataclass(frozen=True, slots=True)
-class PlanResult:
-    """scenario: the job. rows: the recommended one, then the others of the front by their step. bought: a line for each
-    thing that is forbidden and could be had. tally: what was looked at. feasible: whether the recommended step is as
-    short as was asked for."""
-
-    scenario: Scenario
-    given: frozenset[str]
-    budget: Budget
-    allowed: Allowed
-    rows: tuple[Row, ...]
-    bought: tuple[Bought, ...]
-    tally: Tally
-
-    @property
-    def best(self) -> Row:
-        """The recommended row."""
-        return self.rows[0]
-
-    @property
-    def better(self) -> list[tuple[str, Row]]:
-        """Permissions that nobody gave and that make the plan better, with the best plan of each."""
-        return [(b.permission, b.row) for b in self.bought if b.row is not None]
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the step that was asked for is held."""
-        return self.budget.holds(self.best.step_s)
 
 
 def plan(
@@ -130,7 +46,7 @@ def plan(
     allowed: Allowed = Allowed(),  # noqa: B008 - it never changes
     measure: Measure = simulated,
     tell: Tell | None = None,
-) -> PlanResult:
+) -> Plans:
     """The best plans of a job within a budget.
 
     given: dotted paths that the user wrote; they are not chosen again. gpu_types: at hand, else the job's own. measure,
@@ -153,7 +69,7 @@ def plan(
         found = sorted(search.found.values(), key=lambda f: budget.badness(f.step_s, f.usd))
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
-    return PlanResult(job, given, budget, allowed, rows, bought, search.tally)
+    return Plans(job, given, budget, allowed, rows, bought, search.tally)
 
 
 def planned_job(scenario: Scenario, given: frozenset[str]) -> Scenario:

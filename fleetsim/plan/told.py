@@ -15,7 +15,7 @@ from fleetsim.job.rests_on import assumed_section, how_sure, rests_on
 from fleetsim.job.words import kind_of
 from fleetsim.plan import words
 from fleetsim.plan.assumptions import assumed
-from fleetsim.plan.plan import PlanResult, Row
+from fleetsim.plan.rows import Plans, Row
 from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
@@ -43,7 +43,7 @@ _SIGNS = (
 
 
 def document(
-    result: PlanResult, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
+    result: Plans, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
 ) -> Document:
     """What `plan` says."""
     best = result.best
@@ -85,7 +85,7 @@ def document(
     )
 
 
-def front_table(result: PlanResult) -> Table:
+def front_table(result: Plans) -> Table:
     """A row a plan, each with its ranges."""
     several = words.several_types(result)
     rows = tuple(
@@ -104,7 +104,7 @@ def front_table(result: PlanResult) -> Table:
     return table.narrowing(*reversed(_SPARED))
 
 
-def bought(result: PlanResult) -> Listed:
+def bought(result: Plans) -> Listed:
     """A line for each forbidden thing."""
     return Listed(
         tuple((f"--allow '{b.permission}'", Words(words.bought_words(b, result.best))) for b in result.bought),
@@ -128,7 +128,7 @@ def so_far(found: Sequence[Found]) -> Document:
     )
 
 
-def _chart(result: PlanResult) -> Chart | None:
+def _chart(result: Plans) -> Chart | None:
     """The front: seconds over dollars of a step."""
     rows = sorted(result.rows, key=lambda row: row.usd)
     if len(rows) < 2:
@@ -168,7 +168,7 @@ def _idle(row: Row) -> str:
     return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
 
 
-def brief_of(result: PlanResult) -> Brief:
+def brief_of(result: Plans) -> Brief:
     """What one must know of a plan; its headline is the answer."""
     row = result.best
     s, ranges = row.scenario, row.ranges
@@ -185,7 +185,7 @@ def brief_of(result: PlanResult) -> Brief:
     )
 
 
-def _allow(result: PlanResult) -> str:
+def _allow(result: Plans) -> str:
     """What a step takes, or costs, with each forbidden thing that makes the plan better, the best first."""
     aim = result.budget.objective == "step" or not result.feasible
     better = sorted((row.step_s if aim else row.usd, what) for what, row in result.better)

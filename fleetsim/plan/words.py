@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.permissions import says
-from fleetsim.plan.plan import Bought, PlanResult, Row
+from fleetsim.plan.rows import Bought, Plans, Row
 from fleetsim.plan.shares import Share
 
 # The file that commands name where the plan was not saved.
@@ -57,7 +57,7 @@ def plan_words(row: Row, several_types: bool) -> str:
     return f"{gpu}{share_words(row.candidate.share)}: {engine_words(row.scenario)}"
 
 
-def headline(result: PlanResult) -> str:
+def headline(result: Plans) -> str:
     """The answer in one sentence."""
     row = result.best
     share, gpu, engines = row.candidate.share, row.scenario.engine.gpu, engine_words(row.scenario)
@@ -73,7 +73,7 @@ def headline(result: PlanResult) -> str:
     return text
 
 
-def searched(result: PlanResult) -> str:
+def searched(result: Plans) -> str:
     """What was looked at, and what of it was simulated."""
     t = result.tally
     alike = f"plans that are alike {t.alike:,}, " if t.alike else ""
@@ -128,14 +128,14 @@ def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def command(result: PlanResult, row: Row, file: str = PLAN_FILE) -> str:
+def command(result: Plans, row: Row, file: str = PLAN_FILE) -> str:
     """What simulates a row, from the file that --save writes."""
     changes = changes_from(result.best.scenario, row.scenario)
     sets = [word for path, value in changes.items() for word in ("--set", f"{path}={json.dumps(value)}")]
     return " ".join(["fleetsim", "simulate", shlex.quote(file), *map(shlex.quote, sets)])
 
 
-def commands(result: PlanResult) -> Iterator[tuple[str, str]]:
+def commands(result: Plans) -> Iterator[tuple[str, str]]:
     """(command, what it is for): the plan as a file, and each row."""
     yield f"fleetsim plan ... --save {PLAN_FILE}", "writes the recommended plan as a scenario"
     several = several_types(result)
@@ -143,6 +143,6 @@ def commands(result: PlanResult) -> Iterator[tuple[str, str]]:
         yield command(result, row), plan_words(row, several)
 
 
-def several_types(result: PlanResult) -> bool:
+def several_types(result: Plans) -> bool:
     """Whether rows have GPUs of different types."""
     return len({row.scenario.engine.gpu for row in result.rows}) > 1

@@ -7,25 +7,13 @@ topped up to it whenever something changes (`sim/admission.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fleetsim import units
 from fleetsim.errors import Problem
-from fleetsim.policies.law import (
-    PLENTY,
-    Ahead,
-    Cap,
-    EachStep,
-    Exchange,
-    Law,
-    LawName,
-    Looser,
-    Order,
-    Progress,
-    Settings,
-    Sizes,
-    UpTo,
-)
+from fleetsim.policies import oldest
+from fleetsim.policies.law import PLENTY, Ahead, Cap, EachStep, Exchange, Law, Looser, UpTo
+from fleetsim.policies.law_inputs import LawName, Progress, Settings, Sizes
 from fleetsim.policies.tables import complete, listed
 
 # The setting that a version window reads, and the flag --max-staleness sets.
@@ -67,46 +55,6 @@ def _a_batch_and_more_at_first(a: Settings, sizes: Sizes, first: bool) -> int:
 
 def _batches_in_flight(most: Callable[[Settings], float]) -> Callable[[Settings, Sizes], float]:
     return lambda a, sizes: sizes.batch * max(1.0, most(a))
-
-
-def _counted(n: float, one: str, many: str) -> str:
-    return f"{n:g} {one if n == 1 else many}"
-
-
-def _barrier_age(a: Settings, order: Order) -> float | None:
-    """A barrier trains what it has just started, unless late groups are carried over."""
-    return None if order.carries_over else 0.0
-
-
-def _batches_age(a: Settings, order: Order) -> float | None:
-    """One batch ahead: the next batch is exactly what was sent when the last was taken. With k batches and a drain
-    before every publication, whatever was sent is complete one version later, and k are trained before it."""
-    if order.oversampled or not order.one_by_one:
-        return None
-    if a.batches_ahead == 1:
-        return 1.0
-    return float(a.batches_ahead) if order.drains and order.in_order else None
-
-
-def _window_age(a: Settings, order: Order) -> float | None:
-    """Where batches wait for the oldest, whole versions are trained in order, eta ahead."""
-    return float(math.ceil(a.max_staleness)) if order.waits_for_oldest and order.one_by_one else None
-
-
-def _target_age(a: Settings, order: Order) -> float | None:
-    """Exact target steps: each group is trained at most eta steps after it was let in."""
-    return float(math.ceil(a.max_staleness)) if order.exact and order.one_by_one else None
-
-
-def _ratio_age(a: Settings, order: Order) -> float | None:
-    """Where batches wait for the oldest, and nothing runs beyond the count, batches are trained in order."""
-    in_order = order.waits_for_oldest and order.one_by_one and a.extra_groups == 0
-    return float(math.ceil(a.async_ratio)) if in_order else None
-
-
-def _no_age(a: Settings, order: Order) -> float | None:
-    """The law bounds how far generation runs ahead, not how long one response takes."""
-    return None
 
 
 def _too_few_outstanding(
@@ -159,7 +107,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=_round),
             ahead=Ahead(unit="batches", most=lambda a: 0.0, and_current=1.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch),
-            oldest=_barrier_age,
+            oldest=oldest.barrier,
             parameter=None,
             also_reads=(),
             looser=Exchange(
@@ -170,10 +118,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_too_few_outstanding(_round, "admission.law"),
             rounds="one_by_one",
             budget=None,
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=False,
-            follows_kv=False,
+            traits=(),
         ),
         "batches_ahead": Law(
             says=lambda a: f"{a.batches_ahead} {'batch' if a.batches_ahead == 1 else 'batches'} ahead",
@@ -181,7 +126,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=_batches_ahead),
             ahead=Ahead(unit="batches", most=lambda a: float(a.batches_ahead), and_current=0.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch * a.batches_ahead),
-            oldest=_batches_age,
+            oldest=oldest.batches,
             parameter="admission.batches_ahead",
             also_reads=(),
             looser=Looser(more=1, says="{} batches ahead", lift="more admission.batches_ahead"),
@@ -189,18 +134,15 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_too_few_outstanding(_batches_ahead, "admission.law"),
             rounds="overlapping",
             budget="batches",
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=False,
-            follows_kv=False,
+            traits=(),
         ),
         "version_window": Law(
-            says=lambda a: f"{_counted(a.max_staleness, 'version', 'versions')} ahead",
+            says=lambda a: f"{a.max_staleness:g} version{'s' * (a.max_staleness != 1)} ahead",
             rule="floor((eta + v + 1) x W) - groups taken by the trainer so far; eta may be fractional",
             lets_in=UpTo(counts="outstanding", limit=_version_window),
             ahead=Ahead(unit="versions", most=lambda a: a.max_staleness, and_current=1.0, promised=True),
             in_flight=_batches_in_flight(lambda a: a.max_staleness),
-            oldest=_window_age,
+            oldest=oldest.window,
             parameter=MAX_STALENESS,
             also_reads=(),
             looser=Looser(more=1.0, says="a staleness budget of {}", lift="a larger --max-staleness"),
@@ -208,10 +150,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_too_few_outstanding(_version_window, MAX_STALENESS),
             rounds=None,
             budget="versions",
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=False,
-            follows_kv=False,
+            traits=(),
         ),
         "fixed_pool": Law(
             says=lambda a: f"pool of {a.pool_samples or 0:,}",
@@ -219,7 +158,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="open", limit=lambda a, sizes, progress: (a.pool_samples or 0) // sizes.group),
             ahead=None,
             in_flight=lambda a, sizes: float(a.pool_samples or sizes.batch),
-            oldest=_no_age,
+            oldest=oldest.unbounded,
             parameter="admission.pool_samples",
             also_reads=(),
             looser=None,
@@ -227,10 +166,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_pool_below_a_group,
             rounds=None,
             budget=None,
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=False,
-            follows_kv=False,
+            traits=(),
         ),
         "unbounded": Law(
             says=lambda a: "no admission limit",
@@ -239,7 +175,7 @@ LAWS: Mapping[LawName, Law] = complete(
             ahead=None,
             # nothing holds an unbounded client back: the engines are as full as they can be
             in_flight=lambda a, sizes: math.inf,
-            oldest=_no_age,
+            oldest=oldest.unbounded,
             parameter=None,
             also_reads=(),
             looser=None,
@@ -247,10 +183,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_never,
             rounds=None,
             budget=None,
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=True,
-            follows_kv=False,
+            traits=("engines_limit",),
         ),
         "per_sync_window": Law(
             says=lambda a: f"sync window + {units.share(a.staleness_threshold, 0)}",
@@ -265,7 +198,7 @@ LAWS: Mapping[LawName, Law] = complete(
             ahead=Ahead(unit="versions", most=lambda a: 1.0 + a.staleness_threshold, and_current=0.0, promised=False),
             # a window's samples less those of the step in training
             in_flight=lambda a, sizes: max(sizes.batch, sync_window(a, sizes) * sizes.group - sizes.batch),
-            oldest=_no_age,
+            oldest=oldest.unbounded,
             parameter="admission.staleness_threshold",
             also_reads=(),
             looser=Looser(more=0.5, says="a staleness threshold of {}", lift="a larger admission.staleness_threshold"),
@@ -273,10 +206,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_window_used_up,
             rounds=None,
             budget=None,
-            reserves_steps=False,
-            fills_queue=True,
-            engines_limit=False,
-            follows_kv=False,
+            traits=("fills_queue",),
         ),
         "cumulative_ratio": Law(
             says=lambda a: f"ratio {a.async_ratio:g}, cumulative",
@@ -288,7 +218,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=EachStep(groups=_a_batch_and_more_at_first, kept_running=lambda a: a.extra_groups),
             ahead=Ahead(unit="batches", most=lambda a: a.async_ratio, and_current=1.0, promised=True),
             in_flight=_batches_in_flight(lambda a: a.async_ratio),
-            oldest=_ratio_age,
+            oldest=oldest.ratio,
             parameter="admission.async_ratio",
             also_reads=("admission.extra_groups",),
             looser=Looser(more=1.0, says="an async ratio of {}", lift="a larger admission.async_ratio"),
@@ -296,10 +226,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_never,
             rounds=None,
             budget=None,
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=False,
-            follows_kv=False,
+            traits=(),
         ),
         "target_step": Law(
             says=lambda a: f"target steps, {a.max_staleness:g} ahead",
@@ -311,7 +238,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=_version_window),
             ahead=Ahead(unit="versions", most=lambda a: a.max_staleness, and_current=1.0, promised=True),
             in_flight=_batches_in_flight(lambda a: a.max_staleness),
-            oldest=_target_age,
+            oldest=oldest.target,
             parameter=MAX_STALENESS,
             also_reads=(),
             looser=Looser(more=1.0, says="a staleness budget of {}", lift="a larger --max-staleness"),
@@ -319,10 +246,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_too_few_outstanding(_version_window, MAX_STALENESS),
             rounds=None,
             budget="versions",
-            reserves_steps=True,
-            fills_queue=True,
-            engines_limit=False,
-            follows_kv=False,
+            traits=("reserves_steps", "fills_queue"),
         ),
         "adaptive": Law(
             says=lambda a: f"by KV use, at most {a.adaptive.most_samples:,}",
@@ -335,7 +259,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=_plenty),
             ahead=None,
             in_flight=lambda a, sizes: float(a.adaptive.most_samples),
-            oldest=_no_age,
+            oldest=oldest.unbounded,
             parameter=None,
             also_reads=("admission.adaptive",),
             looser=None,
@@ -345,10 +269,7 @@ LAWS: Mapping[LawName, Law] = complete(
             starves=_never,
             rounds=None,
             budget=None,
-            reserves_steps=False,
-            fills_queue=False,
-            engines_limit=False,
-            follows_kv=True,
+            traits=("follows_kv",),
         ),
     },
 )
@@ -356,19 +277,19 @@ LAWS: Mapping[LawName, Law] = complete(
 
 def readers() -> dict[str, list[str]]:
     """Path of each setting that a law reads -> the names of the laws that read it."""
-    found: dict[str, list[str]] = {}
-    for name, law in LAWS.items():
-        for path in law.reads:
-            found.setdefault(path, []).append(name)
-    return found
+    return _by_path(lambda law: law.reads)
 
 
 def laws_by_parameter() -> dict[str, list[str]]:
     """Path of each law's parameter -> the laws with it: whoever gives it says which of them it is."""
+    return _by_path(lambda law: () if law.parameter is None else (law.parameter,))
+
+
+def _by_path(paths_of: Callable[[Law], Iterable[str]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, law in LAWS.items():
-        if law.parameter is not None:
-            found.setdefault(law.parameter, []).append(name)
+        for path in paths_of(law):
+            found.setdefault(path, []).append(name)
     return found
 
 

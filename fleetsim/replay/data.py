@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import fleetsim
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommend import Recommendation
@@ -13,7 +12,7 @@ from fleetsim.replay.change.verify import Verification
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.run import Replayed
-from fleetsim.tell.data import SCHEMA_VERSION
+from fleetsim.tell.data import versions
 
 
 def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:
@@ -24,9 +23,7 @@ def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:
     """
     advised = answers.recommendation
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": "replay",
-        "fleetsim_version": fleetsim.__version__,
+        **versions("replay"),
         "verdict": asdict(result.verdict),
         "priced_on_assumptions": list(result.priced),
         "observed": {**asdict(result.observed), "span_s": result.observed.span_s},

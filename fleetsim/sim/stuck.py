@@ -10,7 +10,7 @@ from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERF
 from fleetsim.errors import Problem, StuckError
 from fleetsim.policies.ages import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.policies.law import Progress
+from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.fleet import Fleet
 
 

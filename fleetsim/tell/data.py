@@ -56,12 +56,15 @@ def brief(document: Document) -> dict[str, Any]:
     }
 
 
+def versions(command: str) -> dict[str, Any]:
+    """What every document starts from."""
+    return {"schema_version": SCHEMA_VERSION, "command": command, "fleetsim_version": fleetsim.__version__}
+
+
 def head(command: str, scenario: Scenario) -> dict[str, Any]:
-    """What every document starts from: versions, seeds, and the scenario with all defaults written out."""
+    """What a document of one scenario starts from: versions, seeds, the scenario with all defaults written out."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": command,
-        "fleetsim_version": fleetsim.__version__,
+        **versions(command),
         "scenario": scenario.model_dump(mode="json"),
         "seeds": [{"seed": scenario.run.seed, "replication": r} for r in range(scenario.run.replications)],
     }

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import fleetsim
-from fleetsim.tell.data import SCHEMA_VERSION
+from fleetsim.tell.data import versions
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.ranges import RangedArm, held_share
 from fleetsim.validate.verdict import CaseResult, role, summary
@@ -19,9 +18,7 @@ def data(results: Sequence[CaseResult], arms: Sequence[RangedArm] = ()) -> dict[
     the arms whose ranges were asked for."""
     total = summary(results)
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": "validate",
-        "fleetsim_version": fleetsim.__version__,
+        **versions("validate"),
         "assumed": list(STATED),
         "summary": {**asdict(total), "holds": total.holds},
         "cases": [_case(result) for result in results],

@@ -13,7 +13,7 @@ from fleetsim.calibrate.build import build_profile
 from fleetsim.calibrate.drafts import DraftCounts, measured_drafts
 from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
-from fleetsim.calibrate.server import measure_server
+from fleetsim.calibrate.server import ServerRun, measure_server
 from fleetsim.calibrate.server.metrics import gauges_of
 from fleetsim.calibrate.server.plan import batches, sweep
 from fleetsim.calibrate.server.session import Session
@@ -120,7 +120,8 @@ def test_over_http(tmp_path: Path) -> None:
     with serve(Scheduler(accepted=SHARES, found=0.5)) as fake:
         writer = RawWriter(tmp_path / "a.raw.jsonl")
         keep = Decodes()
-        measure_server(fake.url, writer, quick=True, budget_s=120.0, timeout_s=60.0, done=keep)  # type: ignore[arg-type]
+        how = ServerRun(fake.url, quick=True, budget_s=120.0, timeout_s=60.0, done=keep)  # type: ignore[arg-type]
+        measure_server(how, writer)
         writer.close()
         total = counts(fake.scheduler)
     records, _ = records_of(tmp_path / "a.raw.jsonl")

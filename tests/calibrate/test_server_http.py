@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.known_engine import NAMES, Given
 from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
-from fleetsim.calibrate.server import measure_server
+from fleetsim.calibrate.server import ServerRun, measure_server
 from fleetsim.engine import EngineLimits
 from fleetsim.errors import FleetsimError, InputError, OutsideError
 from tests.calibrate.fake_scheduler import LIMITS, Scheduler
@@ -37,7 +38,9 @@ def measure(fake: FakeServer | str, path: Path, **options: Any) -> Raw:
     writer = RawWriter(path / "a.raw.jsonl")
     given = {"quick": True, "budget_s": 120.0, "timeout_s": 60.0, "done": all_but("prefill", 3), **options}
     try:
-        measure_server(fake if isinstance(fake, str) else fake.url, writer, **given)
+        known = {name: given.pop(name) for name in NAMES if name in given}
+        url = fake if isinstance(fake, str) else fake.url
+        measure_server(ServerRun(url, Given(**known), **given), writer)
     finally:
         writer.close()
     records, damaged = records_of(path / "a.raw.jsonl")

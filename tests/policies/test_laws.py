@@ -16,7 +16,8 @@ from fleetsim.config.shipped import presets
 from fleetsim.job.binding import binding_words
 from fleetsim.job.levers import STALENESS, levers_of
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.law import PLENTY, EachStep, LawName, Progress
+from fleetsim.policies.law import PLENTY, EachStep
+from fleetsim.policies.law_inputs import LawName, Progress
 from fleetsim.policies.tables import complete
 
 # Batches of 256 samples in groups of 8: 32 groups a step. A version every 2 steps: 64 groups a version.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.ages import AGE_ACTIONS
-from fleetsim.policies.law import LawName
+from fleetsim.policies.law_inputs import LawName
 
 STEPS = 8
 
@@ -20,7 +20,7 @@ def batch_rules(draw: st.DrawFn, law: LawName) -> dict[str, Any]:
     rules = ["fifo", "oldest_version_first", "wait_for_oldest"]
     if LAWS[law].rounds is not None:
         rules.append("first_finished")
-    if LAWS[law].reserves_steps:
+    if "reserves_steps" in LAWS[law].traits:
         rules.append("exact_target_step")
     rule = draw(st.sampled_from(rules))
     leftovers = ["abort", "carry_over", "defer"] if LAWS[law].waits_for_trainer else ["abort", "carry_over"]

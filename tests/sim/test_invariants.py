@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
-from fleetsim.policies.law import Progress
+from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.fleet_settings import most_groups, most_instances

@@ -9,6 +9,6 @@ request's own fixed cost lies as well (`ovh`); a mixture is the gap that a new p
 
 from __future__ import annotations
 
-from fleetsim.calibrate.server.run import measure_server
+from fleetsim.calibrate.server.run import ServerRun, measure_server
 
-__all__ = ["measure_server"]
+__all__ = ["ServerRun", "measure_server"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.calibrate.known_engine import Given
@@ -26,39 +27,35 @@ PROBE_SHARE = 0.3  # of the budget, at most, for finding out what a server does 
 SPARE_FILES = 96  # descriptors that streams leave to everything else
 
 
-def measure_server(
-    url: str,
-    writer: RawWriter,
-    *,
-    model: str | None = None,
-    api_key: str | None = None,
-    yes: bool = False,
-    quick: bool = False,
-    budget_s: float = 600.0,
-    done: frozenset[str] = frozenset(),
-    tell: Callable[[str], None] = lambda text: None,
-    max_num_batched_tokens: int | None = None,
-    max_num_seqs: int | None = None,
-    kv_blocks: int | None = None,
-    block_size: int | None = None,
-    max_model_len: int | None = None,
-    gpu: str | None = None,
-    tp: int | None = None,
-    dtype: str | None = None,
-    measure_sync: bool = False,
-    timeout_s: float = TIMEOUT_S,
-    seed: int = 0,
-) -> None:
-    """Measures the server at `url` and writes raw records: a `start`, `obs` and `seg` of the sweeps, kept-out batches.
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    """What is measured, and how.
 
-    yes: measure although others may be on the server. done: keys of loads that an earlier session ended
-    (fleetsim.calibrate.loads.key_of). The limits are what the user knows; what the server says of itself goes first.
-    budget_s: seconds for everything. timeout_s: without a single token, after which the server counts as hung.
+    given: what the user knows of the engine; what the server says of itself goes first. yes: measure although others
+    may be on the server. budget_s: seconds for everything. done: keys of loads that an earlier session ended
+    (fleetsim.calibrate.loads.key_of). timeout_s: without a single token, after which the server counts as hung.
+    """
+
+    url: str
+    given: Given = field(default_factory=Given)
+    api_key: str | None = None
+    yes: bool = False
+    quick: bool = False
+    budget_s: float = 600.0
+    done: frozenset[str] = frozenset()
+    tell: Callable[[str], None] = lambda text: None
+    measure_sync: bool = False
+    timeout_s: float = TIMEOUT_S
+    seed: int = 0
+
+
+def measure_server(how: ServerRun, writer: RawWriter) -> None:
+    """Measures a server and writes raw records: a `start`, `obs` and `seg` of the sweeps, kept-out batches.
 
     Raises InputError for a URL, key or model that cannot be, OutsideError for what the server does (refuses, dies,
     hangs, serves others) with what can be done about it. Whatever was measured before lies in the records.
     """
-    address, key = address_of(url), key_of(api_key)
+    address, key = address_of(how.url), key_of(how.api_key)
     try:
         import aiohttp  # noqa: F401 - the package needs both, this is where it is said how to get them
         import prometheus_client  # noqa: F401
@@ -66,24 +63,10 @@ def measure_server(
         raise OutsideError(
             f"measuring a server needs {error.name}, which is not installed; pip install 'fleetsim[server]'"
         ) from None
-    given = Given(gpu, model, tp, dtype, max_num_seqs, max_num_batched_tokens, max_model_len, kv_blocks, block_size)
-    asyncio.run(_measure(address, key, writer, given, yes, quick, budget_s, done, tell, measure_sync, timeout_s, seed))
+    asyncio.run(_measure(address, key, writer, how))
 
 
-async def _measure(
-    address: Address,
-    key: Key,
-    writer: RawWriter,
-    given: Given,
-    yes: bool,
-    quick: bool,
-    budget_s: float,
-    done: frozenset[str],
-    tell: Callable[[str], None],
-    measure_sync: bool,
-    timeout_s: float,
-    seed: int,
-) -> None:
+async def _measure(address: Address, key: Key, writer: RawWriter, how: ServerRun) -> None:
     from fleetsim.calibrate.server.client import Client, RefusedError
     from fleetsim.calibrate.server.dialect import Dialect
     from fleetsim.calibrate.server.guard import Guard
@@ -95,32 +78,34 @@ async def _measure(
     from fleetsim.calibrate.server.prompts import Prompts
     from fleetsim.calibrate.server.session import Session
 
+    given = how.given
+
     def say(text: str) -> None:
-        tell(text)
+        how.tell(text)
         writer.put("note", note=text)
 
-    async with Client(address, key, timeout_s) as client:
+    async with Client(address, key, how.timeout_s) as client:
         began = asyncio.get_running_loop().time()
-        tell(f"asking {address.shown} what it serves")
+        how.tell(f"asking {address.shown} what it serves")
         served = choose_model(await models_of(client), given.model, address.shown)
 
         async def read() -> Gauges | None:
             status, _, text = await client.get(address.own("metrics"))
             return gauges_of(text) if status == 200 else None
 
-        guard = Guard(read, address.shown, yes, say)
+        guard = Guard(read, address.shown, how.yes, say)
         gauges = await guard.first()
         known = await identify(client, served, gauges)
 
         def count(choices: int) -> None:
             guard.sent += choices
 
-        player = HttpPlayer(client, Dialect(served["id"], {}, Prompts(0)), count, timeout_s)
+        player = HttpPlayer(client, Dialect(served["id"], {}, Prompts(0)), count, how.timeout_s)
         dialect = await dialect_of(client, served["id"], secrets.randbits(48), player)
         player.dialect = dialect
         at_once = _streams_at_once()
         began += player.now() - asyncio.get_running_loop().time()  # on the player's clock from here on
-        await _probe(known, given, player, guard, at_once, began + PROBE_SHARE * budget_s, tell)
+        await _probe(known, given, player, guard, at_once, began + PROBE_SHARE * how.budget_s, how.tell)
         known.settle(given)
         limits = known.limits()
         writer.put("start", **known.start_record(), **_drafts_before(gauges), client=dialect.described())
@@ -131,22 +116,22 @@ async def _measure(
             guard,
             writer,
             limits,
-            tell,
-            done,
+            how.tell,
+            how.done,
             began,
-            budget_s,
+            how.budget_s,
             together=known.together,
             caching=bool(known.prefix_caching),
             drafting=gauges is not None and gauges.drafts is not None,
             refusals=(RefusedError,),
         )
-        loads = sweep(limits, quick=quick, seed=seed, at_once=at_once)
-        kept_out = batches(limits, quick=quick, seed=seed, at_once=at_once, cached=bool(known.prefix_caching))
+        loads = sweep(limits, quick=how.quick, seed=how.seed, at_once=at_once)
+        kept_out = batches(limits, quick=how.quick, seed=how.seed, at_once=at_once, cached=bool(known.prefix_caching))
 
         async def sync() -> None:
             await _sync(client, player, session, limits.max_num_seqs)
 
-        await session.run(loads, kept_out, sync if measure_sync else None)
+        await session.run(loads, kept_out, sync if how.measure_sync else None)
         if client.limited:
             say(f"the server answered 429 to {client.limited} requests; they were sent again")
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.known_engine import Given
-from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
 from fleetsim.errors import InputError, Problem
 
 Array = NDArray[np.float64]
-ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs")
-_EACH = (*ITERATION, "drafted")
+ITERATION = PER_ITERATION[:4]
 
 
 def config_of(model: str | None) -> str | None:
@@ -23,9 +21,6 @@ def config_of(model: str | None) -> str | None:
     if model and "\0" not in model and os.path.isfile(os.path.join(model, "config.json")):
         return os.path.join(model, "config.json")
     return model
-
-
-NAMES = tuple(f.name for f in fields(Given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +102,17 @@ def observations_from(measured: Sequence[Measured], path: str) -> tuple[Observat
 
 def joined(sources: Sequence[Source]) -> tuple[Observations, NDArray[np.int64]]:
     """The observations of all sources, segments and runs counted on. shape of runs: (observations,)."""
-    parts = [s.observations for s in sources]
-    lengths = np.array([len(p) for p in parts], np.int64)
-    offset = np.cumsum(lengths) - lengths
     runs, first = [], 0
     for s in sources:
         runs.append(s.run + first)
         first += int(s.run.max(initial=-1)) + 1
-    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("seconds", "overheads", *_EACH)}
-    together = Observations(
-        segment=np.arange(int(lengths.sum()), dtype=np.int32),
-        of=np.concatenate([p.of + o for p, o in zip(parts, offset, strict=True)]),
-        **columns,
-    )
-    return together, np.concatenate(runs)
+    together = in_a_row([s.observations for s in sources])
+    return replace(together, segment=np.arange(len(together), dtype=np.int32)), np.concatenate(runs)
 
 
 def subset(o: Observations, keep: NDArray[np.bool_]) -> Observations:
     """The observations that stay, with their iterations."""
     rows = keep[o.of]
     place = np.cumsum(keep) - 1
-    columns = {name: getattr(o, name)[rows] for name in _EACH}
-    return Observations(
-        seconds=o.seconds[keep], segment=o.segment[keep], overheads=o.overheads[keep], of=place[o.of[rows]], **columns
-    )
+    kept = {name: getattr(o, name)[keep] for name in PER_DURATION}
+    return Observations(of=place[o.of[rows]], **kept, **{name: getattr(o, name)[rows] for name in PER_ITERATION})

@@ -1,0 +1,101 @@
+"""Plans with all their runs, the rows that are shown, and what each forbidden thing would buy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.estimates import Estimate
+from fleetsim.job.brief import Spans
+from fleetsim.job.moved import Ranges
+from fleetsim.plan.budget import Budget
+from fleetsim.plan.permissions import Allowed
+from fleetsim.plan.search import Tally
+from fleetsim.plan.shares import Candidate
+
+# Metrics whose ranges are told of each row.
+RANGED = ("step_s", "cost_per_step")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A plan with all its runs. ranges: how far it may be off, None where no input is in doubt."""
+
+    candidate: Candidate
+    scenario: Scenario
+    estimates: Mapping[str, Estimate]
+    runs: int
+    binding: str
+    ranges: Ranges | None
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+        return self.estimates["step_s"].mean
+
+    @property
+    def usd(self) -> float:
+        """US dollars of a step."""
+        return self.estimates["cost_per_step"].mean
+
+    @property
+    def spans(self) -> Spans:
+        """Metric -> from, to in eight of ten cases."""
+        return None if self.ranges is None else self.ranges.metrics
+
+    def range_of(self, metric: str) -> tuple[float, float]:
+        """From, to; twice the mean where no input is in doubt."""
+        mean = self.estimates[metric].mean
+        return (mean, mean) if self.spans is None else self.spans[metric]
+
+    @property
+    def usd_per_token(self) -> float:
+        """US dollars of a trained output token."""
+        gpu_s = self.candidate.share.gpus * self.step_s
+        return self.usd / (self.estimates["goodput"].mean * gpu_s)
+
+    @property
+    def usd_per_h(self) -> float:
+        """US dollars of an hour, of both pools."""
+        return 3600 * self.candidate.usd_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """What one thing would buy that the recipe forbids. row: the best plan with it, None where it is no better."""
+
+    permission: str
+    row: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What was found for a job.
+
+    rows: the recommended one, then the others of the front by their step. bought: a line for each thing that is
+    forbidden and could be had. tally: what was looked at.
+    """
+
+    scenario: Scenario
+    given: frozenset[str]
+    budget: Budget
+    allowed: Allowed
+    rows: tuple[Row, ...]
+    bought: tuple[Bought, ...]
+    tally: Tally
+
+    @property
+    def best(self) -> Row:
+        """The recommended row."""
+        return self.rows[0]
+
+    @property
+    def better(self) -> list[tuple[str, Row]]:
+        """Permissions that nobody gave and that make the plan better, with the best plan of each."""
+        return [(b.permission, b.row) for b in self.bought if b.row is not None]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the step that was asked for is held."""
+        return self.budget.holds(self.best.step_s)
