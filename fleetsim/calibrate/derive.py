@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fleetsim import __version__
-from fleetsim.calibrate.known_engine import Given
+from fleetsim.calibrate.known_engine import NAMES, Given
 from fleetsim.calibrate.leave_out import left_out_error
 from fleetsim.calibrate.observations import Observations
 from fleetsim.calibrate.roofline_prior import roofline_prior
-from fleetsim.calibrate.tables.source import NAMES, Source, config_of, joined
+from fleetsim.calibrate.tables.source import Source, config_of, joined
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.engine_profile import Profile, ProfileError, ProfileLimits, Provenance
 from fleetsim.engine.known_error import domain_of, known_error

@@ -104,11 +104,6 @@ class Raw:
     records: tuple[dict[str, Any], ...]
     damaged: int
 
-    def phase_rows(self, phase: str) -> NDArray[np.bool_]:
-        """Which iterations belong to a phase, shape (iterations,)."""
-        named = np.array([p == phase for p in self.phase_of], dtype=np.bool_)
-        return named[self.segment] if len(named) else np.zeros(len(self.segment), np.bool_)
-
 
 class RawWriter:
     """Appends records, one line per write(2); raises OutsideError if the disk refuses."""

@@ -17,27 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.compiled import is_checked
+from fleetsim.engine.first_rows import clock_tree, instance_rows, prefill_fields
 from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import (
-    ACC_OFF,
-    ACCOUNTS,
-    DOWN,
-    FLEET,
-    GROUP,
-    IDLE,
-    INIT_RATIO,
-    INSTANCE,
-    LOG,
-    PREFIX,
-    SAMPLE,
-    SGLANG,
-    TENSORRT,
-    VLLM,
-)
+from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, PREFIX, SAMPLE, SGLANG, TENSORRT, VLLM
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.speculation import WHOLE, DraftTables
-from fleetsim.engine.step_time import PrefillSide, StepTime
+from fleetsim.engine.speculation import DraftTables
+from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
 UNLIMITED = 1 << 60
@@ -93,10 +79,10 @@ class World:
         self.groups = np.zeros(0, GROUP)
         self.prefixes = np.zeros(0, PREFIX)
         self.n_instances = instances
-        self.rows = _instances(instances, up, limits.kv_blocks, slow)
+        self.rows = instance_rows(instances, up, limits.kv_blocks, slow)
         if prefill is not None:
             slow_engines = [each for each in slow for _ in range(engines)]
-            behind = _instances(instances * engines, up * engines, prefill.limits.kv_blocks, slow_engines)
+            behind = instance_rows(instances * engines, up * engines, prefill.limits.kv_blocks, slow_engines)
             self.rows = np.concatenate([self.rows, behind])
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
         seen = step_time.window
@@ -107,7 +93,7 @@ class World:
         self.crossings = np.zeros((instances, 1 if seen is None else limits.max_num_seqs), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
-        self.loads = _tree(np.where(np.arange(half) < up, 0.0, np.inf))
+        self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
         drafts = DraftTables.of(step_time.speculation, limits, step_time.engines)
         self.drafts, self.growths = drafts.k, drafts.growths
         self.draft_s, self.draft_kv_s = drafts.added_s, drafts.added_kv_s
@@ -166,7 +152,7 @@ class World:
             chunked=int(seen is not None and seen.chunked),
             window_token_s=0.0 if seen is None else seen.per_kv_token_s,
             window_pair_s=0.0 if seen is None else seen.per_attn_pair_s / step_time.engines,
-            **_of_prefill(prefill),
+            **prefill_fields(prefill),
             speculates=int(step_time.speculation is not None),
             redrafts=int(drafts.redrafts),
             ages=len(self.growths),
@@ -275,41 +261,6 @@ class World:
 
     def _show(self, name: str) -> None:
         self.fleet[name] = getattr(self, _HELD_AS.get(name, name)).ctypes.data
-
-
-def _instances(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[Any]:
-    rows = np.zeros(n, INSTANCE)
-    for name in ("head", "tail", "fresh", "partial", "wait_head", "wait_tail", "system"):
-        rows[name] = -1
-    rows["free"], rows["slow"], rows["accepting"], rows["kind"] = free, 1.0, 1, IDLE
-    rows["slow"][: len(slow)] = slow
-    rows["ratio"], rows["growth"] = INIT_RATIO, WHOLE
-    rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
-    return rows
-
-
-def _of_prefill(side: PrefillSide | None) -> dict[str, float]:
-    """The prefill engines' part of the fleet row."""
-    if side is None:
-        return {}
-    return {
-        "prefills": side.engines,
-        "prompt_seqs": side.limits.max_num_seqs,
-        "prompt_tokens": side.limits.max_num_batched_tokens,
-        "prompt_unit": side.limits.chunk_unit,
-        "prompt_token_s": side.step_time.prompt_token_s,
-        "prompt_pair_s": side.step_time.per_attn_pair_s,
-        "prompt_window_pair_s": 0.0 if side.step_time.window is None else side.step_time.window.per_attn_pair_s,
-        "transfer_s": side.transfer_s,
-        "transfer_token_s": side.transfer_token_s,
-    }
-
-
-def _tree(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
-    tree = np.concatenate([np.full(len(leaves), np.inf), leaves])
-    for at in range(len(leaves) - 1, 0, -1):
-        tree[at] = min(tree[2 * at], tree[2 * at + 1])
-    return tree
 
 
 def _longer(array: NDArray[Any], n: int) -> NDArray[Any]:

@@ -13,16 +13,7 @@ import numpy as np
 
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE
 from fleetsim.export.scraped_requests import histograms, request_success
-from fleetsim.export.series import (
-    Family,
-    Floats,
-    Incarnation,
-    Numbers,
-    Series,
-    in_order,
-    incarnations,
-    scrape_times,
-)
+from fleetsim.export.series import Family, Floats, Incarnation, Numbers, Series, in_order, incarnations, scrape_times
 from fleetsim.sim.records import Records
 
 

@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 
 from fleetsim.config.lengths import longest_length
 from fleetsim.engine.kernel.tables import GONE
-from fleetsim.export.series import (
-    Family,
-    Floats,
-    Incarnation,
-    Ints,
-    Numbers,
-    Series,
-    in_order,
-    scrape_times,
-)
+from fleetsim.export.series import Family, Floats, Incarnation, Ints, Numbers, Series, in_order, scrape_times
 from fleetsim.sim.records import Records
 
 SECONDS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.engine.kernel.tables import (
-    ACC_OFF,
-    CMD_CLOSE,
-    CMD_KILL,
-    CMD_REOPEN,
-    CMD_REVIVE,
-    CMD_SWITCH_OFF,
-    DOWN,
-)
+from fleetsim.engine.kernel.tables import ACC_OFF, CMD_CLOSE, CMD_KILL, CMD_REOPEN, CMD_REVIVE, CMD_SWITCH_OFF, DOWN
 from fleetsim.sim.fleet_settings import most_groups
 from fleetsim.sim.run_state import Job, Process
 from fleetsim.workload.streams import stream

@@ -13,7 +13,7 @@ from fleetsim.tell.data import brief, head
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.simulate.told import RunView
+    from fleetsim.simulate.run_view import RunView
 
 
 def simulate_document(

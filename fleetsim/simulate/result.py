@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fleetsim.job.moved import Ranges
     from fleetsim.sim.records import Records
     from fleetsim.sim.replicate import Replicated
-    from fleetsim.simulate.told import RunView
+    from fleetsim.simulate.run_view import RunView
     from fleetsim.tell.document import Document
 
 
@@ -163,7 +163,7 @@ class SimulateResult(Briefed):
         """What is told of it. first: the records of the first replication."""
         from fleetsim.job.assumptions import run_assumptions
         from fleetsim.simulate.counted_steps import warmups_of
-        from fleetsim.simulate.told import RunView, trained_staleness
+        from fleetsim.simulate.run_view import RunView, trained_staleness
 
         return RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),

@@ -5,48 +5,27 @@ A terminal has the run in characters, a page in pictures, with every metric and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
+from collections.abc import Iterator
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.kernel.tables import G_TRAINED
-from fleetsim.engine.prices import prices_of
 from fleetsim.engine.transport import sync_times, sync_words
-from fleetsim.estimates import Estimate
 from fleetsim.job import words
-from fleetsim.job.assumptions import Assumption, assumed_values, short
+from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
-from fleetsim.job.change import Change
 from fleetsim.job.drafts import engine_words
-from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import Ranges
 from fleetsim.job.observed import observed_line
 from fleetsim.job.rests_on import how_sure, rests_on
 from fleetsim.job.sides import BUSY, side_words
-from fleetsim.quantities import CATALOGUE, Quantity, quantity
+from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
 from fleetsim.simulate.counted_steps import counted_words
 from fleetsim.simulate.in_characters import queue, time_legend, time_split, waste
 from fleetsim.simulate.pictures import over_time
-from fleetsim.tell.document import (
-    Brief,
-    Document,
-    Section,
-    Table,
-    Words,
-    brief,
-    estimated,
-    figure,
-    page_only,
-    present,
-    terminal_only,
-)
+from fleetsim.simulate.run_view import RunView, every_metric, formulas, main_metrics, price_words, published
+from fleetsim.tell.document import Brief, Document, Section, brief, figure, page_only, present, terminal_only
 
 _MOST_DEFAULTS = 6
 # Figures above the pictures of a page.
@@ -59,55 +38,6 @@ _TILES = (
     "goodput",
     "cost_per_step",
 )
-# What a terminal shows of the metrics, in reading order.
-_MAIN = (
-    "step_s",
-    "trainer_idle_fraction",
-    "sync_fraction",
-    "trainer_idle_with_sync_fraction",
-    "rollout_idle_fraction",
-    "rollout_utilization",
-    "prefill_busy_fraction",
-    "switch_fraction",
-    "lent_fraction",
-    "generated_tok_s",
-    "instance_tok_s",
-    "goodput",
-    "cost_per_step",
-    "kv_use",
-    "preemptions",
-)
-# Of use to some placements only: shown when they are anything.
-_RARE = ("switch_fraction", "lent_fraction", "prefill_busy_fraction")
-
-
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """What is told of a run.
-
-    metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
-    rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
-    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most.
-    """
-
-    scenario: Scenario
-    metrics: Mapping[str, Estimate]
-    binding: str
-    replications: int
-    steps: NDArray[Any]
-    staleness_steps: NDArray[Any]
-    profile: EngineSource
-    warmups: tuple[int, ...]
-    assumed: tuple[Assumption, ...]
-    ranges: Ranges | None = None
-    change: Change | None = None
-
-
-def trained_staleness(records: Records) -> NDArray[Any]:
-    """Staleness in steps of every trained group of a run: the step that trained it - updates in its weights."""
-    groups = records.groups[records.groups["status"] == G_TRAINED]
-    age: NDArray[Any] = groups["trained_step"] - records.updates[groups["version"]]
-    return age
 
 
 def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None = None) -> Document:
@@ -182,7 +112,7 @@ def _idle(view: RunView) -> str:
 
 def _cost(view: RunView) -> str:
     cost = ranged("cost_per_step", view.metrics["cost_per_step"].mean, _spans(view))
-    return f"{cost} a step, {_prices(view.scenario)}"
+    return f"{cost} a step, {price_words(view.scenario)}"
 
 
 def _age(view: RunView) -> str:
@@ -266,70 +196,3 @@ def defaults_words(view: RunView) -> str:
     more = len(paths) - _MOST_DEFAULTS
     shown = ", ".join(paths[:_MOST_DEFAULTS]) + (f" and {more} more (--html names them)" if more > 0 else "")
     return f"{units.plural(len(paths), 'value')} {'is a default' if len(paths) == 1 else 'are defaults'}: {shown}"
-
-
-def main_metrics(view: RunView) -> Table:
-    """The main metrics, with intervals where the run was replicated."""
-    rows = tuple(_metric(view, name) for name in _MAIN if _says_something(view, name))
-    return Table("", ("", ""), rows, left=2)
-
-
-def _says_something(view: RunView, name: str) -> bool:
-    """Whether a metric is known, and more than nothing where only some placements have it."""
-    return name in view.metrics and not (name in _RARE and view.metrics[name].mean == 0.0)
-
-
-def _metric(view: RunView, name: str) -> tuple[str, Words]:
-    q = quantity(name)
-    label = f"{q.title}, {_prices(view.scenario)}" if name == "cost_per_step" else q.title
-    return label, estimated(view.metrics[name], q.unit)
-
-
-def _prices(s: Scenario) -> str:
-    """What a cost rests on: "at $3 a GPU-hour", or the prices of both pools."""
-    prices = prices_of(s)
-    if prices.rollout == prices.trainer:
-        return f"at {units.price(prices.rollout)} a GPU-hour"
-    return f"at {units.price(prices.rollout)} a rollout and {units.price(prices.trainer)} a trainer GPU-hour"
-
-
-def every_metric(view: RunView) -> Table:
-    """All metrics with their intervals."""
-    once = view.replications == 1
-    headings = ("metric", "value") if once else ("metric", "mean", "95 % interval")
-    rows = tuple((units.capital(m.title), *units.mean_and_ends(view.metrics[m.name], m.unit)) for m in _shown(view))
-    note = (
-        "Of the steps after warm-up."
-        if once
-        else f"Means over {units.plural(view.replications, 'replication')}, of the steps after warm-up."
-    )
-    return Table("metrics", headings, tuple(row[: len(headings)] for row in rows), note=note)
-
-
-def formulas(view: RunView) -> Table:
-    """How each of them is computed."""
-    rows = tuple((units.capital(m.title), m.formula) for m in _shown(view))
-    return Table("how each metric is computed", ("metric", "computed as"), rows, left=2, open=False)
-
-
-def _shown(view: RunView) -> list[Quantity]:
-    return [m for m in CATALOGUE if _says_something(view, m.name)]
-
-
-def published(view: RunView) -> Table | None:
-    """The published outcome beside the prediction, where the scenario has one."""
-    p, s = view.scenario.published, view.scenario
-    if p is None:
-        return None
-    rows: list[tuple[str, ...]] = []
-    if p.step_s is not None:
-        predicted = view.metrics["step_s"].mean
-        rows.append(("step", units.seconds(predicted), units.seconds(p.step_s), f"{predicted / p.step_s:.2f}"))
-    if p.tok_s_per_gpu is not None:
-        predicted = view.metrics["generated_tok_s"].mean / (s.fleet.instances * s.engine.gpus)
-        ratio = f"{predicted / p.tok_s_per_gpu:.2f}"
-        rows.append(("tok/s per rollout GPU", units.number(predicted), units.number(p.tok_s_per_gpu), ratio))
-    if p.bottleneck is not None:
-        rows.append(("what binds", view.binding, p.bottleneck, ""))
-    headings = ("", "predicted", "published", "ratio")
-    return Table("predicted and published", headings, tuple(rows), note=p.note or "")

@@ -39,13 +39,7 @@ from fleetsim.size.change import change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.reasons import Reasons
-from fleetsim.split.arrangements import (
-    SWITCH_S,
-    Arrangement,
-    Rules,
-    gpus_per_engine,
-    split_counts,
-)
+from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import assumed, warnings_of
 from fleetsim.split.candidates import MEASURES, By, Simulated, Ways, badness, worth_replicating
 from fleetsim.split.spread import Doubt, Spread, spread_of

@@ -20,24 +20,14 @@ from fleetsim.tell.document import (
     terminal_only,
 )
 from fleetsim.units import number, plural
+from fleetsim.validate.arm_tables import arms, arms_in_full
 from fleetsim.validate.assumptions import STATED
-from fleetsim.validate.pictures import error_chart, figures_chart, percent
+from fleetsim.validate.gates import gate_rows, gates, gates_written
+from fleetsim.validate.pictures import error_chart, figures_chart
 from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share
-from fleetsim.validate.verdict import (
-    ABSOLUTE,
-    BLIND_MEDIAN,
-    RATIO_MEDIAN,
-    RATIO_WORST,
-    SAME,
-    ArmResult,
-    CaseResult,
-    Summary,
-    role,
-    summary,
-)
+from fleetsim.validate.verdict import RATIO_WORST, ArmResult, CaseResult, Summary, summary
 from fleetsim.validate.words import HOW_TO_READ, IN_A_JOB, NO_CASE, RANGES, UNKNOWN, WRITTEN
 
-SIDES = {"trainer": "trainer", "generation": "generation", "in_flight_cap": "in-flight cap"}
 SCALARS = {
     "decode_slowdown": "decode slowdown",
     "mean_tokens": "mean output tokens",
@@ -50,7 +40,6 @@ FIGURES = {
     "gen_s": "seconds of generation in a step",
     "wait_share": "share of a step that the trainer waits",
 }
-_UNITS = {"step_s": "seconds of a step", "tok_s": "trained tokens per second"}
 
 
 def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] = ()) -> Document:
@@ -78,7 +67,7 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
                 "The gates",
                 (
                     Only(("terminal", "page"), (gates(total),)),
-                    markdown_only(_gates_written(total), missed, _far_blind(total), pictures[0]),
+                    markdown_only(gates_written(total), missed, _far_blind(total), pictures[0]),
                 ),
                 short="gates",
             ),
@@ -162,25 +151,6 @@ def in_a_job() -> Table:
     return Table("", columns, tuple(rows), left=2, words_last=1)
 
 
-def gates(total: Summary) -> Table:
-    """The gates of the whole validation."""
-    rows = gate_rows(total)
-    marks = ("ok" if holds else "MISSED" for *_, holds in rows)
-    return Table(
-        "",
-        ("", "gate", "wanted", "reached"),
-        tuple((mark, *row[:3]) for mark, row in zip(marks, rows, strict=True)),
-        left=4,
-        marked=frozenset(i for i, row in enumerate(rows) if not row[3]),
-    )
-
-
-def _gates_written(total: Summary) -> Table:
-    """The same in the documentation, the name first."""
-    rows = tuple((*row[:3], "holds" if row[3] else Words("missed", strong=True)) for row in gate_rows(total))
-    return Table("", ("gate", "wanted", "reached", ""), rows, left=4)
-
-
 def _misses(results: Sequence[CaseResult]) -> Iterator[Words]:
     """Every arm that misses a gate, and every wrong order, with the reason."""
     for result in results:
@@ -224,7 +194,7 @@ def _case(result: CaseResult) -> Section:
             terminal_only(fit_words(result)),
             Only(("page", "markdown"), (fit_words(result) + note,)),
             Only(("terminal", "page"), (arms(result),)),
-            markdown_only(_arms_in_full(result)),
+            markdown_only(arms_in_full(result)),
             terminal_only(f"wrong order: {wrong}" if wrong else None),
             Only(("page", "markdown"), present(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading))),
             page_only(_readings(result)),
@@ -263,70 +233,6 @@ def _assumed(result: CaseResult) -> tuple[Block, ...]:
     return "Assumed here, beside what is assumed in every case:", Bullets(tuple(map(_plain, result.case.assumed)))
 
 
-def arms(result: CaseResult) -> Table:
-    """Predicted and published, side by side."""
-    return Table(
-        f"{result.case.id}, {_UNITS[result.case.measure]}",
-        ("arm", "published", "predicted", "error", "ratio", "blind", "binds"),
-        tuple(_arm(result, arm, blind) for arm, blind in _both(result)),
-        words_last=1,
-        marked=frozenset(i for i, arm in enumerate(result.arms) if arm in result.misses),
-    )
-
-
-def _both(result: CaseResult) -> Iterator[tuple[ArmResult, ArmResult | None]]:
-    """Every arm, and as it was predicted blind."""
-    for i, arm in enumerate(result.arms):
-        yield arm, None if result.blind is None else result.blind.arms[i]
-
-
-def _arm(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[str, ...]:
-    wrong = f", published {SIDES.get(arm.arm.bottleneck or '', '')}" if arm.bottleneck is False else ""
-    error = "fitted" if role(result, arm) == "fitted" else percent(arm.error)
-    return (
-        arm.arm.name,
-        "-" if arm.arm.published is None else number(arm.arm.published),
-        number(arm.predicted),
-        error,
-        percent(arm.ratio_error),
-        percent(blind.ratio_error if blind else None),
-        SIDES[arm.figures.side] + wrong,
-    )
-
-
-def _arms_in_full(result: CaseResult) -> Table:
-    """The same with the role of each arm, the trainer's waits and the inputs that were taken from it."""
-    unit = {"step_s": "s per step", "tok_s": "tok/s"}[result.case.measure]
-    return Table(
-        "",
-        (
-            "arm", "", f"published, {unit}", "predicted", "error", "ratio", "blind", "waits", "binds, published",
-            "predicted", "from this arm",
-        ),
-        tuple(_arm_in_full(result, arm, blind) for arm, blind in _both(result)),
-        left=2,
-        words_last=3,
-    )  # fmt: skip
-
-
-def _arm_in_full(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[str | Words, ...]:
-    published = "-" if arm.arm.published is None else number(arm.arm.published)
-    relative = f" (over {arm.arm.reference})" if arm.arm.reference else ""
-    return (
-        arm.arm.name + ("" if arm.arm.gated else " (not gated)"),
-        role(result, arm),
-        f"{published}{relative}",
-        number(arm.predicted),
-        percent(arm.error),
-        percent(arm.ratio_error),
-        percent(blind.ratio_error if blind else None),
-        units.share(arm.figures.wait_share, 0),
-        SIDES.get(arm.arm.bottleneck or "", "-"),
-        SIDES[arm.figures.side] + (" **(wrong)**" if arm.bottleneck is False else ""),
-        arm.arm.inputs or "-",
-    )
-
-
 def _plain(text: str) -> str:
     return " ".join(text.split())
 
@@ -345,52 +251,3 @@ def fit_words(result: CaseResult) -> str:
         f"Fitted: {what}, on {task.arm} alone, so that its {FIGURES[task.figure]} come to {number(task.value)} as "
         f"published{met}."
     )
-
-
-def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
-    """(gate, wanted, reached, holds) of the whole validation."""
-    rows = [
-        (
-            "order of the arms",
-            f"right wherever publications differ by over {units.share(SAME, 0)}",
-            f"{plural(summary.orders_wrong, 'pair')} wrong",
-            summary.orders_wrong == 0,
-        ),
-        (
-            "bottleneck",
-            "right in every arm that has one",
-            f"{summary.bottlenecks_right} of {summary.bottlenecks}",
-            summary.bottlenecks_right == summary.bottlenecks,
-        ),
-    ]
-    if summary.ratio_median is not None and summary.ratio_worst is not None:
-        rows += [
-            (
-                "ratio error, median",
-                f"at most {units.share(RATIO_MEDIAN, 0)}",
-                units.share(summary.ratio_median),
-                summary.ratio_median <= RATIO_MEDIAN,
-            ),
-            (
-                "ratio error, worst",
-                f"at most {units.share(RATIO_WORST, 0)}",
-                units.share(summary.ratio_worst),
-                summary.ratio_worst <= RATIO_WORST,
-            ),
-        ]
-    if summary.absolute_worst is not None:
-        worst = summary.absolute_worst
-        wanted = f"at most {units.share(ABSOLUTE, 0)}"
-        rows.append(("absolute error, worst", wanted, units.share(worst), worst <= ABSOLUTE))
-    if summary.blind is not None:
-        rows += _blind_rows(summary.blind)
-    return rows
-
-
-def _blind_rows(blind: Summary) -> Iterator[tuple[str, str, str, bool]]:
-    """The same of predictions that know nothing of an arm but its configuration."""
-    wrong = plural(blind.orders_wrong, "pair")
-    yield "blind: order of the arms", "right, as above", f"{wrong} wrong", blind.orders_wrong == 0
-    if blind.ratio_median is not None:
-        wanted, reached = f"at most {units.share(BLIND_MEDIAN, 0)}", units.share(blind.ratio_median)
-        yield "blind: ratio error, median", wanted, reached, blind.ratio_median <= BLIND_MEDIAN

@@ -104,7 +104,7 @@ def test_a_mixture_reads_more_experts_with_more_tokens() -> None:
     one_token = 2 * (shape.active_trunk_params + shape.embedding_params) / 4.8e12
     assert f[1] == pytest.approx(one_token, rel=0.01)
     # With 256 tokens the rows that pass through the experts count too: 8 of each, three times 2,048 + 768 wide.
-    rows = shape.moe_layers * 256 * 8 * 3 * (2048 + 768)
+    rows = sum(n for n, _ in shape.mixtures) * 256 * 8 * 3 * (2048 + 768)
     assert f[256] == pytest.approx(2 * (shape.params - shape.embedding_params + rows) / 4.8e12, rel=0.015)
     assert np.all(np.diff(f[1:65], 2) <= 1e-12)  # concave while it is bound by reading
 
@@ -114,10 +114,10 @@ def test_ranks_read_the_experts_that_all_of_them_pick_each_its_share() -> None:
     shape, gpu = MODELS["Qwen/Qwen3-30B-A3B"], GPUS["H200-SXM"]
     alone, four = (roofline("H200", shape, dp=dp, curves=IDEAL)[0] for dp in (1, 4))
     fixed = 2 * (shape.trunk_params + shape.embedding_params)
-    expert = 2 * shape.moe_layers * shape.expert_params
+    expert = 2 * sum(n for n, _ in shape.mixtures) * shape.expert_params
     exchange = 48 * allreduce_s(gpu, 4, 4 * 2048 * 2, IDEAL)
     assert four.seconds(1) - four.per_seq_s == pytest.approx(
-        (fixed + expert * shape.experts_touched(4) / 4) / gpu.memory_bytes_s + exchange, rel=0.005
+        (fixed + expert * shape.mixture.touched(4) / 4) / gpu.memory_bytes_s + exchange, rel=0.005
     )
     assert four.seconds(64) < alone.seconds(64), "64 tokens touch nearly all experts: a quarter of them is read"
     assert "of 4 ranks" in four.source

@@ -13,7 +13,7 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.replicate import Replicated, replicate
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.counted_steps import warmups_of
-from fleetsim.simulate.told import RunView, trained_staleness
+from fleetsim.simulate.run_view import RunView, trained_staleness
 from fleetsim.size.neighbours import Around, around
 from fleetsim.size.size import SizeResult
 from fleetsim.size.size import size as plan_size

@@ -133,11 +133,6 @@ class ModelShape:
         return any(not isinstance(m, Attention) for _, m in self.attentions)
 
     @property
-    def moe_layers(self) -> int:
-        """Layers whose MLP is a mixture of experts."""
-        return sum(n for n, _ in self.mixtures)
-
-    @property
     def heads(self) -> int:
         """What tensor parallelism must divide: the attention heads, or their common divisor where layers differ."""
         return math.gcd(*(m.heads for _, m in self.attentions))
@@ -230,15 +225,6 @@ class ModelShape:
         """Weights that one token is multiplied with before the LM head."""
         return self.trunk_params + self.active_routed_params
 
-    @property
-    def active_params(self) -> int:
-        """Parameters that one token uses, embeddings included, as in "30B-A3B"."""
-        return self.active_trunk_params + self.embeddings_params
-
-    def experts_touched(self, tokens: float) -> float:
-        """Expected routed experts read per layer by `tokens` tokens; 0 for a dense model."""
-        return self.mixture.touched(tokens) if self.mixture else 0.0
-
     # ----------------------------------------------------------------------------------------------------- bytes
 
     def trunk_bytes(self, dtype: str = "auto") -> float:
@@ -303,8 +289,3 @@ class ModelShape:
     def prefill_pair_flop(self) -> float:
         """Attention operations per query-key pair of a prompt, all layers that see the whole context."""
         return sum(n * m.prefill_flop for n, m in self._growing)
-
-    @property
-    def decode_pair_flop(self) -> float:
-        """Attention operations per cached token of a decode, all layers that see the whole context."""
-        return sum(n * m.decode_flop for n, m in self._growing)

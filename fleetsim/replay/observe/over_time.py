@@ -9,14 +9,7 @@ from fleetsim.replay.observe.activity import Activity, activity_of
 from fleetsim.replay.observe.events import Event, events_of
 from fleetsim.replay.observe.intervals import intervals_of
 from fleetsim.replay.observe.observed import Observed, Pause
-from fleetsim.replay.observe.series import (
-    Fleet,
-    Queue,
-    Trainer,
-    fleet_over_time,
-    queue_over_time,
-    trainer_over_time,
-)
+from fleetsim.replay.observe.series import Fleet, Queue, Trainer, fleet_over_time, queue_over_time, trainer_over_time
 from fleetsim.replay.observe.steps import steps_of
 
 
