@@ -85,7 +85,7 @@ class Alerts:
             yield from _outside(name, getattr(self, name), least, most, example)
 
     def ready(self) -> Self:
-        """The same question with the plan itself. Raises InputError."""
+        """The question with the plan it names, loaded. Raises InputError."""
         return replace(self, of=_ready(self, "alerts"))
 
 
@@ -103,7 +103,7 @@ class Dashboard:
         yield from _outside("hours", self.hours, 1.0, _YEAR_H, "168")
 
     def ready(self) -> Self:
-        """The same question with the plan itself. Raises InputError."""
+        """The question with the plan it names, loaded. Raises InputError."""
         return replace(self, of=_ready(self, "a dashboard"))
 
 
@@ -152,7 +152,7 @@ class AlertsResult:
         return to_yaml(self.rules())
 
     def test_file(self, rule_file: str) -> str:
-        """Its tests, for promtool. rule_file: as it is seen from where the tests lie."""
+        """The tests of the rules, for promtool. rule_file: its path as seen from the tests."""
         from fleetsim.alerts.promtool_tests import tests_document
         from fleetsim.config.yaml_text import to_yaml
 

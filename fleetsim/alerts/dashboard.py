@@ -81,7 +81,7 @@ def dashboard(standing: Standing | None, writing: Writing, expected: Expected | 
 
 
 def observed_names(names: MetricNames) -> MetricNames:
-    """The same metrics, selected by the dashboard's variables beside the given selectors."""
+    """The metrics with the dashboard's variables as selectors, beside the given ones."""
 
     def joined(given: str, own: str) -> str:
         return f"{given}, {own}" if given else own

@@ -153,7 +153,7 @@ def run_with_event(
 
 
 def gone(scraped: Scraped, from_s: float) -> Scraped:
-    """The same with no engine from some moment on: the trainer's counters and the queue stay as they are."""
+    """A scraped run whose engines are gone from some moment on; the trainer's counters and the queue stand still."""
     after = scraped.times >= from_s
     last = max(0, int(np.argmax(after)) - 1)
     return Scraped(

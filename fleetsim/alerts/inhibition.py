@@ -72,7 +72,7 @@ def alarms(standing: Standing, tracer: Tracer) -> dict[str, Booleans]:
 
 
 def judged(standing: Standing, faulty: Mapping[str, Begun]) -> Standing:
-    """The same with delays and with what fires for each fault, all rules acting together."""
+    """The alerts with their delays and with what fires for each fault when all rules act together."""
     seen = {fault: [(alarms(standing, t), t.at, onset) for t, onset in runs] for fault, runs in faulty.items() if runs}
     fired: dict[str, dict[str, float]] = {}
     for fault, runs in seen.items():

@@ -69,7 +69,7 @@ class MetricNames:
 def checked(
     names: MetricNames, known: Callable[[str], bool] = BY_NAME.__contains__, flag: str = "--map"
 ) -> MetricNames:
-    """The same names, if they can be put into PromQL. Raises InputError with everything that is wrong."""
+    """Returns the names if PromQL can take them. Raises InputError with everything that is wrong."""
     problems = []
     if names.engine not in PREFIXES:
         problems.append(

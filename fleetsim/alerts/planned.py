@@ -94,7 +94,7 @@ def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
 
 
 def _named(scenario: Scenario, file: str) -> Scenario:
-    """The same under the name of the file, where it has none of its own: it tells the rules of plans apart."""
+    """The scenario, named after its file where it has no name: names tell the rules of plans apart."""
     unnamed = type(scenario).model_fields["name"].default
     return scenario.model_copy(update={"name": Path(file).stem}) if scenario.name == unnamed else scenario
 

@@ -69,7 +69,7 @@ def healthy_level(standing: Standing) -> Level:
 
 
 def beyond(healthy: Level, rule: AlertRule) -> Level:
-    """The same with one signal beyond its threshold."""
+    """The level with one signal beyond its threshold."""
     name = rule.signal.name
     if name == "instances":
         value = rule.threshold - 1.0

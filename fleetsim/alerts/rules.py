@@ -159,7 +159,7 @@ def detection(rule: AlertRule, runs: int) -> str:
 
 
 def _missing(writing: Writing) -> dict[str, Any]:
-    """Without the trainer's metrics most alerts are blind, and blind is not the same as quiet."""
+    """The alert on missing metrics of the trainer: without them most alerts see nothing, which looks like calm."""
     steps = " or ".join(writing.names.series("trainer.steps"))
     return {
         "alert": MISSING,
@@ -175,7 +175,7 @@ def _missing(writing: Writing) -> dict[str, Any]:
 
 
 def only(standing: Standing, source: str) -> Standing:
-    """Without the alerts that need what is not exported. source: engines = no trainer metrics."""
+    """The rules without alerts that need missing metrics. source: engines = the trainer exports nothing."""
     if source != "engines":
         return standing
     kept = [r for r in standing.rules if r.signal.source == "engines"]

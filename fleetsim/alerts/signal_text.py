@@ -43,7 +43,7 @@ def short(signal: StandingSignal, value: float) -> str:
 
 
 def per_month(count: float) -> str:
-    """So many a month, with no more precision than there is."""
+    """A number of times a month, rounded to what is known of it."""
     if count < FEWEST:
         return f"fewer than {FEWEST:g}"
     return f"{count:.2g}" if count < 9.95 else f"{count:,.0f}"

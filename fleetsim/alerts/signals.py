@@ -21,7 +21,7 @@ Expression = Callable[[MetricNames, str, Expected], str]
 
 @dataclass(frozen=True, slots=True)
 class StandingSignal:
-    """One signal.
+    """A standing signal and its alert.
 
     name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. expression: PromQL for
     (names, window, plan). trace: the same on a View. alerts_when: above or below the threshold. source: whose metrics

@@ -64,7 +64,7 @@ class Calibrate:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What is fitted instead of measured."""
+        """Files that are fitted; nothing is measured then."""
         return (*(self.from_ or ()), *(self.more or ()))
 
     @property
@@ -79,7 +79,7 @@ class Calibrate:
 
     @property
     def seconds(self) -> float:
-        """For everything."""
+        """Seconds that the whole calibration may take."""
         return self.budget_s if self.budget_s is not None else QUICK_S if self.quick else FULL_S
 
     @property
@@ -90,7 +90,7 @@ class Calibrate:
         return places_of(self.output or f"{self._stem()}{SUFFIX}")
 
     def ready(self) -> Self:
-        """The same question. Raises InputError with all that is wrong with it."""
+        """Checks the question and returns it. Raises InputError with all that is wrong."""
         wrong = Problems([*self._contradictions(), *_engine_args(self.engine_arg or ())[1], *self._out_of_range()])
         with wrong.check():
             _ = self.places

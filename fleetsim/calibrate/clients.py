@@ -19,7 +19,7 @@ _SHORTEST, _REQUESTS = 0.8, 10
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Of so many clients, each with one request at a time: means over their requests, and tokens of all."""
+    """What so many clients see, each with one request at a time: means over requests, tokens per second of all."""
 
     clients: int
     first_token_s: float
@@ -28,7 +28,7 @@ class Seen:
 
 
 def seen_by_clients(profile: Profile) -> tuple[Seen, ...]:
-    """For 1 to 256 clients, as far as the engine's limits take them all at once."""
+    """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
     import numpy as np
 
     from fleetsim.engine import EngineLimits, closed_load, request_path
@@ -52,7 +52,7 @@ def seen_by_clients(profile: Profile) -> tuple[Seen, ...]:
 
 
 def clients_table(seen: Sequence[Seen]) -> Table:
-    """As `fleetsim profile estimate` shows it."""
+    """The table that `fleetsim profile estimate` shows."""
     rows = tuple(
         (f"{s.clients:,}", f"{1e3 * s.first_token_s:,.0f}", f"{1e3 * s.later_token_s:,.1f}", f"{s.output_tok_s:,.0f}")
         for s in seen
@@ -69,5 +69,5 @@ def clients_table(seen: Sequence[Seen]) -> Table:
 
 
 def clients_data(seen: Sequence[Seen]) -> list[dict[str, Any]]:
-    """As `fleetsim profile estimate --json` writes it."""
+    """The list that `fleetsim profile estimate --json` writes."""
     return [asdict(s) for s in seen]

@@ -36,7 +36,7 @@ class DraftCounts:
     def counted(
         cls, drafts: float, drafted: float, accepted_at: tuple[float, ...], generated: float, first_tokens: float
     ) -> DraftCounts:
-        """From vLLM's counters. generated: tokens made; first_tokens: those that a prompt's iteration made.
+        """Counts from vLLM's counters. generated: tokens made; first_tokens: those that a prompt's iteration made.
 
         An iteration of a sequence brings one token and what was accepted. Where a request ends within a draft, accepted
         tokens are counted that it never got; iterations are then at least the drafts.
@@ -45,13 +45,13 @@ class DraftCounts:
         return cls(round(iterations), round(drafted), tuple(round(n) for n in accepted_at))
 
     def since(self, before: DraftCounts) -> DraftCounts:
-        """What they grew by."""
+        """The growth of each count since an earlier reading."""
         at = tuple(new - old for new, old in zip(self.accepted_at, before.accepted_at, strict=True))
         return DraftCounts(self.iterations - before.iterations, self.drafted - before.drafted, at)
 
     @property
     def tokens(self) -> float:
-        """That an iteration brings of a sequence."""
+        """Tokens of a sequence that an iteration brings."""
         return 1.0 + sum(self.accepted_at) / self.iterations if self.iterations > 0 else 1.0
 
     @property
@@ -61,11 +61,11 @@ class DraftCounts:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of the iterations, those whose first token, whose first two tokens, ... were accepted."""
+        """Shares of the iterations in which the first token, the first two tokens, ... were accepted."""
         return tuple(min(1.0, n / self.iterations) if self.iterations > 0 else 0.0 for n in self.accepted_at)
 
     def record(self) -> dict[str, Any]:
-        """As raw measurements have it."""
+        """The fields that raw measurements have of it."""
         return {"iterations": self.iterations, "drafted": self.drafted, "accepted_at": list(self.accepted_at)}
 
 
@@ -78,7 +78,7 @@ def counts_in(record: Mapping[str, Any]) -> DraftCounts | None:
 
 
 def summed(counts: list[DraftCounts]) -> DraftCounts | None:
-    """All of them together; None where there are none."""
+    """Adds counts up; None where there are none."""
     if not counts:
         return None
     at = tuple(sum(column) for column in zip(*(c.accepted_at for c in counts), strict=True))

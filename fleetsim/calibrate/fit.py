@@ -92,7 +92,7 @@ def fit(
 
 
 def _joined(a: Observations, b: Observations) -> Observations:
-    """Both, the loads of b after those of a."""
+    """One set of observations; the loads of b come after those of a."""
     segment = b.segment - b.segment.min(initial=0) + a.segment.max(initial=-1) + 1
     return in_a_row([a, replace(b, segment=segment.astype(np.int32))])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """As the flags of `fleetsim calibrate`; None where not said. kv_blocks: usable ones."""
+    """Values of the flags of `fleetsim calibrate`; None where a flag is not given. kv_blocks: usable ones."""
 
     model: str | None = None
     gpu: str | None = None

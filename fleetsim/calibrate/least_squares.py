@@ -36,7 +36,7 @@ class Grams:
         return int(self.load.max(initial=-1)) + 1
 
     def merged(self, matrix: Array) -> Grams:
-        """The same of columns @ matrix."""
+        """The sums of the columns multiplied by a matrix."""
         xx = matrix.T @ self.xx @ matrix
         return Grams(xx, self.xy @ matrix, self.yy, self.load, self.weight)
 
@@ -94,7 +94,7 @@ def solve(xx: Array, xy: Array, free: NDArray[np.bool_] | None = None) -> Array:
 
 
 def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
-    """The same for many right sides, shape (draws, columns), and one matrix."""
+    """Solves for many right sides, shape (draws, columns), and one matrix."""
     use = np.flatnonzero(free)
     root, length = factor(xx[np.ix_(use, use)])
     return np.array([_back(use, root, length, xy, xys.shape[1]) for xy in xys])

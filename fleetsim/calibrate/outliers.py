@@ -42,7 +42,7 @@ class Weights:
 
     @property
     def left_out(self) -> NDArray[np.bool_]:
-        """Which observations do not count at all."""
+        """Observations that do not count at all, shape (observations,)."""
         return np.asarray(self.row == 0.0)
 
 

@@ -19,7 +19,7 @@ _MS = 1e3
 
 
 def charts(profile: Profile) -> tuple[Chart, ...]:
-    """All that have something to show, in reading order."""
+    """All charts that have something to show, in reading order."""
     made = (_batches(profile), _decodes(profile), _prompts(profile), _errors(profile))
     return tuple(chart for chart in made if chart is not None)
 

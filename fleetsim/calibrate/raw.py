@@ -118,7 +118,7 @@ class RawWriter:
             raise OutsideError(f"{str(path)!r}: cannot be written: {error.strerror or error}") from None
 
     def put(self, t: str, **fields: Any) -> None:
-        """One record."""
+        """Writes one record."""
         line = (json.dumps({"t": t, **fields}, separators=(",", ":"), default=str) + "\n").encode()
         try:
             while line:
@@ -127,7 +127,7 @@ class RawWriter:
             raise OutsideError(f"{str(self.path)!r}: cannot be written: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """No more records."""
+        """Closes the file."""
         os.close(self._fd)
 
 

@@ -52,7 +52,7 @@ class Calibrated:
 
 
 def run(asked: Calibrate, tell: Tell) -> Calibrated:
-    """Does what was asked for. tell: told what happens, in words.
+    """Runs a calibration. tell: hears what happens, in words.
 
     Raises InputError for what the user gave, OutsideError for the engine, GPU, server or disk; whatever had been
     measured until then is kept, and the error says where.
@@ -180,7 +180,7 @@ def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ..
 
 
 def _kept(error: BaseException, places: Places) -> BaseException:
-    """The same error, saying what was kept; the file goes if there is nothing in it."""
+    """The error, with a sentence on what was kept. An empty file is removed."""
     loads = len(ended(places.raw)) if places.raw.exists() else 0
     if not loads:
         places.raw.unlink(missing_ok=True)

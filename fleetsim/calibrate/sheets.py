@@ -61,7 +61,7 @@ def _plain(x: float) -> str:
 
 
 def _thinned(items: Iterable[T], most: int) -> tuple[T, ...]:
-    """At most so many, evenly, the first and the last among them."""
+    """At most `most` items, evenly spaced; the first and the last are among them."""
     items = tuple(items)
     if len(items) <= most:
         return items

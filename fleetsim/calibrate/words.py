@@ -36,7 +36,7 @@ def is_estimate(profile: Profile) -> bool:
 
 
 def how_good(profile: Profile) -> str:
-    """Its error on what was kept out of the fit."""
+    """The profile's error on batches that were kept out of the fit."""
     e = profile.error
     if profile.checks:
         errors = [abs(c.makespan_error) for c in profile.checks]
@@ -59,7 +59,7 @@ def how_good(profile: Profile) -> str:
 
 
 def how_fast(profile: Profile) -> tuple[str, ...]:
-    """The fastest decoding that was measured."""
+    """The fastest decoding that was measured, as one sentence or none."""
     rows = rows_of(profile, "decode")
     if not rows:
         return ()

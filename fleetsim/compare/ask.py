@@ -58,11 +58,11 @@ class CompareResult(Briefed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """None: what is to be known of it stands in its notes."""
+        """Empty: the notes of the comparison say what there is to know."""
         return ()
 
     def noting(self, note: str) -> CompareResult:
-        """The same with a note more."""
+        """A copy with one more note."""
         return CompareResult(replace(self.comparison, notes=(*self.comparison.notes, note)))
 
     def to_pandas(self) -> pd.DataFrame:
@@ -77,7 +77,7 @@ class CompareResult(Briefed):
         return frame(rows).set_index("metric")
 
     def told(self) -> Document:
-        """What there is to say of it."""
+        """The Document of the comparison."""
         from fleetsim.compare.told import document
 
         return document(self.comparison)

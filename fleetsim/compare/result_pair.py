@@ -27,7 +27,7 @@ def compare_results(
     tell: Callable[[str], None] = lambda text: None,
     measure: Measure = simulated,
 ) -> Comparison:
-    """At least one is a result. Paired where both have their runs, of the same seeds and draws.
+    """Compares two sides, at least one a saved result. They are paired where both have runs of the same seeds.
 
     Raises InputError where the result's scenario cannot be read and the other side is to be run like it, and what
     `simulate` raises.

@@ -55,7 +55,7 @@ def unpaired_because(a: Scenario, b: Scenario) -> str | None:
 
 
 def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[str, ...]]:
-    """Both with as many steps as the longer one: how a run begins weighs on the metrics of a short one. And a note."""
+    """Gives both sides the steps of the longer one: a run's beginning weighs on short runs. Returns a note, too."""
     steps = max(a.run.steps, b.run.steps)
     if a.run.steps == b.run.steps:
         return a, b, ()
@@ -136,7 +136,7 @@ def compare_scenarios(
     runs: tuple[_Runs, _Runs] = ({}, {})
 
     def compared(pairs: int) -> Comparison:
-        """Of the first so many runs of each side."""
+        """Compares the first so many runs of each side."""
         side_a, side_b = (scenario_side(job, dict(list(f.items())[:pairs])) for job, f in zip(both, runs, strict=True))
         return compare(
             side_a,

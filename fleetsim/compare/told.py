@@ -79,7 +79,7 @@ def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
 
 
 def _opening(found: Comparison) -> Iterator[str]:
-    """For a terminal: who A and B are, and what the intervals rest on."""
+    """What a terminal says first: what A and B are, and what the intervals rest on."""
     yield from _sides(found)
     if found.kind == "windows":
         how = f"unpaired, {units.plural(found.replications, 'block')} of the shorter window"
@@ -92,7 +92,7 @@ def _opening(found: Comparison) -> Iterator[str]:
 
 
 def _lede(found: Comparison) -> Iterator[str]:
-    """For a page: the same, and how many metrics changed which way."""
+    """What a page says first: the same, and how many metrics changed which way."""
     yield from _sides(found)
     if found.kind == "windows":
         yield f"Windows of history, unpaired: {units.plural(found.replications, 'block')} of the shorter one."

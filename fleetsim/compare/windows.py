@@ -94,7 +94,7 @@ def window_inputs(window: Window) -> dict[str, Any]:
 
 
 def _known(inputs: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what either window does not tell: that is no difference."""
+    """Leaves out what one of the windows does not tell: that is no difference."""
     return {
         section: {k: v for k, v in values.items() if v is not None and others[section].get(k, v) is not None}
         for section, values in inputs.items()

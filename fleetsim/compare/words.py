@@ -61,7 +61,7 @@ def change_words(change: Change) -> str:
 
 
 def size_of(change: Change) -> tuple[Estimate, Callable[[float], str]] | None:
-    """By how much, and how to write it: points of a share, per cent of a ratio, else in the metric's unit."""
+    """The size of a change and how to write it: points of a share, per cent of a ratio, or the metric's unit."""
     how = quantity(change.metric).unit
     if how == "share" and change.difference is not None:
         return change.difference, units.percent

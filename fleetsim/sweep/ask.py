@@ -46,7 +46,7 @@ class SweptJob(JobFields):
     called = "SCENARIO"
 
     def start(self) -> str | None:
-        """As of any job; there must be a scenario here, or a run."""
+        """The scenario to start from. Raises InputError where there is neither a scenario nor a run."""
         start = super().start()
         if start is None and self.run is None:
             remedy = "give a file or --preset NAME (fleetsim scenario ls)"

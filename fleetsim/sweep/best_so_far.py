@@ -24,7 +24,7 @@ class BestSoFar:
         self._best, self._cell = inf, -1
 
     def __call__(self, done: int, of: int, rows: Sequence[Row]) -> None:
-        """So many cells of so many are done, these are new."""
+        """Hears how many cells are done, of how many, and which are new."""
         column, sign = self._objective.column, -1.0 if self._objective.most else 1.0
         for row in rows:
             if row.values:

@@ -17,7 +17,7 @@ class Chunks:
         self._seconds, self._done = 0.0, 0
 
     def learn(self, cells: int, seconds: float) -> None:
-        """So many cells took so long; what was learnt earlier counts less and less."""
+        """Learns how long some cells took; earlier lessons count less and less."""
         self._seconds, self._done = self._seconds / 2 + seconds, self._done // 2 + cells
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:

@@ -25,12 +25,12 @@ class Objective:
 
     @property
     def column(self) -> int:
-        """Its place in `METRICS`."""
+        """The metric's place in `METRICS`."""
         return METRICS.index(self.metric)
 
     @property
     def text(self) -> str:
-        """As `--objective` takes it: "step_s", "max:queue_depth"."""
+        """The text that `--objective` takes: "step_s", "max:queue_depth"."""
         better = BY_NAME[self.metric].better
         plain = better is not None and self.most == (better == "more")
         return self.metric if plain else f"{'max' if self.most else 'min'}:{self.metric}"

@@ -52,7 +52,7 @@ class SweepResult(Briefed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """As the command prints them on stderr."""
+        """The warnings that the command prints on stderr."""
         from fleetsim.sweep.engines import engine_notes
         from fleetsim.sweep.idle import idle_keys
 
@@ -69,7 +69,7 @@ class SweepResult(Briefed):
         return frame(rows).set_index("cell")
 
     def told(self) -> Document:
-        """What there is to say of it."""
+        """The Document of the sweep."""
         from fleetsim.sweep.told import document
 
         return document(self.swept, self.call)

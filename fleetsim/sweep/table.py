@@ -96,7 +96,7 @@ def _kind(axis: Axis) -> type:
 
 
 def _writer(axis: Axis) -> Any:
-    """From a value of an axis to what stands in its column."""
+    """A function that turns a value of an axis into a value of its column."""
     kind = _kind(axis)
     words = kind is str and all(value is None or isinstance(value, str) for value in axis.values)
 

@@ -76,7 +76,7 @@ def _shape(result: Sweep) -> str:
 
 
 def _opening(result: Sweep) -> Iterator[str]:
-    """For a terminal: what ran, and the best cell of each objective."""
+    """What a terminal says first: what ran, and the best cell of each objective."""
     yield f"{units.plural(result.design.replications, 'replication')} each, the same draws in every cell"
     yield from (best_words(result, best) for best in result.pareto.best)
     if not result.pareto.best:
@@ -84,7 +84,7 @@ def _opening(result: Sweep) -> Iterator[str]:
 
 
 def _lede(result: Sweep) -> Iterator[str]:
-    """For a page: the same; the best cell of the first objective is its title."""
+    """What a page says first; its title is the best cell of the first objective."""
     runs = units.plural(result.design.replications, "replication")
     yield f"{_count(result)}: {_shape(result)}."
     yield f"{runs} each, the same draws in every cell: two of them are compared run by run."

@@ -45,7 +45,7 @@ def as_text(view: RenderableType, width: int | None = None) -> str:
 
 
 def as_html(view: RenderableType, width: int = NOTEBOOK_WIDTH) -> str:
-    """The same as one `pre` element, bold and dim kept; its text is escaped."""
+    """A renderable as one `pre` element of HTML; bold and dim are kept, the text is escaped."""
     recorded = console(io.StringIO(), force_jupyter=False, width=width, record=True)
     recorded.print(view, crop=False)
     return recorded.export_html(inline_styles=True, code_format=_FRAME)

@@ -63,7 +63,7 @@ class Table:
     wordy: bool = False
 
     def without(self, *headings: str, note: str | None = None) -> Table:
-        """The same without some of its columns. note: instead of its own."""
+        """A copy without some columns. note: takes the place of the table's own note."""
         kept = [i for i, heading in enumerate(self.headings) if heading not in headings]
         return replace(
             self,
@@ -274,7 +274,7 @@ def markdown_only(*blocks: Block | None) -> Only:
 
 
 def present(*blocks: Block | None) -> tuple[Block, ...]:
-    """Those blocks that have something to show."""
+    """Leaves out blocks that have nothing to show."""
     return tuple(block for block in blocks if block is not None and block != "")
 
 
@@ -294,7 +294,7 @@ def pair(*charts: Chart | None) -> Pair | Chart | None:
 
 
 def charts_of(blocks: Iterable[Block]) -> Iterator[Chart]:
-    """All charts among some blocks, in order."""
+    """The charts among some blocks, in order."""
     for block in blocks:
         if isinstance(block, Chart):
             yield block

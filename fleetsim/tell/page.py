@@ -122,7 +122,7 @@ def _missing(names: Sequence[str]) -> OutsideError:
 
 
 def unbroken(text: Cell) -> str:
-    """The same with every figure and its unit on one line: "33.6 s", "5.0 %", "4 + 4"."""
+    """Keeps every figure and its unit on one line: "33.6 s", "5.0 %", "4 + 4"."""
     return _UNIT.sub("\u00a0", str(text))
 
 

@@ -233,7 +233,7 @@ class _Command:
 
 
 class _Indented:
-    """The same, further right. Unlike rich's Padding it does not cut what is too wide: commands that are pasted."""
+    """A renderable, moved to the right. Unlike rich's Padding it cuts nothing: commands are to be pasted."""
 
     def __init__(self, body: RenderableType, by: int = 2) -> None:
         self._body, self._by = body, by

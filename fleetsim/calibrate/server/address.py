@@ -17,7 +17,7 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """As it appears in messages."""
+        """The address as messages show it."""
         return self.root
 
     def v1(self, path: str) -> str:
@@ -77,7 +77,7 @@ class Key:
         return text
 
     def use_spare(self) -> bool:
-        """After a 401: whether there was another key to try."""
+        """Takes the spare key after a 401. Returns whether there was one."""
         if self.token or not self.spare:
             return False
         self.token, self.spare = self.spare, None

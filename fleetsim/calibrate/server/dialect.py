@@ -53,7 +53,7 @@ class Dialect:
         return json.dumps(fields, separators=(",", ":")).encode()
 
     def described(self) -> dict[str, Any]:
-        """For the records."""
+        """What the records say of the dialect."""
         return {
             "prompts": "text" if self.prompts.text else "token_ids",
             "extras": sorted(self.extras),

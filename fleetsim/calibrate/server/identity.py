@@ -77,7 +77,7 @@ class Identity:
             self.gpu["name"] = given.gpu
 
     def limits(self) -> Limits:
-        """As loads know them, after `settle`."""
+        """The limits that loads keep to. Call `settle` first."""
         usable = self.num_gpu_blocks - 1 if self.num_gpu_blocks is not None else self.kv_blocks or 1
         return Limits(
             max_num_seqs=self.max_num_seqs or 1,

@@ -37,7 +37,7 @@ class Keys:
     last: int = 1_000_000
 
     def fresh(self) -> int:
-        """One more."""
+        """A key that was never given out."""
         self.last += 1
         return self.last
 

@@ -26,14 +26,14 @@ class Writer(Protocol):
     """Where records go (raw.RawWriter)."""
 
     def put(self, t: str, **fields: Any) -> None:
-        """One record."""
+        """Writes one record."""
 
 
 class Watch(Protocol):
     """Who looks whether others are on the server (guard.Guard)."""
 
     async def idle(self) -> Gauges | None:
-        """Between loads. Raises OutsideError where others have come."""
+        """Waits between loads until the server is idle. Raises OutsideError where others have come."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Session:
         return self.until(0.98)
 
     def note(self, text: str) -> None:
-        """Something worth knowing later."""
+        """Writes a note into the records."""
         self.writer.put("note", note=text)
 
     async def warm_up(self, sweep: Sweep) -> None:
@@ -282,7 +282,7 @@ def _grown(before: Gauges | None, after: Gauges | None) -> DraftCounts | None:
 
 
 def _longer(play: Play, limits: Limits) -> Play:
-    """The same with twice the tokens, for a server that started the streams more slowly than thought."""
+    """The play with twice the tokens, for a server that starts streams slowly."""
     asks = tuple(
         Ask(a.prompt, a.prompt_tokens, min(2 * a.max_tokens, limits.max_model_len - a.prompt_tokens - 1), a.n)
         for a in play.asks

@@ -52,7 +52,7 @@ def broadcast_rate(backend: str | None = None) -> float | None:
 
 
 def main(rank: int, store: str, backend: str) -> None:
-    """One of the two processes."""
+    """Runs one of the two processes."""
     import torch
     from torch import distributed
 

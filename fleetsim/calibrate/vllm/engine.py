@@ -61,7 +61,7 @@ class VllmEngine:
         return describe.published(fields, self.args, self.environment)
 
     def run(self, load: Load, deadline_s: float) -> Ran:
-        """One load, recorded. Raises EngineLostError where the engine cannot go on."""
+        """Runs one load and records it. Raises EngineLostError where the engine cannot go on."""
         if not self._warm:
             self._warm = True
             for warm_up in warm_ups(self.limits):
@@ -230,7 +230,7 @@ class VllmEngine:
         return bool(self.core.scheduler.has_requests() or getattr(self.core, "batch_queue", None))
 
     def step(self) -> None:
-        """One call of the engine core's own step function."""
+        """Calls the engine core's own step function once."""
         _, executed = self.core.step_fn()
         self.core.post_step(executed)
 

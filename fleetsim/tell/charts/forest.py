@@ -135,7 +135,7 @@ def ratio_axis(title: str, low: float, high: float) -> dict[str, Any]:
 
 
 def _apart(ticks: Sequence[float], least: float) -> list[float]:
-    """Those that stand that far from one another on a logarithmic axis, from 1 outwards; both ends among them."""
+    """Keeps ticks that stand far enough apart on a logarithmic axis, from 1 outwards, and both ends."""
     kept = [1.0]
     for side in ([t for t in ticks if t > 1.0], [t for t in reversed(ticks) if t < 1.0]):
         last = [1.0]
@@ -155,7 +155,7 @@ def _ratio_words(ratio: float) -> str:
 
 
 def _traces(style: Style, rows: Sequence[tuple[float, Dot]]) -> list[dict[str, Any]]:
-    """Those with an interval, and those whose interval is nothing, of one style: the latter would have a bare cap."""
+    """Rows of one style as two traces: with an interval, and without one (it would be drawn as a bare cap)."""
     wide = [(at, row) for at, row in rows if row.low is not None and row.high is not None and row.low < row.high]
     bare = [one for one in rows if one not in wide]
     made = [_trace(style, some) for some in (wide, bare) if some]
@@ -194,12 +194,12 @@ def _row_words(text: str, y: float, x: float) -> dict[str, Any]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Its beginning, where it is too long."""
+    """Cuts the end of a text that is too long."""
     return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
 
 
 def _middle(text: str, most: int) -> str:
-    """Its beginning and its end, where it is too long: what tells names apart stands at either."""
+    """Cuts the middle of a name that is too long: what tells names apart stands at either end."""
     if len(text) <= most:
         return text
     room = max(most - 5, 8)

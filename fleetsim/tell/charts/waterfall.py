@@ -1,4 +1,4 @@
-"""From a whole to what is left of it, part by part."""
+"""A waterfall: a whole, the parts that are taken from it, and what is left."""
 
 from __future__ import annotations
 
