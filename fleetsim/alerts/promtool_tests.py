@@ -13,8 +13,8 @@ from typing import Any
 from fleetsim.alerts.alert_rule import AlertRule, Standing
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import MISSING, MISSING_FOR, Writing
+from fleetsim.alerts.signal_text import duration
 from fleetsim.alerts.signal_values import Expected
-from fleetsim.alerts.signals import duration
 from fleetsim.errors import InputError, Problem
 
 # How far beyond its threshold a signal is put, as a share of its distance from the healthy level; and how far on the

@@ -47,3 +47,13 @@ def per_month(count: float) -> str:
     if count < FEWEST:
         return f"fewer than {FEWEST:g}"
     return f"{count:.2g}" if count < 9.95 else f"{count:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as Prometheus writes them: 600 -> 10m, 5400 -> 1h30m."""
+    left, text = round(seconds), ""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= size:
+            text += f"{left // size}{unit}"
+            left %= size
+    return text or "0s"

@@ -289,13 +289,3 @@ STANDING: tuple[StandingSignal, ...] = (
     ),
 )
 BY_STANDING_NAME = {signal.name: signal for signal in STANDING}
-
-
-def duration(seconds: float) -> str:
-    """Seconds as Prometheus writes them: 600 -> 10m, 5400 -> 1h30m."""
-    left, text = round(seconds), ""
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
-        if left >= size:
-            text += f"{left // size}{unit}"
-            left %= size
-    return text or "0s"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fleetsim import units
 from fleetsim.alerts.alert_rule import Standing
 from fleetsim.alerts.faults import BY_FAULT
-from fleetsim.alerts.signal_text import FEWEST, per_month, short
-from fleetsim.alerts.signals import BY_STANDING_NAME, duration
+from fleetsim.alerts.signal_text import FEWEST, duration, per_month, short
+from fleetsim.alerts.signals import BY_STANDING_NAME
 from fleetsim.tell.document import Document, Listed, Section, Table, Words
 
 

@@ -82,13 +82,6 @@ class CompareResult(Briefed):
 
         return document(self.comparison)
 
-    def page(self, watch: Watch = SILENT) -> str:
-        """What the command writes under --html."""
-        from fleetsim.compare.told import document
-        from fleetsim.tell.page import document_page
-
-        return document_page(document(self.comparison))
-
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
         from fleetsim.compare.data import compare_document

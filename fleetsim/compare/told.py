@@ -28,8 +28,6 @@ from fleetsim.tell.document import (
 _RATIO = "B / A, of shares B - A"
 _SAME = "no significant change"
 _MOST_INPUTS = 60
-
-
 # What a job is changed for; these are told before others.
 _FIRST = ("step_s", "cost_per_step", "trainer_idle_fraction", "goodput", "staleness_steps.p99")
 _MOST_CHANGES, _MOST_IN_BRIEF = 4, 3
@@ -81,14 +79,8 @@ def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
 def _opening(found: Comparison) -> Iterator[str]:
     """What a terminal says first: what A and B are, and what the intervals rest on."""
     yield from _sides(found)
-    if found.kind == "windows":
-        how = f"unpaired, {units.plural(found.replications, 'block')} of the shorter window"
-    else:
-        how = f"{units.plural(found.replications, 'replication')}, " + (
-            "paired: the same draws on both sides" if found.paired else "unpaired"
-        )
     band, points = band_of(found.min_change, of_shares=False), band_of(found.min_change, of_shares=True)
-    yield f"{how}; smallest change of interest {band}, of shares {points}"
+    yield f"{_runs(found)}; smallest change of interest {band}, of shares {points}"
 
 
 def _lede(found: Comparison) -> Iterator[str]:

@@ -8,8 +8,7 @@ from typing import Any
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
-from fleetsim.workload.growth import growth_by_the_end, scaled_law
-from fleetsim.workload.lengths import mean_length
+from fleetsim.workload.lengths import growth_by_the_end, mean_length, scaled_law
 
 _FURTHER = 100
 

@@ -81,7 +81,13 @@ class Briefed(Result):
 
     @abstractmethod
     def told(self) -> Document:
-        """What there is to say of it."""
+        """The Document of the result."""
+
+    def page(self, watch: Watch = SILENT) -> str:
+        """What the command writes under --html."""
+        from fleetsim.tell.page import document_page
+
+        return document_page(self.told())
 
     def in_brief(self) -> Document:
         """What is said first: a Document with a Brief, of which nothing else is drawn."""

@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from fleetsim.plan.budget import Budget
+
 # A plan that another comes so close to, or beats, in both is not looked for: half of the one percent that is promised.
 CLOSE = 0.005
 MOST_ROWS = 7
@@ -84,3 +86,32 @@ def thinned(front: Sequence[P], kept: P, most: int = MOST_ROWS) -> list[P]:
 
 def _ratio(a: float, b: float) -> float:
     return math.log(a / b) if a > 0 and b > 0 else math.inf
+
+
+class Wanted:
+    """What a search is for. only_best: nothing but the best by the budget's objective. by: how much better than what
+    was found a plan must be to be worth a look, in shares of one."""
+
+    def __init__(self, budget: Budget, only_best: bool, by: float = CLOSE) -> None:
+        self.budget, self.only_best, self.by = budget, only_best, by
+        self._front, self._best = Front(), (True, math.inf)
+
+    def add(self, step_s: float, usd: float) -> None:
+        """One plan that was found."""
+        self._front.add(step_s, usd)
+        self._best = min(self._best, self.budget.badness(step_s, usd))
+
+    def worth(self, step_s: float, usd: float) -> bool:
+        """Whether a plan is worth a look whose step takes, and costs, at least so much."""
+        missed, least = self._best
+        if self.only_best:
+            return self.budget.badness(step_s, usd) < (missed, least * (1 - self.by))
+        if self.budget.step_s is not None and not missed and not self.budget.holds(step_s):
+            return False
+        return not self._front.beats(step_s, usd, self.by)
+
+    def order(self, step_s: float, usd: float) -> tuple[bool, float]:
+        """The smallest is looked at first."""
+        if self.only_best or self.budget.step_s is not None:
+            return self.budget.badness(step_s, usd)
+        return False, step_s * usd

@@ -20,13 +20,12 @@ from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, Asked, combined
-from fleetsim.plan.front import MOST_ROWS, front_of, thinned
+from fleetsim.plan.front import MOST_ROWS, Wanted, front_of, thinned
 from fleetsim.plan.permissions import NAMES, Allowed, stale
 from fleetsim.plan.rows import Bought, Plans, Row
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.plan.staleness import own_staleness
-from fleetsim.plan.wanted import Wanted
 from fleetsim.split.arrangements import SWITCH_S
 
 # A limit must shorten the step by so much to be taken.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.dataclass import dataclass
 from fleetsim.job.result import Recommendation
 from fleetsim.job.unchanging import unchanging
-from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,12 +134,6 @@ class PlanResult(Recommendation):
         from fleetsim.plan.told import document
 
         return document(self.found, self.assumptions, self.warnings, self.profile)
-
-    def page(self, watch: Watch = SILENT) -> str:
-        """What the command writes under --html."""
-        from fleetsim.tell.page import document_page
-
-        return document_page(self.told())
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

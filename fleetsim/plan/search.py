@@ -18,8 +18,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.plan.bound import Bounds
+from fleetsim.plan.front import Wanted
 from fleetsim.plan.shares import Candidate
-from fleetsim.plan.wanted import Wanted
 from fleetsim.sim.threads import side_by_side
 
 # Simulated at a time: what they find prunes the next ones.

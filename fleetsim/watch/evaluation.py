@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fleetsim import units
+from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.history import History
@@ -17,12 +18,13 @@ from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import window
+from fleetsim.job import nameplate
 from fleetsim.replay.answers import on_top
+from fleetsim.replay.change.recommend import recommend
 from fleetsim.replay.diagnose.removals import mended
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.run import Replayed, replay
-from fleetsim.watch.recommended_count import Wanted, inputs_of, moved, wanted
 from fleetsim.watch.watch import Look
 
 # Clocks apart by less than this are as good as equal; the server's answers are dated to the second.
@@ -30,6 +32,10 @@ SKEW_S = 5.0
 RATE = "generation_tokens"
 # Optimizer steps since a resize from which that part of the window is judged by itself.
 ENOUGH_STEPS = 20
+
+
+# Decodes at which an engine's speed is compared between two windows: a nearly empty instance, and a full one.
+_LOADS = (1, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +195,56 @@ class Looker:
 
 def _differs(result: Replayed) -> tuple[str, ...]:
     return () if result.implied is None else result.implied.differs
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """instances: the smallest count that holds the targets; at_knee: none does, and this is where more stop paying.
+    inputs: what it was sized for."""
+
+    instances: int
+    at_knee: bool
+    inputs: Mapping[str, float]
+
+
+def inputs_of(implied: Implied) -> dict[str, float]:
+    """What the count depends on and a window measures or implies: seconds, tokens, samples, limits."""
+    s = implied.scenario
+    a = s.admission
+    context = nameplate.mean_prompt_tokens(s) + nameplate.mean_output_tokens(s) / 2.0
+    found = {
+        "output_tokens": nameplate.mean_output_tokens(s),
+        "prompt_tokens": nameplate.mean_prompt_tokens(s),
+        "batch_samples": float(s.trainer.batch_samples),
+        "group_size": float(s.workload.group_size),
+        "trainer_step_s": nameplate.trainer_step_s(s),
+        "sync_pause_s": float(s.sync.pause_s or 0.0),
+        "target_idle": s.targets.trainer_idle_fraction,
+        "prefix_caching": float(s.engine.prefix_caching),
+        "slow_instances": float(sum(f != 1.0 for f in s.fleet.speed_factors)),
+        "in_flight_cap": float(s.fleet.max_in_flight_samples or 0),
+        "in_flight_cap_per_instance": float(s.fleet.max_in_flight_samples_per_instance or 0),
+        f"admission.{a.law}": float(law_of(s).number(a) or 0.0),
+    }
+    if implied.engine is not None:
+        t, limits = implied.engine
+        found |= {"max_num_seqs": float(limits.max_num_seqs), "kv_tokens": float(limits.kv_tokens)}
+        for b in _LOADS:
+            found[f"iteration_s_at_{b}"] = t.seconds(b, kv_tokens=b * context)
+    return found
+
+
+def moved(before: Mapping[str, float], now: Mapping[str, float], share: float) -> tuple[str, ...]:
+    """Inputs that changed by more than `share` of what they were, or came or went."""
+    names = [*before, *(name for name in now if name not in before)]
+    return tuple(n for n in names if not _near(before.get(n), now.get(n), share))
+
+
+def _near(a: float | None, b: float | None, share: float) -> bool:
+    return a is not None and b is not None and abs(a - b) <= share * max(abs(a), abs(b))
+
+
+def wanted(implied: Implied, given: Collection[str] = (), tell: Callable[[str], None] | None = None) -> Wanted:
+    """What `fleetsim replay --recommend` says of the same window. Raises InputError and StuckError as `size` does."""
+    found = recommend(implied, given=given, tell=tell)
+    return Wanted(found.instances, found.size.at_knee, inputs_of(implied))

@@ -17,8 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.job.length_growth import as_asked, where_longest
 from fleetsim.job.trials import planned
 from fleetsim.workload.groups import GroupSource
-from fleetsim.workload.growth import scaled_law
-from fleetsim.workload.lengths import mean_length, sample_lengths
+from fleetsim.workload.lengths import mean_length, sample_lengths, scaled_law
 
 LAWS: list[dict[str, Any]] = [
     {"kind": "constant", "value": 700},

@@ -14,7 +14,8 @@ from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rehearsal import rehearse
 from fleetsim.alerts.rules import Writing, only, rules_document
-from fleetsim.alerts.signals import STANDING, duration
+from fleetsim.alerts.signal_text import duration
+from fleetsim.alerts.signals import STANDING
 from fleetsim.alerts.thresholds import choose, impossible, rounded
 from fleetsim.config.load import with_changes
 from tests.standing.plans import chosen, rehearsed, small
