@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, Protocol
 
+from fleetsim.dataclass import dataclass
+
 LawName = Literal[
     "barrier",
     "batches_ahead",
@@ -16,7 +18,6 @@ LawName = Literal[
     "target_step",
     "adaptive",
 ]
-from fleetsim.dataclass import dataclass
 
 
 class Adaptive(Protocol):
