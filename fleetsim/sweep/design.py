@@ -12,17 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import fleetsim
-from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.paths import is_touched
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import as_yaml
+from fleetsim.job.derived import with_derived
+from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.profiled import as_profiled
 from fleetsim.sweep.grid import Grid
 
 # Whatever decides on a cell's numbers.
-_DECIDING = ("config", "policies", "workload", "engine", "sim", "sweep")
+_DECIDING = ("config", "policies", "workload", "engine", "trainer", "sim", "job", "sweep")
+# Keys that trainer, weight sync and slowdown follow from where nobody said them.
+_DERIVED_OF = ("engine", "trainer", "workload", "sync", "fleet.placement")
+# What is worked out, and so called assumed; where it is not, somebody said it.
+_DERIVED = ("trainer.gpus", "trainer.per_token_s", "engine.slowdown", "sync.transport")
 _WORD = re.compile(r"[A-Za-z][\w./-]*")
 
 
@@ -51,9 +57,14 @@ class Design:
         assumed = [p for p in raw.get("assumed", ()) if not is_touched(p, values)]
         raw["assumed"] = assumed
         scenario = scenario_from_mapping(raw, "cell", [f"{path}={text_of(value)}" for path, value in values.items()])
+        given = {*self.given, *values}
         if any(path.startswith("engine") for path in values):
-            scenario = as_profiled(scenario, {*self.given, *values}).scenario
-        return scenario
+            tp = instance_gpus(scenario, given) if self.given else None
+            scenario = scenario if tp is None else with_changes(scenario, {TP: tp})
+            scenario = as_profiled(scenario, given).scenario
+        if not any(path.startswith(_DERIVED_OF) for path in values):
+            return scenario
+        return with_derived(scenario, given | {p for p in _DERIVED if p not in self.raw.get("assumed", ())})
 
 
 def design_of(scenario: Scenario, grid: Grid, replications: int | None = None, given: Collection[str] = ()) -> Design:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fleetsim as fs
 from fleetsim.config import scenario_from_mapping
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError
@@ -66,6 +67,23 @@ def test_a_cell_is_what_simulate_makes_of_its_values() -> None:
         runs = [flat(metrics_of(simulate(scenario, replication=r))) for r in range(2)]
         assert row.estimates() == {name: estimate([run[name] for run in runs]) for name in METRICS}
         assert row.binding == runs[0]["binding"] or row.binding == runs[1]["binding"]
+
+
+def test_a_cell_of_another_trainer_or_model_has_what_simulate_works_out_for_it() -> None:
+    """Nobody said the trainer's seconds, the GPUs of an engine, or the seconds of a sync: each cell has its own."""
+    changes = {"fleet.instances": 4, "run.steps": 6, "run.replications": 1}
+    asked = fs.load(None, changes)
+    axes = [("trainer.gpus", [8, 16]), ("engine.model", ["Qwen/Qwen2.5-7B", "Qwen/Qwen3-14B"])]
+    design = design_of(asked.scenario, grid(*axes), given=asked.given)
+    for cell in range(len(design.grid)):
+        values = design.grid.values(cell)
+        found, simulated = design.scenario(cell), fs.load(None, {**changes, **values}).scenario
+        assert (found.trainer, found.engine, found.sync) == (simulated.trainer, simulated.engine, simulated.sync), (
+            values
+        )
+    said = fs.load(None, changes, trainer_step_s=20.0)
+    design = design_of(said.scenario, grid(*axes), given=said.given)
+    assert {design.scenario(cell).trainer.fixed_s for cell in range(4)} == {20.0}
 
 
 def test_cells_share_their_draws() -> None:
