@@ -27,6 +27,8 @@ _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
 _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
 _PART = re.compile(r"(?:(\w+)(?:\[\w+\])?:)?((?:[dptce]\d{1,4})+)")
 
+_NO_BOUND = 1e6  # versions
+
 NOT_MODELLED = {
     "rollout.queue_size": "the input queue's own bound",
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
@@ -68,9 +70,16 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     lengths(draft, answer, prompt, prompt_key="train_dataset.max_length")
     engine = _parallelism(draft)
     _engine(draft, engine)
-    eta = draft.number("rollout.max_head_offpolicyness", default=0.0, most=1e6)
-    draft.semantics("admission.law", "version_window", "(eta + version + 1) batches less what is accepted or runs")
-    draft.put("admission.max_staleness", eta.value, eta)
+    eta = draft.number("rollout.max_head_offpolicyness", default=0.0)
+    # A bound that no run reaches is none; the way back to one is the value itself.
+    unbounded = eta.value > _NO_BOUND
+    draft.could("admission.law", "unbounded" if unbounded else "version_window", one_of({"unbounded": {eta.key: 1e9}}))
+    if unbounded:
+        draft.semantics("admission.law", "unbounded", f"{eta}: only the rollouts in flight are limited")
+        draft.could("admission.max_staleness", None, eta.written)
+    else:
+        draft.semantics("admission.law", "version_window", "(eta + version + 1) batches less what is accepted or runs")
+        draft.put("admission.max_staleness", eta.value, eta)
     most = draft.maybe_count("rollout.max_concurrent_rollouts")
     if most is None:
         most = Read("rollout.max_concurrent_rollouts", batch.value, False)
@@ -94,7 +103,9 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         old_log_probs=(recompute.value, recompute.written),
         reference=(reference, one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})),
     )
-    recipe.counts(draft, {"optimizer_steps": "actor.ppo_n_minibatches"})
+    parts = draft.count("actor.ppo_n_minibatches", default=4)
+    why = "their updates count as one step"
+    draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
     recipe.words(draft, "offload", {"true": "states"}, "actor.offload")
     recipe.flags(draft, {"recompute": ("actor.gradient_checkpointing", False)})
     draft.leave_out(NOT_MODELLED)

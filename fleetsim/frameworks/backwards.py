@@ -90,14 +90,26 @@ def _in_mode(framework: str, known: Framework, mode: Mode, wanted: Wanted) -> Se
             break
         values |= changes
         draft = _read(framework, known, mode, values)
+    says = _said(draft, values, wanted)
+    # What an earlier pass set, and nothing asks for in the end: of another backend, of a mode that is off.
+    for key in [key for key in values if key not in says and key not in mode.settings]:
+        lean = {k: v for k, v in values.items() if k != key}
+        leaner = _read(framework, known, mode, lean)
+        if (leaner.values, leaner.problems) == (draft.values, draft.problems):
+            draft, values = leaner, lean
+    left_out, problems = _compared(framework, draft, wanted)
+    return Settled(framework, mode, values, says, left_out, (*draft.problems, *problems))
+
+
+def _said(draft: Draft, values: Mapping[str, Any], wanted: Wanted) -> dict[str, tuple[str, ...]]:
+    """Setting -> the scenario paths that it stands for."""
     says: dict[str, tuple[str, ...]] = {}
     for link in draft.links:
         want = wanted(link.path)
         for key, value in ({} if want is NOTHING else link.back(want) or {}).items():
             if key in values and values[key] == value:
                 says[key] = tuple(dict.fromkeys((*says.get(key, ()), link.path)))
-    left_out, problems = _compared(framework, draft, wanted)
-    return Settled(framework, mode, values, says, left_out, (*draft.problems, *problems))
+    return says
 
 
 def _read(framework: str, known: Framework, mode: Mode, values: Mapping[str, Any]) -> Draft:

@@ -38,7 +38,7 @@ def written(
         own = {key: value for key, value in settings.items() if key.startswith(prefix)}
         if own:
             name = prefix.strip(".").upper()
-            lines += [*_array(name, own, comments, _flag, prefix), f'{command} "${{{name}[@]}}" &']
+            lines += [*_array(name, *_as_json(own, comments, prefix), _flag, prefix), f'{command} "${{{name}[@]}}" &']
     lines += _array("SETTINGS", {k: v for k, v in settings.items() if k not in apart}, comments, word)
     for key, text in inside.items():
         start = start.replace(f"{{{key}}}", text)
@@ -71,6 +71,21 @@ def _array(
         if text:
             yield _with(f"    {text}", comments.get(key))
     yield ")"
+
+
+def _as_json(
+    settings: Mapping[str, Any], comments: Mapping[str, str], prefix: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings of a section as one, whose value is a JSON object."""
+    folded: dict[str, Any] = {}
+    said: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        section, dot, name = key.removeprefix(prefix).partition(".")
+        into = prefix + section
+        said.setdefault(into, []).append(comments.get(key, ""))
+        folded[into] = {**folded.get(into, {}), name: value} if dot else value
+    texts = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in folded.items()}
+    return texts, {key: ", ".join(filter(None, all_)) for key, all_ in said.items()}
 
 
 def _override(key: str, value: Any) -> str:

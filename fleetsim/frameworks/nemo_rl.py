@@ -183,6 +183,8 @@ def _pools(trainer: int, rollout: int) -> dict[str, int] | None:
             f"{resources}.gpus_per_node": rollout,
         }
     each = next(n for n in range(8, 0, -1) if trainer % n == 0 and rollout % n == 0)
+    if each < 4:  # no cluster has such nodes: whole ones, with GPUs beyond what was asked for
+        each, trainer, rollout = 8, -(-trainer // 8) * 8, -(-rollout // 8) * 8
     return {
         "cluster.num_nodes": (trainer + rollout) // each,
         "cluster.gpus_per_node": each,

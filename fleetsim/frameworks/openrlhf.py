@@ -93,6 +93,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
             "packing": (("ds.packing_samples", "packing_samples"), False),
         },
     )
+    recipe.ranks(draft, samples)
     draft.leave_out(NOT_MODELLED)
 
 

@@ -75,8 +75,16 @@ def times(*reads: Read[int], key: str = "") -> Read[int]:
     return Read(name, value, any(r.given for r in reads), back)
 
 
-def on_nodes(nodes: Read[int], per_node: Read[int], nodes_key: str = "", per_node_key: str = "") -> Read[int]:
-    """GPUs as nodes x GPUs of a node. Back: one node for up to 8 of them, else nodes as full as divides them evenly.
+def on_nodes(
+    nodes: Read[int],
+    per_node: Read[int],
+    nodes_key: str = "",
+    per_node_key: str = "",
+    *,
+    part: int = 1,
+    exact: bool = False,
+) -> Read[int]:
+    """GPUs as nodes x GPUs of a node. Back: `nodes_of`.
 
     nodes_key, per_node_key: what is written, where that is another key than the one that was read.
     """
@@ -84,11 +92,26 @@ def on_nodes(nodes: Read[int], per_node: Read[int], nodes_key: str = "", per_nod
     def back(want: Any) -> Mapping[str, Any] | None:
         if not isinstance(want, int) or want < 1:
             return None
-        each = next(n for n in range(min(_NODE_GPUS, want), 0, -1) if want % n == 0)
-        return {nodes_key or nodes.key: want // each, per_node_key or per_node.key: each}
+        count, each = nodes_of(want, part, exact=exact)
+        return {nodes_key or nodes.key: count, per_node_key or per_node.key: each}
 
     product = times(nodes, per_node)
     return Read(product.key, product.value, product.given, back)
+
+
+def nodes_of(gpus: int, part: int = 1, *, exact: bool = False) -> tuple[int, int]:
+    """Nodes, and GPUs of each, for so many GPUs: one node for up to 8, else nodes as full as divides them evenly.
+
+    Nodes that would be less than half full are no cluster: then as few nodes as hold the GPUs, with one or more GPUs
+    beyond what was asked for. part: GPUs that must share a node. exact: never more GPUs than asked for.
+    """
+    fits = [n for n in range(min(_NODE_GPUS, gpus), 0, -1) if n % part == 0 or part % n == 0]
+    even = next((n for n in fits if gpus % n == 0), 1)
+    if exact or gpus <= _NODE_GPUS or even >= _NODE_GPUS // 2:
+        return gpus // even, even
+    nodes = -(-gpus // fits[0])
+    each = min(n for n in fits if n * nodes >= gpus)
+    return nodes, each
 
 
 def parts_of(whole: Read[int], each: Read[int]) -> Back:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,8 @@ def passes(draft: Draft, **made: tuple[bool, Back]) -> None:
 def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key: str, why: str = "") -> None:
     """Optimizer steps of an epoch: the batch over a mini-batch, both counted in the same. key: the mini-batch's.
 
-    A framework whose own mini-batch is larger than the batch may refuse that: the batch then says both.
+    A framework may refuse a mini-batch of its own that is larger than the batch, or does not divide it: the batch then
+    says both.
     """
 
     def back(want: Any) -> Mapping[str, Any] | None:
@@ -65,13 +67,26 @@ def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key:
         return Read(key, 1, False).written(batch.value // want)
 
     path = f"{PATH}.optimizer_steps"
+    if mini is not None and (mini.value >= batch.value or batch.value % mini.value):
+        both = "trainer.batch_samples"
+        draft.could(both, draft.values.get(both), lambda _: Read(key, 1, False).written(batch.value))
     if mini is None or mini.value >= batch.value:
         draft.could(path, 1, back, 1)
-        if mini is not None:
-            both = "trainer.batch_samples"
-            draft.could(both, draft.values.get(both), lambda _: Read(key, 1, False).written(batch.value))
     else:
         draft.put(path, max(1, batch.value // mini.value), batch, mini, why=why or "mini-batches", back=back, unless=1)
+
+
+def ranks(draft: Draft, samples: Read[int] | None = None) -> None:
+    """What every trainer asks: whole data-parallel ranks and, where it asks that too, a sample of a batch for each."""
+    gpus = draft.values.get("trainer.gpus", 1)
+    names = [n for n in ("tp", "pp", "cp") if draft.values.get(f"{PATH}.{n}")]
+    each = math.prod(draft.values[f"{PATH}.{n}"] for n in names)
+    shown = " x ".join(names) or "1"
+    if gpus % each:
+        draft.refuse("trainer.gpus", gpus, f"must be a multiple of {shown} = {each}", "change one of them")
+    elif samples is not None and samples.value < gpus // each:
+        rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
+        draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
 
 
 def _put(draft: Draft, name: str, read: Read[Any] | None, blank: Read[Any]) -> None:

@@ -77,6 +77,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
     filtering(draft, draft.flag("trainer.algorithm.zero_variance_filter", default=False))
     _recipe(draft, speed)
+    recipe.ranks(draft, times(draft.count("trainer.policy_mini_batch_size", default=256), n))
     draft.leave_out(NOT_MODELLED)
 
 
@@ -88,6 +89,7 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
         back = times(batch, n).written
         draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses", back=back)
         recipe.optimizer_steps(draft, batch, mini, mini.key, "their updates count as one step")
+        draft.divided("the number of updates", batch, mini)
         return
     if batch.value != mini.value:
         draft.refuse(batch.key, batch.value, f"must equal {mini} in fully asynchronous training", "make them equal")
@@ -100,7 +102,9 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
 
 def _gpus(draft: Draft, together: Read[bool]) -> None:
     place = "trainer.placement.policy_num"
-    gpus = on_nodes(draft.count(f"{place}_nodes", default=1), draft.count(f"{place}_gpus_per_node", default=1))
+    gpus = on_nodes(
+        draft.count(f"{place}_nodes", default=1), draft.count(f"{place}_gpus_per_node", default=1), exact=True
+    )
 
     def with_reference(want: int) -> dict[str, Any]:
         policy = gpus.written(want) or {}  # the reference model sits on the same GPUs, and must have as many

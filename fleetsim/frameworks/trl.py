@@ -54,7 +54,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         "vllm_serve.model",
         remedy="-- --model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
     )
-    n = draft.count("num_generations", default=8)
+    n = draft.count("num_generations", default=8, least=1 if is_async else 2)
     draft.put("workload.group_size", n.value, n)
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
     lengths(draft, answer, draft.maybe_count("max_prompt_length"))
@@ -67,8 +67,12 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, None, {})
     beta = draft.number("beta", default=0.0)
     hardware_and_times(draft, speed, {"old log-probs": not is_async, "reference log-probs": beta.value > 0})
-    recipe.passes(draft, reference=(beta.value > 0, one_of({True: {beta.key: 0.001}, False: {beta.key: 0.0}})))
-    recipe.counts(draft, {"epochs": "num_iterations"})
+    if is_async:  # AsyncGRPOConfig has neither
+        recipe.passes(draft, reference=(False, one_of({})))
+        draft.could("trainer.recipe.epochs", 1, one_of({}), 1)
+    else:
+        recipe.passes(draft, reference=(beta.value > 0, one_of({True: {beta.key: 0.001}, False: {beta.key: 0.0}})))
+        recipe.counts(draft, {"epochs": "num_iterations"})
     recipe.flags(draft, {"recompute": ("gradient_checkpointing", True)})
     draft.leave_out(NOT_MODELLED)
 
@@ -118,7 +122,8 @@ def _samples(draft: Draft, processes: Read[int], n: Read[int]) -> Read[int]:
     elif batch.value > step.value:
         draft.note(str(step), "the updates of one generation count as one optimizer step")
     else:
-        draft.could("trainer.recipe.optimizer_steps", 1, _updates(draft, processes, batch), 1)
+        updates = one_of({}) if draft.mode == "AsyncGRPOTrainer" else _updates(draft, processes, batch)
+        draft.could("trainer.recipe.optimizer_steps", 1, updates, 1)
     return batch
 
 

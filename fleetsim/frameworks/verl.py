@@ -101,6 +101,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         reference=(reference, loss.written),
     )
     put_recipe(draft)
+    recipe.ranks(draft)
     draft.leave_out(NOT_MODELLED)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim.frameworks import recipe
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, parts_of, times
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
 from fleetsim.frameworks.sides import replicas
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -20,9 +20,11 @@ def instance_gpus(draft: Draft) -> Read[int]:
     draft.put("engine.tp", tp.value, tp)
     pp = draft.count(f"{ROLLOUT}.pipeline_model_parallel_size", default=1)
     dp = draft.count(f"{ROLLOUT}.data_parallel_size", default=1)
-    draft.put("engine.pp", pp.value, pp, unless=1)
+    if pp.value > 1:  # verl/workers/config/rollout.py, RolloutConfig
+        draft.refuse(pp.key, pp.value, "verl's rollout has no pipeline stages", "use tensor parallelism")
+    draft.could("engine.pp", 1, one_of({}), 1)
     draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
-    return tp if pp.value == 1 else times(tp, pp)
+    return tp
 
 
 def trainer_gpus(draft: Draft) -> Read[int]:
@@ -55,6 +57,6 @@ def rollout_gpus(draft: Draft, per_instance: Read[int], section: str) -> None:
     """Instances on GPUs of their own. section: where their nodes stand."""
     nodes = draft.count(f"{section}.nnodes", default=1)
     per_node = draft.maybe_count(f"{section}.n_gpus_per_node") or draft.count("trainer.n_gpus_per_node", default=8)
-    gpus = on_nodes(nodes, per_node, per_node_key=f"{section}.n_gpus_per_node")
+    gpus = on_nodes(nodes, per_node, per_node_key=f"{section}.n_gpus_per_node", part=per_instance.value)
     put_instances(draft, gpus, per_instance)
     draft.semantics("fleet.placement", "disaggregated", "rollout has GPUs of its own")

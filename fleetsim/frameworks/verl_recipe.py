@@ -36,12 +36,15 @@ def put_recipe(draft: Draft) -> None:
             "packing": ("actor_rollout_ref.model.use_remove_padding", True),
         },
     )
-    estimator = draft.maybe_text("algorithm.adv_estimator")
-    back = one_of({True: {"algorithm.adv_estimator": "gae"}, False: {"algorithm.adv_estimator": "grpo"}})
-    if estimator is None:
-        draft.could("trainer.recipe.critic", None, back)
+    # verl/trainer/ppo/utils.py, need_critic
+    estimator = draft.text("algorithm.adv_estimator", default="gae")
+    enabled = draft.flag("critic.enable", default=estimator.value == "gae")
+    back = one_of({True: {estimator.key: "gae"}, False: {estimator.key: "grpo"}})
+    path = "trainer.recipe.critic"
+    if enabled.value:
+        draft.put(path, True, enabled if enabled.given else estimator, back=back)
     else:
-        draft.put("trainer.recipe.critic", estimator.value == "gae", estimator, back=back, unless=False)
+        draft.could(path, False, back)
 
 
 def put_drafts(draft: Draft, *, sglang: bool) -> None:

@@ -21,8 +21,8 @@ SLIME = "--rollout-num-gpus 32 --rollout-num-gpus-per-engine 16"
     [
         (
             "verl", "verl_sync.yaml",
-            "actor_rollout_ref.rollout.pipeline_model_parallel_size=2 actor_rollout_ref.rollout.data_parallel_size=2",
-            {"engine.tp": 2, "engine.pp": 2, "engine.dp": 2, "fleet.instances": 4},
+            "actor_rollout_ref.rollout.data_parallel_size=2",
+            {"engine.tp": 2, "engine.pp": 1, "engine.dp": 2, "fleet.instances": 8},
         ),
         (
             "nemo-rl", "nemo_rl_base.yaml",

@@ -23,6 +23,7 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.export import Exported, left_out_words, scenario_to
 from fleetsim.frameworks.forms import ending
+from fleetsim.frameworks.reading import nodes_of
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.frameworks.wanted import NOTHING, Wanted, policies_of
 from fleetsim.job.engine_limits import limits_of
@@ -92,10 +93,24 @@ def test_a_batch_that_does_not_divide_among_the_devices_is_listed() -> None:
     assert left["trainer.batch_samples"] == (8, 16)
 
 
-def test_gpus_that_fill_no_node_are_noted() -> None:
+def test_gpus_that_fill_no_node_come_on_nodes_that_there_are() -> None:
     odd = written("verl", load_scenario("presets/verl-fully-async", ["fleet.instances=13"]))
-    assert odd.notes == ("13 GPUs are 13 nodes of 1 here (rollout.nnodes); 16 GPUs would be whole nodes of 8",)
+    assert (odd.settings["rollout.nnodes"], odd.settings["rollout.n_gpus_per_node"]) == (2, 7)
+    assert {o.path: (o.value, o.has) for o in odd.left_out}["fleet.instances"] == (13, 14)
+    assert odd.notes == ("14 GPUs are 2 nodes of 7 here (rollout.nnodes); 16 GPUs would be whole nodes of 8",)
     assert written("verl", load_scenario("presets/verl-fully-async", ["fleet.instances=16"])).notes == ()
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 4, 8, 16])
+def test_nodes_hold_the_gpus_and_split_no_instance(part: int) -> None:
+    for gpus in range(part, 200, part):
+        nodes, each = nodes_of(gpus, part)
+        assert nodes * each >= gpus
+        assert nodes * each - gpus < nodes * part
+        assert each <= 8
+        assert each % part == 0 or part % each == 0
+        assert nodes == 1 or each >= 4 or part > 4
+        assert nodes_of(gpus, part, exact=True)[0] * nodes_of(gpus, part, exact=True)[1] == gpus
 
 
 def test_a_framework_that_nobody_knows() -> None:

@@ -16,6 +16,7 @@ import os
 import runpy
 import sys
 import tempfile
+import traceback
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,9 @@ STAND_INS = (
     "PIL", "accelerate", "aiofiles", "aiohttp", "bitsandbytes", "cachetools", "codetiming", "colorlog", "datasets",
     "deepspeed", "einops", "fastapi", "flash_attn", "flask", "jaxtyping", "loguru", "megatron", "openai", "orjson",
     "pandas", "peft", "pyarrow", "pylatexenc", "ray", "ring_flash_attn", "setproctitle", "sympy", "tenacity",
-    "tensordict", "torch", "torchdata", "torchvision", "uvicorn", "uvloop", "verl.trainer.constants_ppo", "vllm", "zmq",
+    "tensordict", "torch", "torchdata", "torchvision", "uvicorn", "uvloop",
+    "verl.trainer.constants_ppo", "verl.utils.kernel",
+    "verl.workers.rollout.vllm_rollout.utils", "vllm", "zmq",
 )  # fmt: skip
 _PARTS = ("saver", "recover", "evaluator", "stats_logger")
 YOURS: Mapping[str, Sequence[str]] = {
@@ -72,6 +75,9 @@ def verl(words: Sequence[str], text: str) -> Any:
     module, *rest = words[words.index("-m") + 1 :]
     program, main_ppo = importlib.import_module(module), importlib.import_module("verl.trainer.main_ppo")
     name = next((w.partition("=")[2] for w in rest if w.startswith("--config-name=")), "ppo_trainer")
+    importlib.import_module("verl.workers.config.model").HFModelConfig.__post_init__ = lambda self: (
+        None
+    )  # reads weights
     os.chdir(PACKAGES)  # one_step_off_ppo_trainer.yaml looks for verl/trainer/config where it is started
     with initialize_config_dir(str(Path(program.__file__).parent / "config"), version_base=None):
         config = compose(name, [*(w for w in rest if not w.startswith("--")), *YOURS["verl"]])
@@ -175,7 +181,8 @@ def main(framework: str) -> None:
         try:
             answer = {"settings": dict(leaves(PARSERS[framework](asked["words"], asked["text"])))}
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it is, it is the answer
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            answer = {"error": f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"}
         answers.write(json.dumps(answer, default=str) + "\n")
         answers.flush()
 
