@@ -81,17 +81,26 @@ def size_words(finding: Finding) -> str | None:
     return f"up to {units.count(round(finding.gpu_h_per_day, 1))} GPU-h and {units.money(finding.usd_per_day)} a day"
 
 
+def told_ends(finding: Finding) -> tuple[float, float]:
+    """The least and the most that a price is told as, each by its mean: (1, 1) where it is told as one number."""
+    share, ends = finding.step_share or 0.0, finding.step_range
+    if ends is None or share <= 0:
+        return 1.0, 1.0
+    least, most = max(0.0, ends[0]) / share, ends[1] / share
+    return (least, most) if most - least > SURE else (1.0, 1.0)
+
+
 def price_words(finding: Finding) -> str | None:
     """What a fault costs a day, and what of a step mending it gives back; None where nobody knows."""
     if finding.gpu_h_per_day is None or finding.usd_per_day is None:
         return None
-    share, ends = finding.step_share or 0.0, finding.step_range
+    share = finding.step_share or 0.0
     step = f"; a step {'' if finding.simulated else 'up to '}{units.share(share)} shorter" if share > 0 else ""
     if finding.gpu_h_per_day == 0:
         return f"none: what mends it costs as much as it gives back{step}"
-    least, most = (1.0, 1.0) if ends is None or share <= 0 else (max(0.0, ends[0]) / share, ends[1] / share)
+    least, most = told_ends(finding)
     at_most = "" if finding.simulated else "up to "
-    if most - least <= SURE:
+    if least == most:
         return f"{at_most}{_hours(finding.gpu_h_per_day)} and {units.money(finding.usd_per_day)} a day{step}"
     hours, usd = finding.gpu_h_per_day, finding.usd_per_day
     return (

@@ -13,6 +13,7 @@ from docs.make_verdicts import PAGE, judgements
 from fleetsim.config.override import parse_override
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.run import Replayed
+from fleetsim.replay.words import told_ends
 from fleetsim.tell.markdown import same
 from tests.replay.truth import JOBS, OTHERS, WAYS, Job, gain_of, history_of, judged
 
@@ -73,11 +74,13 @@ def the_next_step_is_the_remedy_and_its_size_is_its_gain(name: str, way: str) ->
     assert job.next in (found.next or "")
     assert found.gpu_h_per_day is not None
     assert job.removal is not None
-    _, hours = gain_of(job, job.removal, 1)
+    change, reason = job.told.get(way, (job.removal, "it is the removal"))
+    assert reason
+    _, hours = gain_of(job, change, 1)
+    least, most = (end * found.gpu_h_per_day for end in told_ends(found))
     if job.cause != "rollout" or "instances" not in str(job.removal):  # more GPUs are paid for with what they give
-        most = MOST * max(hours, 0.0) + SLACK_GPU_H
-        assert LEAST * hours <= found.gpu_h_per_day
-        assert (found.gpu_h_per_day <= most) is (way not in job.overstated)  # what has been mended is none any longer
+        assert LEAST * hours <= most
+        assert least <= MOST * max(hours, 0.0) + SLACK_GPU_H
 
 
 def the_next_command_runs_and_helps(name: str) -> None:

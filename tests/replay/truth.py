@@ -38,7 +38,8 @@ class Job:
     start: shipped scenario; changes: on top of it. cause: the check that must bind, None = nothing is wrong. starves:
     who waits. removal: changes that take the cause away; None where there is none. next: what the next command must
     name. misses: way -> what the verdict says instead of `cause` in honest expectation, and why it cannot know better.
-    overstated: way -> why the price of the right cause is told too high.
+    told: way -> the change that is told in place of `removal`, as a change of the job, and why it is another one: the
+    price is held against what that gives.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Job:
     removal: Mapping[str, Any] | None = None
     next: str = ""
     misses: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
-    overstated: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
 
     @property
     def scenario(self) -> Scenario:
@@ -369,9 +370,6 @@ JOBS = (
         "trainer",
         NO_SYNC,
         "sync.",
-        overstated={
-            "bare": "no metric tells in which order the queue is emptied: both were simulated, a range is told"
-        },
     ),
     Job(
         "areal",
@@ -392,7 +390,17 @@ JOBS = (
         "trainer",
         {"admission.async_ratio": 2.0, "admission.max_age": 2},
         "--recommend",
-        overstated={"bare": "no metric says which law admits work; the nearest one gains more than that of the job"},
+        told={
+            "bare": (
+                {
+                    "admission.law": "version_window",
+                    "admission.max_staleness": 2.0,
+                    "admission.age_action": "train_anyway",
+                    "admission.max_age": None,
+                },
+                "No metric says that this recipe drops what has grown too old",
+            )
+        },
     ),
 )
 

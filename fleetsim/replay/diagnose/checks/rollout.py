@@ -249,7 +249,7 @@ def _ahead(case: Case) -> str:
         # what starts earlier is older when it is trained
         aged = "" if a.max_age is None else f" --set admission.max_age={a.max_age + 1:g}"
         change = f"--set {law.parameter}={written(now + law.looser.more)}{aged}"
-    return f"if the recipe tolerates it:\nfleetsim replay ... {change} --recommend"
+    return f"if the recipe may train on older samples:\nfleetsim replay ... {change} --recommend"
 
 
 def _net(case: Case, matched: int | None) -> Claims:
