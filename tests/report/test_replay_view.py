@@ -78,7 +78,7 @@ def test_the_worst_fault_comes_first_with_its_evidence_its_price_and_what_follow
     document = told(result_of(window(**STARVED)))
     lines = lines_of(document, explain=False)
     assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
-    assert lines[1].startswith("evidence  rate matching, first order: 12 instances instead of 8")
+    assert lines[1].startswith("evidence  by the ratio of the rates 12 instances instead of 8")
     assert lines[3] == "price     up to 63.1 GPU-h and $186.11 a day; a step up to 33.1 % shorter"
     assert [line.split()[0] for line in lines[4:6]] == ["next", "fleetsim"]
     assert len(lines) <= 12

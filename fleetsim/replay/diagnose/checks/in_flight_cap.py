@@ -29,6 +29,7 @@ NEARLY_ALL = 0.9
 ROOM = 0.25
 # Engines that are without work for more of their time than the tail of a batch leaves them: a run log's measure.
 OUT_OF_WORK = 0.15
+_RAISE = "raise that cap, with a staleness bound that allows it"
 
 
 def check(case: Case, earlier: Earlier) -> Draft:
@@ -84,7 +85,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return _steady(case, f, evidence, more)
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
-        tuple(evidence), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, more)}",
+        tuple(evidence), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, more)}",
         case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
 
@@ -118,7 +119,7 @@ def _of_groups(case: Case, evidence: Sequence[str]) -> Draft:
     said = f"the client allows {cap / group:,.0f} groups, each until its last sample ends"
     return Draft(
         "in_flight_cap", "fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
-        (*evidence, said), f"with a staleness bound that allows it:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
+        (*evidence, said), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
         case.shorter(0.0 if case.idle is None else case.idle.value),
         f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
     )  # fmt: skip

@@ -35,7 +35,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         missing = metric_of(case, "waiting" if running else "running")
         return Draft("max_num_seqs", "unknown", "running and waiting requests are not exported", missing=missing)
     mean = fmean(running)
-    evidence = [f"{mean:,.0f} requests run on an instance, {units.share(waiting)} of all wait"]
+    evidence = [f"{mean:,.0f} requests run on an instance, {units.share(waiting)} of all wait there"]
     if waiting <= WAITING:
         return Draft("max_num_seqs", "ok", "nothing waits in the engines", tuple(evidence))
     if case.kv_full is None:
@@ -70,7 +70,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
 def _of_log(case: Case, running: float, waiting: float) -> Draft:
     """What the run log says of an instance's requests, on average; which limit they meet it does not."""
     share = waiting / (running + waiting)
-    evidence = (f"{running:,.0f} requests run on an instance, {units.share(share)} of all wait",)
+    evidence = (f"{running:,.0f} requests run on an instance, {units.share(share)} of all wait there",)
     if share <= WAITING:
         return Draft("max_num_seqs", "ok", "nothing waits in the engines", evidence)
     title = "requests wait, but not whether at a limit of the engine"

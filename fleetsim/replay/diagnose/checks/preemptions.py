@@ -9,6 +9,12 @@ from fleetsim.replay.diagnose.cost import Claims
 
 # Preemptions per finished request: a rare one is the price of a full cache, more is thrashing.
 RARE = 0.05
+# What an engine calls the share of its GPU's memory that the KV cache may take.
+MEMORY = {
+    "vllm": "--gpu-memory-utilization",
+    "sglang": "--mem-fraction-static",
+    "tensorrt-llm": "kv_cache_config.free_gpu_memory_fraction",
+}
 # Of the trainer's wait: where removing every preemption gives back less, and more instances more, the KV caches are too
 # small for the load only because the fleet is.
 LITTLE = 1 / 3
@@ -50,7 +56,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return Draft("preemptions", "ok", "a symptom: too few instances for the load", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances
     fewer = max(1, round_count(running * KV_ROOM))
-    change = "give the engines more --gpu-memory-utilization, or the client a lower cap on what is in flight"
+    change = _remedy(case)
     if running:
         change += f":\nfleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
     claims: Claims = {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share})
@@ -58,6 +64,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
         "preemptions", "fault", "engines throw running requests out", tuple(evidence),
         change, claims, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
+
+
+def _remedy(case: Case) -> str:
+    """By the name that the engine at hand has for it."""
+    memory = MEMORY.get(case.observed.engine or "vllm", MEMORY["vllm"])
+    return f"give the KV caches more memory ({memory}), or the client a lower cap on what is in flight"
 
 
 def _of_log(case: Case) -> Draft:
@@ -72,8 +84,7 @@ def _of_log(case: Case) -> Draft:
         return Draft("preemptions", "ok", "they happen, and the trainer does not wait for it", evidence)
     return Draft(
         "preemptions", "fault", "engines throw running requests out", evidence,
-        "give the engines more --gpu-memory-utilization, or the client a lower cap on what is in flight",
-        {}, "engines preempt requests for want of KV blocks",
+        _remedy(case), {}, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
 
 

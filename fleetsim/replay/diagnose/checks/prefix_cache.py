@@ -41,7 +41,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
                 case,
                 "prefix_cache",
                 next(iter(missing)),
-                "vllm:prefix_cache_hits_total (and _queries_total)",
+                metric_of(case, "prefix_hits"),
                 _stake(case),
             )
         needs = "say it with --given workload.group_size=N" if group is None else None

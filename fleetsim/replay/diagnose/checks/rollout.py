@@ -79,7 +79,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if f is None:
         return _of_log(case, tuple(evidence))
     if f.running is not None:
-        waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait"
+        waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
         evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
@@ -105,8 +105,8 @@ def check(case: Case, earlier: Earlier) -> Draft:
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
-        than = f"rate matching, first order: {matched} instances instead of {f.instances:.3g}"
-        evidence.insert(1, f"{than} would bring it to the target; the price is net of them")
+        than = f"by the ratio of the rates {matched} instances instead of {f.instances:.3g}"
+        evidence.insert(1, f"{than} would bring the wait to its target; their cost is taken off the price")
     open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")

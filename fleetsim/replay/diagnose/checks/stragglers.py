@@ -66,6 +66,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         evidence.append("at equal load none is slow: work is spread unevenly")
         return Draft(
             "stragglers", "fault", "instances are loaded unevenly", tuple(evidence),
+            "send each request to the instance with the fewest in flight; what that gives:\n"
             "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
         )  # fmt: skip
     return Draft("stragglers", "ok", "none", tuple(evidence))

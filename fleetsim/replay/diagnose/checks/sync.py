@@ -89,10 +89,10 @@ def _next(case: Case) -> str:
     """Cadence or transport; where old samples are dropped, a slower cadence drops more of them."""
     transport = "--set sync.transport=rdma_p2p"
     if case.says("admission.max_age") and case.scenario.admission.max_age is not None:
-        why = "transport (a slower cadence would drop more samples for their age):"
+        why = "use a faster transport (syncing less often would drop more samples for their age):"
         return f"{why}\nfleetsim replay ... {transport}"
-    cadence = f"cadence:\nfleetsim replay ... --set sync.every_steps={2 * _cadence(case)}"
-    return f"{cadence}\nor transport:\nfleetsim replay ... {transport}"
+    cadence = f"sync less often:\nfleetsim replay ... --set sync.every_steps={2 * _cadence(case)}"
+    return f"{cadence}\nor by a faster transport:\nfleetsim replay ... {transport}"
 
 
 def _cadence(case: Case) -> int:
