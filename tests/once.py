@@ -17,6 +17,8 @@ from fleetsim.config.scenario import Scenario
 
 # Names the folder of one run of the tests, which tests/conftest.py makes before it starts workers, and removes.
 FOLDER = "FLEETSIM_TESTS_ONCE"
+# Read now, for a test may take every variable of ours away. None outside a run of tests: nothing is shared then.
+SHARED = os.environ.get(FOLDER)
 Made = TypeVar("Made")
 _rehearse = rehearsal.rehearse
 
@@ -24,7 +26,9 @@ _rehearse = rehearsal.rehearse
 def once(key: object, make: Callable[[], Made]) -> Made:
     """What `make` returns, made by the first worker that asks for it; the others wait for it. key: all that it depends
     on but the source, as something whose repr says it."""
-    place = Path(os.environ[FOLDER], hashlib.sha256(repr(key).encode()).hexdigest())
+    if SHARED is None:
+        return make()
+    place = Path(SHARED, hashlib.sha256(repr(key).encode()).hexdigest())
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():

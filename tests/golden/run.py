@@ -22,6 +22,7 @@ import typer.main
 from tests.golden.call import Call
 from tests.golden.inputs import INPUTS
 from tests.golden.server import prometheus
+from tests.once import once
 
 # Variables that would show in what a command says: width, colour, and whatever changes a scenario.
 _QUIET = ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "LINES", "CI", "DATABRICKS_RUNTIME_VERSION")
@@ -41,7 +42,8 @@ class Ended:
 
 
 class Workshop:
-    """A folder for calls. Inputs are made once, when a call first asks for them; each call gets copies of its own."""
+    """A folder for calls. Inputs are made once, when a call first asks for them (by the tests: once for all workers);
+    each call gets copies of its own."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,11 +81,11 @@ class Workshop:
             elif isinstance(made, bytes):
                 store.write_bytes(made)
             else:
-                self._call_for(name, made, store)
+                store.write_bytes(once(("golden input", name), functools.partial(self._made_by, made, name)))
             self._made.add(name)
         shutil.copy(store, place / name)
 
-    def _call_for(self, name: str, made: Call, store: Path) -> None:
+    def _made_by(self, made: Call, name: str) -> bytes:
         """An input that a command makes: a file that it writes, or else what it prints."""
         place = self.root / f"for {name}"
         place.mkdir()
@@ -92,10 +94,7 @@ class Workshop:
         code, out, err = _said(made, place)
         if code:
             raise RuntimeError(f"the input {name} cannot be made, exit code {code}: {err}")
-        if (place / name).exists():
-            shutil.copy(place / name, store)
-        else:
-            store.write_text(out, encoding="utf-8")
+        return (place / name).read_bytes() if (place / name).exists() else out.encode()
 
 
 def _files(place: Path) -> dict[str, bytes]:

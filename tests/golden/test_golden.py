@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetsim.alerts import rehearsal
 from tests.golden.calls import CALLS, COMMANDS, chosen
 from tests.golden.run import Workshop
 from tests.golden.said import alike, differs, golden, told, unkept
+from tests.once import rehearse_once
 
 HOW = """
 python -m tests.golden.check {0}    compares again, to the last digit
@@ -16,7 +18,8 @@ python -m tests.golden.write {0}    if it is meant: writes the goldens anew; say
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_says_what_it_said(command: str, tmp_path: Path) -> None:
+def test_says_what_it_said(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "rehearse", rehearse_once)
     workshop, found, names = Workshop(tmp_path), [], []
     for call in chosen([command]):
         now, kept = told(call, workshop), golden(call.name)

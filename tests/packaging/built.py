@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.once import FOLDER, once
+from tests.once import SHARED, once
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,7 +15,8 @@ def built_once() -> Path:
     """The folder that they are in."""
 
     def build() -> Path:
-        folder = Path(os.environ[FOLDER]) / "dist"
+        assert SHARED is not None, "tests/conftest.py makes it"
+        folder = Path(SHARED) / "dist"
         command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         return folder
