@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import yaml
 from points import ACCEPTED
+from prompt_ranks import Load, first_s
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.clients import closed_load, request_path
@@ -45,6 +46,12 @@ prompts are computed more slowly than predicted, or the first wave waited for so
 - *A first wave* of {wave} s more would do it, too: a tenth of the requests. SGLang's oldest runs of DeepSeek without
   prompts apart show the same 7 s with 32 and with 128 clients ([the first token](#the-first-token)), whatever the
   prompt, as if kernels were compiled.
+- *Ranks by chance and in step* are a part of it. SGLang gives a prompt to a rank by a random number, and ranks that
+  share experts wait in each iteration for the fullest one. Here each rank gets its turn and runs for itself. A queue of
+  such ranks (`calibration/prompt_ranks.py`, with its sources) makes a prompt wait {even}; by chance and in
+  step {chance} with at most 8,192 tokens of a rank in an iteration, and {more} with 16,384. Measured were
+  {measured}: that is {missing} times as long, of which {parts} are explained. It is not modelled, because
+  the chunk, which decides, is not published.
 - *Handing over* is not the cause: recipes of such runs (ishandhanani/srt-slurm, `recipes/b200-fp8/8k1k/stp` and
   `recipes/b200-fp4/1k1k.yaml`) leave 1,024 places to decode, more than there are clients, and a cache of 8,192 tokens
   moves within 10 ms.
@@ -149,8 +156,24 @@ def causes() -> str:
         rates=_and(f"{r:,.0f}" for r in rates),
         fewer=_and(f"{1e3 * s:.1f} ms" for s in fewer),
         errors=_and(f"{100 * (s / p.later_s - 1):+.0f} %" for p, s in zip(late, fewer, strict=True)),
+        **_ranks(late),
         wave=_and(f"{REQUESTS * (p.first_s - predicted(p.id).first_s):.0f}" for p in late),
     )
+
+
+def _ranks(late: Sequence[Point]) -> dict[str, str]:
+    """Mean seconds of first tokens of a queue of ranks, as in fleetsim and as in SGLang."""
+    found: dict[str, list[float]] = {"even": [], "chance": [], "more": []}
+    for p in late:
+        token_s = (predicted(p.id, 1).first_s - request_path(p.engine).request_s) / (SHORTEST_MEAN * p.prompt)
+        load = Load(p.prefill[0], p.prefill[2], p.clients, REQUESTS, p.prompt, p.output, token_s, p.later_s)
+        found["even"].append(first_s(load, 8192, by_chance=False, in_step=False))
+        for name, chunk in (("chance", 8192), ("more", 16384)):
+            found[name].append(first_s(load, chunk, by_chance=True, in_step=True))
+    told = {name: _and(f"{s:.1f} s" for s in seconds) for name, seconds in found.items()}
+    parts = [more / even for more, even in zip(found["more"], found["even"], strict=True)]
+    return {**told, "measured": _and(f"{p.first_s:.1f} s" for p in late), "parts": _and(f"{x:.1f}" for x in parts),
+            "missing": _and(f"{p.first_s / s:.0f}" for p, s in zip(late, found["even"], strict=True))}  # fmt: skip
 
 
 def _and(parts: Iterable[str]) -> str:
