@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the tests are not
 from tests.real_prometheus.server import Server  # noqa: E402
 
-FLEETSIM = [sys.executable, "-c", "from fleetsim.cli.main import main; main()"]
+FLEETSIM = [sys.executable, "-m", "fleetsim"]
 END = "2026-11-20T00:00"
 FLEET = ["fleet.instances=64", "trainer.batch_samples=4096", "run.replications=1"]
 

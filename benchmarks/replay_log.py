@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the tests are not
 from tests.history.verl_log import VerlJob, console  # noqa: E402
 
-FLEETSIM = [sys.executable, "-c", "from fleetsim.cli.main import main; main()"]
+FLEETSIM = [sys.executable, "-m", "fleetsim"]
 STEPS, MADE = 100_000, 200
 JOB = VerlJob(rate=4.0, window=96, train_s=10.0)
 _STEP = re.compile(r"\bstep:(\d+) - ")

@@ -32,7 +32,7 @@ from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 RAW = HERE.parent / "calibration" / "raw" / "cpu-tiny.raw.jsonl.gz"
-FLEETSIM = [sys.executable, "-c", "from fleetsim.cli.main import main; main()"]
+FLEETSIM = [sys.executable, "-m", "fleetsim"]
 SIZE = ["size", "--batch", "512", "--len", "1536"]
 
 # key, what, unit, target

@@ -161,7 +161,10 @@ def fleetsim_command(
     Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if or a check failed,
     11 no feasible fleet, 12 outside the calibrated range under --strict, 130 interrupted.
     """
-    if context.invoked_subcommand not in _START_SLOWLY:
+    if context.invoked_subcommand in _START_SLOWLY:
+        # They multiply no matrices: numpy need not start a thread a core for that.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    else:
         working()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -55,6 +56,23 @@ def test_the_list_says_of_a_command_what_its_own_help_says(name: str) -> None:
 
 def test_checking_a_scenario_needs_neither_numpy_nor_numba() -> None:
     assert not {"numba", "numpy", "scipy", "simpy"} & set(loaded_by("scenario", "schema"))
+
+
+def test_size_imports_its_own_room_and_what_it_simulates_with() -> None:
+    program = (
+        "import sys\n"
+        "from fleetsim.__main__ import main\n"
+        "sys.argv = ['fleetsim', 'size', '--batch', '16', '--len', '100', '--steps', '3', '--replications', '2']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', *{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))\n"
+        "print('ROOMS', *{name.split('.')[1] for name in sys.modules if name.startswith('fleetsim.')})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    words = {line.split()[0]: set(line.split()[1:]) for line in done.stdout.splitlines() if line[:1].isupper()}
+    heavy = {"numba", "scipy", "pandas", "pyarrow", "yaml", "jinja2", "requests", "matplotlib", "torch", "ray"}
+    assert not heavy & words["LOADED"]
+    features = {path.name for path in Path(fleetsim.__file__).parent.iterdir() if (path / "ask.py").exists()}
+    assert features & words["ROOMS"] == {"size"}
 
 
 @pytest.mark.parametrize(
