@@ -203,12 +203,13 @@ def _of_another(file: Start, scenario: Scenario, said: Collection[str]) -> _OfAn
         return _OfAnother()
     own = _load(file, [])
     moved = [path for path in moved if value_at(own, path) != value_at(scenario, path)]
-    seconds = [path for path in SECONDS if is_given(path, given_paths(own)) and not is_touched(path, said)]
-    if not moved or any(is_touched(path, said) for path in SECONDS):
+    told_now = any(is_touched(path, said) for path in SECONDS)
+    seconds = [path for path in SECONDS if is_given(path, given_paths(own)) and not told_now]
+    if not moved:
         return _OfAnother()
     if is_preset(file):
         engine = moved != ["trainer.gpus"]
-        follow = (*SECONDS, TP, "trainer.gpus") if engine else SECONDS
+        follow = (*(() if told_now else SECONDS), *((TP, "trainer.gpus") if engine else ()))
         gpus = own.fleet.instances * own.engine.gpus if engine else 0
         return _OfAnother(tuple(path for path in follow if not is_touched(path, said)), gpus)
     if not seconds:

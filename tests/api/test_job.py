@@ -139,8 +139,8 @@ def test_a_preset_s_trainer_is_that_of_the_model_that_is_asked_for(preset: str) 
     assert not small.given & {"trainer.per_token_s", "trainer.phases", "engine.tp", "trainer.gpus"}
     own = fs.load(f"presets/{preset}")
     assert fs.load(f"presets/{preset}", model=own["engine.model"]) == own
-    kept = fs.load(f"presets/{preset}", model="Qwen/Qwen3-32B", trainer_step_s=33.0, tp=4)
-    assert (kept["trainer.fixed_s"], kept["engine.tp"]) == (33.0, 4)
+    kept = fs.load(f"presets/{preset}", model="Qwen/Qwen3-32B", trainer_step_s=33.0)
+    assert (kept["trainer.fixed_s"], kept["engine.tp"]) == (33.0, large["engine.tp"])
     if large["fleet.placement"] == "colocated":
         fleet, engine = large.scenario.fleet, large.scenario.engine
         assert fleet.instances * engine.gpus == own["fleet.instances"] * own["engine.tp"]
