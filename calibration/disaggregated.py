@@ -22,6 +22,9 @@ from fleetsim.sim.engines import engine_of
 
 FILE = Path(__file__).resolve().parent / "public" / "disaggregated.yaml"
 REQUESTS = 10  # of each client
+# Tokens of a rank in an iteration: chunked-prefill-size of the recipes that CAUSES names (of the first one
+# max-tpt-dep8-1p1d.yaml), which SGLang divides among its ranks (server_args.py).
+CHUNKS = {"s616": 131072 // 8, "s666": 32768 // 4}
 SHORTEST_MEAN = 0.9  # of the longest, where lengths are even over [0.8, 1] of it
 HEAD = (
     "run", "engine", "load", "prefill", "decode", "ms per later token", "predicted", "error", "first token", "predicted"
@@ -47,11 +50,11 @@ prompts are computed more slowly than predicted, or the first wave waited for so
   prompts apart show the same 7 s with 32 and with 128 clients ([the first token](#the-first-token)), whatever the
   prompt, as if kernels were compiled.
 - *Ranks by chance and in step* are a part of it. SGLang gives a prompt to a rank by a random number, and ranks that
-  share experts wait in each iteration for the fullest one. Here each rank gets its turn and runs for itself. A queue of
-  such ranks (`calibration/prompt_ranks.py`, with its sources) makes a prompt wait {even}; by chance and in
-  step {chance} with at most 8,192 tokens of a rank in an iteration, and {more} with 16,384. Measured were
-  {measured}: that is {missing} times as long, of which {parts} are explained. It is not modelled, because
-  the chunk, which decides, is not published.
+  share experts wait in each iteration for the fullest one. Here each rank gets its turn and runs for itself. In a queue
+  of such ranks (`calibration/prompt_ranks.py`, with its sources) a prompt waits {even}; by chance and in step, with
+  what the recipes below let a rank compute in an iteration ({chunks} tokens), {chance}. Measured were
+  {measured}. It is not modelled: it is half of what is missing with long prompts and little with short ones, and
+  two runs are all there are.
 - *Handing over* is not the cause: recipes of such runs (ishandhanani/srt-slurm, `recipes/b200-fp8/8k1k/stp` and
   `recipes/b200-fp4/1k1k.yaml`) leave 1,024 places to decode, more than there are clients, and a cache of 8,192 tokens
   moves within 10 ms.
@@ -163,17 +166,18 @@ def causes() -> str:
 
 def _ranks(late: Sequence[Point]) -> dict[str, str]:
     """Mean seconds of first tokens of a queue of ranks, as in fleetsim and as in SGLang."""
-    found: dict[str, list[float]] = {"even": [], "chance": [], "more": []}
+    even, chance = [], []
     for p in late:
         token_s = (predicted(p.id, 1).first_s - request_path(p.engine).request_s) / (SHORTEST_MEAN * p.prompt)
         load = Load(p.prefill[0], p.prefill[2], p.clients, REQUESTS, p.prompt, p.output, token_s, p.later_s)
-        found["even"].append(first_s(load, 8192, by_chance=False, in_step=False))
-        for name, chunk in (("chance", 8192), ("more", 16384)):
-            found[name].append(first_s(load, chunk, by_chance=True, in_step=True))
-    told = {name: _and(f"{s:.1f} s" for s in seconds) for name, seconds in found.items()}
-    parts = [more / even for more, even in zip(found["more"], found["even"], strict=True)]
-    return {**told, "measured": _and(f"{p.first_s:.1f} s" for p in late), "parts": _and(f"{x:.1f}" for x in parts),
-            "missing": _and(f"{p.first_s / s:.0f}" for p, s in zip(late, found["even"], strict=True))}  # fmt: skip
+        even.append(first_s(load, CHUNKS[p.id], by_chance=False, in_step=False))
+        chance.append(first_s(load, CHUNKS[p.id], by_chance=True, in_step=True))
+    return {
+        "even": _and(f"{s:.1f} s" for s in even),
+        "chance": _and(f"{s:.1f} s" for s in chance),
+        "measured": _and(f"{p.first_s:.1f} s" for p in late),
+        "chunks": _and(f"{CHUNKS[p.id]:,}" for p in late),
+    }
 
 
 def _and(parts: Iterable[str]) -> str:
