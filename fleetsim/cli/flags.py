@@ -102,4 +102,4 @@ def _filled(question: Any, values: dict[str, Any]) -> Any:
         elif mark is not None:
             given[field.name] = values[field.name]
     assert is_dataclass(question)
-    return question(**given)  # type: ignore[operator]
+    return question(**given)

@@ -1,4 +1,4 @@
-"""The script of a user runs; what mypy refuses in it is refused when it runs, too."""
+"""The script of a user runs; what the types refuse in it is refused when it runs, too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a user of the Python interface writes: mypy checks it strictly with the package, and a test runs it.
+"""What a user of the Python interface writes: pyrefly checks it with the package, and a test runs it.
 
-A `type: ignore` here is a mistake that the types must find: one that they do not find is an error of mypy.
+A `type: ignore` here is a mistake that the types must find: one that they do not find is an error of its own.
 """
 
 from __future__ import annotations

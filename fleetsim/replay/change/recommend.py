@@ -89,7 +89,7 @@ def _at_the_ends(implied: Implied, result: SizeResult, beyond: Extrapolated | No
     )
     found = []
     for engine in beyond.engines(implied.engine):
-        runs = side_by_side(lambda r, e=engine: metrics_of(simulate(scenario, replication=r, engine=e)), range(2))  # type: ignore[misc]
+        runs = side_by_side(lambda r, e=engine: metrics_of(simulate(scenario, replication=r, engine=e)), range(2))
         found.append(trial_of(result.instances, list(runs)).estimates)
     return found
 
