@@ -202,6 +202,11 @@ def share_above(law: LengthSpec, cap: float) -> float:
     return 1.0 - low
 
 
+def cuts_many(truncated: float) -> bool:
+    """Whether so large a share of the responses is cut that nobody should be advised to, whatever it saves."""
+    return truncated > 1.2 * CUT_SHARE
+
+
 def more_lost(lost: tuple[float, float]) -> bool:
     """Whether notably more samples are thrown away: shares without and with a lever."""
     return lost[1] > lost[0] + _MORE_LOST

@@ -14,7 +14,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.faces import setting
 from fleetsim.job.change import Change
-from fleetsim.job.levers import Lever, levers_of, more_lost, risk_words
+from fleetsim.job.levers import Lever, cuts_many, levers_of, more_lost, risk_words
 from fleetsim.job.moved import shortened
 from fleetsim.job.trials import Measure, flat, one_more, unit_of, with_instances
 
@@ -55,8 +55,10 @@ class _Tried:
 
     @property
     def loses_more(self) -> bool:
-        """Whether notably more samples are thrown away."""
-        return any(more_lost(self.both(f"samples_lost.{which}")) for which in ("longest_tenth", "all"))
+        """Whether notably more samples are thrown away, or many are cut."""
+        return cuts_many(self.lever.truncated) or any(
+            more_lost(self.both(f"samples_lost.{which}")) for which in ("longest_tenth", "all")
+        )
 
     def change(self, scenario: Scenario) -> Change:
         """As it is told."""

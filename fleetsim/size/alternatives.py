@@ -5,7 +5,7 @@ GPU makes the step shorter on the same GPUs, and so cheaper: it is free in money
 beside it. Free levers come first, the one with the largest gain before the others; then come the others by their price.
 
 A lever that throws notably more samples away than now is never called the cheapest: it gains speed by dropping the
-responses that were not ready.
+responses that were not ready. Neither is one that cuts many of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, levers_of, more_lost, risk_words
+from fleetsim.job.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, cuts_many, levers_of, more_lost, risk_words
 from fleetsim.job.trials import Measure, Tell, Trial, flat, trial_of, unit_of, with_instances
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 from fleetsim.sim.threads import side_by_side
@@ -62,9 +62,14 @@ class Alternative:
         return self.cost_change <= 0.0
 
     @property
+    def may_be_advised(self) -> bool:
+        """Whether no more samples are thrown away than without it, and few are cut."""
+        return not self.loses_more and not cuts_many(self.truncated)
+
+    @property
     def saves_usd(self) -> float:
         """US dollars that a step costs less with the count that is then best; 0 where it is nothing to advise."""
-        advised = self.anew is not None and self.anew.saves and self.anew.holds and not self.loses_more
+        advised = self.anew is not None and self.anew.saves and self.anew.holds and self.may_be_advised
         return self.anew.saves_usd if self.anew is not None and advised else 0.0
 
 
@@ -215,7 +220,7 @@ def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
 
 def _cheapest(tried: Sequence[Alternative]) -> str | None:
     """See the module's docstring."""
-    useful = [a for a in tried if a.shortens and not a.loses_more]
+    useful = [a for a in tried if a.shortens and a.may_be_advised]
     free = [a for a in useful if a.free]
     if free:
         return max(free, key=lambda a: a.gain_s).name

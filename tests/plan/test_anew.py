@@ -16,6 +16,7 @@ from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.job.levers import CAP, STALENESS, levers_of
 from fleetsim.job.trials import with_instances
+from fleetsim.size.change import typed_as
 from fleetsim.size.size import SizeResult, size
 from tests.plan.fakes import fluid, metrics, one_ahead
 
@@ -150,3 +151,15 @@ def test_the_change_that_is_advised_is_what_asking_for_it_says(options: dict[str
     assert asked.instances == change.instances
     assert now.mean["cost_per_step"] - asked.mean["cost_per_step"] == pytest.approx(change.saves_usd, rel=1e-9)
     assert now.mean["step_s"] - asked.mean["step_s"] == pytest.approx(change.saves_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"len": 4000.0, "max_len": 8192}, {"len": 3500.0, "max_len": 8192}, {}])
+def test_nobody_is_advised_to_cut_many_responses(options: dict[str, Any]) -> None:
+    """A cap that cuts one response in ten or five saves most of all, and teaches the model to stop."""
+    job = fs.load(None, {"run.steps": 8}, replications=2, model="Qwen/Qwen3-14B", **options)
+    found = job.size().plan
+    cuts = {typed_as(a.flag): a.truncated for a in found.alternatives.tried}
+    assert max(cuts.values()) > 0.04  # there is such a lever
+    simulated = job.with_({"fleet.instances": 6}).simulate().to_dict()["change"]
+    for flag in (found.change and found.change.flag, simulated and simulated["flag"]):
+        assert flag is None or cuts.get(typed_as(flag), 0.0) <= 0.06
