@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from fleetsim.history.run_log_text import Pairs, Row, number, pairs_of
+from fleetsim.history.run_log_text import Pairs, Row, dict_of, number
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"╭─+ Metrics ─+╮$")
@@ -138,7 +138,7 @@ def skyrl(lines: Iterable[str]) -> Iterator[Row]:
         elif number_of is not None and line[:2] in ("{'", '{"', " '", ' "'):
             text.append(line)
             if line.endswith("}"):
-                yield {**dict(pairs_of("\n".join(text))), "trainer/global_step": number_of}
+                yield {**dict_of("\n".join(text)), "trainer/global_step": number_of}
                 number_of = None
             elif len(text) > _MOST:
                 number_of = None

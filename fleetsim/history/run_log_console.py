@@ -15,12 +15,11 @@ from fleetsim.history import run_log_blocks as blocks
 from fleetsim.history.run_log_columns import CLOCKS, RUNNING
 from fleetsim.history.run_log_maps import BY_NAME
 from fleetsim.history.run_log_names import known_as
-from fleetsim.history.run_log_text import Pairs, Row, clean, number, numbers_of, pairs_of
+from fleetsim.history.run_log_text import Row, bare, clean, dict_of, number, numbers_of
 
 LOOK = 200_000  # lines within which a console shows its first step
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
 _VERL_STEP = re.compile(r"step:\d+ - \S")
-_NUMPY = len("np.float64(")
 _VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
 # A dictionary that ends a line, at its beginning or behind a logger's head.
 _DICT = re.compile(r"(?:^|[\]:\-] )(\{(?:'|\").*\})\s*$")
@@ -85,51 +84,44 @@ def _verl(lines: Iterable[str]) -> Iterator[Row]:
 def _verl_quick(line: str, at: int) -> Row | None:
     """A line of plain numbers, and numpy's, made an object of JSON and read as that. at: where it says its step."""
     told = line[at:]
-    if line[at - 1 : at] not in ("", " ") or '"' in told or "\\" in told or _VERL_STEP.match(told) is None:
+    if line[at - 1 : at] not in ("", " ") or '"' in told or _VERL_STEP.match(told) is None:
         return None
-    if ")" in told:
-        scalars = told.replace("np.float64(", "")
-        bare = scalars.replace(")", "")
-        if len(told) - len(scalars) != _NUMPY * (len(scalars) - len(bare)):
-            return None
-        told = bare
-    told = told.replace(" - ", ',"').replace(":", '":')
-    return numbers_of(f'{{"{told}}}')
+    if (plain := bare(told)) is None:
+        return None
+    plain = plain.replace(" - ", ',"').replace(":", '":')
+    return numbers_of(f'{{"{plain}}}')
 
 
 def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
     yield "step", float(found[1])
     for part in found[2].split(" - "):
         name, _, value = part.rpartition(":")
-        try:  # nearly all are plain numbers, or numpy's
-            amount: float | None = float(value[_NUMPY:-1] if value.startswith("np.float64(") else value)
-        except ValueError:
-            amount = number(value)
-            if amount is None and (inside := _VERL_VALUE.match(value.strip())):
-                amount = number(inside[1])
+        amount = number(value)
+        if amount is None and (inside := _VERL_VALUE.match(value.strip())) is not None:
+            amount = number(inside[1])
         if name and amount is not None:
             yield name.strip(), amount
 
 
 def _dicts(lines: Iterable[str]) -> Iterator[Row]:
     """Dictionaries, each with the number that its head has; of transformers the number and the clock of its bar."""
-    bar: Pairs = []
+    bar: Row = {}
     for line in lines:
         if "%|" in line and (done := _BAR.match(line)) is not None:
-            bar = [("global_step", float(done[1])), ("_runtime", _seconds(done[3]))]
+            bar = {"global_step": float(done[1]), "_runtime": _seconds(done[3])}
         elif line.endswith("}") and (found := _DICT.search(line)) is not None:
             head = line[: found.start(1)]
             if "eval" in head.lower():
                 continue
-            pairs = pairs_of(found[1])
+            row = dict_of(found[1])
             count = _COUNT.search(head)
-            if count is not None and "train/step" not in dict(pairs):
+            if count is not None and "train/step" not in row:
                 # slime counts rollouts, and its optimizer's steps apart; the others count steps
                 name = "step" if count[1].lower() == "step" else "rollout/step"
-                pairs.append((name, float(count[2])))
+                row[name] = float(count[2])
             elif count is None and not head.strip():
-                pairs += bar
-            yield dict(pairs)
+                row |= bar
+            yield row
 
 
 def _seconds(clock: str) -> float:
@@ -146,7 +138,7 @@ def _marked(framework: str) -> Callable[[str], bool]:
     def first(line: str) -> bool:
         if not line.endswith("}") or (found := _DICT.search(line)) is None:
             return False
-        return any(known_as(name, marks) is not None for name, _ in pairs_of(found[1]))
+        return any(known_as(name, marks) is not None for name in dict_of(found[1]))
 
     return first
 

@@ -147,8 +147,13 @@ def _csv(file: IO[str], path: Path, table: Table) -> None:
         header = next(rows, [])
         names = _without_run([cell.strip() for cell in header], path)
         for cells in rows:
-            found = ((name, number(cell)) for name, cell in zip(names, cells, strict=False) if name)
-            table.add({name: value for name, value in found if value is not None})
+            try:
+                row = dict(zip(names, map(float, cells), strict=False))
+            except ValueError:
+                found = ((name, number(cell)) for name, cell in zip(names, cells, strict=False))
+                row = {name: value for name, value in found if value is not None}
+            row.pop("", None)
+            table.add(row)
     except csv.Error as error:
         raise InputError([Problem(str(path), path.name, f"its CSV does not read ({error})", "write it anew")]) from None
     if not len(table):

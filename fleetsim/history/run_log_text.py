@@ -15,6 +15,7 @@ Row = dict[str, float]
 # Wider whole numbers are none to `json_text`, which then looks at the text itself.
 _NUMBERS = Decoder(dict[str, Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]])
 
+_FLOAT64, _SCALAR = "np.float64(", re.compile(r"np\.\w+\(")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # An actor's name may have brackets in it; the lengths keep a line that only begins like this from being looked at long.
 _RAY = re.compile(r"\s{0,9}\([^()]{0,99}(?:\([^()]{0,99}\))?[^()]{0,99}\bpid=\d+[^()]{0,99}\) ?")
@@ -59,7 +60,28 @@ def number(value: object) -> float | None:
     return None
 
 
-def pairs_of(text: str) -> Pairs:
-    """(metric, number) of a dictionary as Python or JSON prints it; texts and lists are left out."""
+def bare(text: str) -> str | None:
+    """A text without what numpy prints around its numbers; None where other brackets are in it, or signs that JSON
+    reads as more than themselves."""
+    if "\\" in text:
+        return None
+    if ")" not in text:
+        return text
+    opened = text.replace(_FLOAT64, "")
+    scalars = (len(text) - len(opened)) // len(_FLOAT64)
+    closed = opened.replace(")", "")
+    if len(opened) - len(closed) > scalars:
+        opened, others = _SCALAR.subn("", opened)
+        scalars, closed = scalars + others, opened.replace(")", "")
+    return closed if len(opened) - len(closed) == scalars else None
+
+
+def dict_of(text: str) -> Row:
+    """The numbers of a dictionary as Python or JSON prints it; texts and lists are left out."""
+    if '"' not in text or "'" not in text:
+        quick = bare(text)
+        row = None if quick is None else numbers_of(quick.replace("'", '"'))
+        if row is not None and "" not in row:
+            return row
     found = ((match["key"], number(match["value"])) for match in _PAIR.finditer(text))
-    return [(key, value) for key, value in found if value is not None]
+    return {key: value for key, value in found if value is not None}

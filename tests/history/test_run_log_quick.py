@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleetsim.history.run_log_console import _VERL, _verl_pairs, rows_of, shape_of
 from fleetsim.history.run_log_rows import flat
 from fleetsim.history.run_log_table import Table
-from fleetsim.history.run_log_text import Row, clean, numbers_of
+from fleetsim.history.run_log_text import _PAIR, Row, clean, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 
 from .verl_log import VerlJob, console
@@ -91,6 +91,13 @@ def test_a_row_of_json_is_read_the_same_either_way(row: dict[str, object]) -> No
     else:  # something in it is no plain number, or one that only the careful reader judges
         odd = (type(v) not in (int, float) or not abs(v) < 2.0**63 for v in from_loose_json(text).values())
         assert any(odd) or "\\u" in text
+
+
+@given(st.dictionaries(st.text(max_size=4), _ITEMS | st.floats().map(np.float64) | st.just(np.int64(3)), max_size=5))
+def test_a_printed_dictionary_is_read_the_same_either_way(row: dict[str, object]) -> None:
+    for text in (str(row), json.dumps(row, default=float)):
+        found = ((match["key"], number(match["value"])) for match in _PAIR.finditer(text))
+        assert dict_of(text) == pytest.approx({k: v for k, v in found if v is not None}, rel=0, abs=0, nan_ok=True)
 
 
 @pytest.mark.parametrize("text", ["", "1", "[1]", '{"a": 1', '{"a": 1,}', '{"a": .5}', '{"a": 01}', '{"a\x01": 1}'])
