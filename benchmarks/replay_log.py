@@ -2,12 +2,15 @@
 
     python benchmarks/replay_log.py
 
-Twice: as verl's console, every line with what Ray puts before it, and as JSONL with the same metrics. Two hundred steps
-of a fully async job of tests/history/verl_log.py are repeated, their numbers counted on. Prints one JSON object.
+In four forms: verl's console, every line with what Ray puts before it; JSONL and CSV with the same metrics; and the
+dictionaries that TRL and others print. Two hundred steps of a fully async job of tests/history/verl_log.py are
+repeated, their numbers counted on. Prints one JSON object. `floor` is what Python's own `json` takes to read the JSONL
+alone, and `of_floor` how often that a form takes: it says the same on a slow machine and on a busy one.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +28,10 @@ from tests.history.verl_log import VerlJob, console  # noqa: E402
 FLEETSIM = [sys.executable, "-m", "fleetsim"]
 STEPS, MADE = 100_000, 200
 JOB = VerlJob(rate=4.0, window=96, train_s=10.0)
+FORMS = {"console": "train.log", "jsonl": "train.jsonl", "csv": "train.csv", "dictionaries": "printed.log"}
+FLOOR = "import json, sys; all(json.loads(line) for line in open(sys.argv[1], encoding='utf-8'))"
+# What TRL calls the metrics that tell whose console it is.
+_TRL = {"timing_s/step": "step_time", "response_length/mean": "completions/mean_length"}
 _STEP = re.compile(r"\bstep:(\d+) - ")
 
 
@@ -50,34 +58,59 @@ def rows(line: str) -> dict[str, float]:
     }
 
 
-def judged(path: Path) -> dict[str, float]:
-    """One `fleetsim replay` of the log."""
-    process = subprocess.Popen(
-        [*FLEETSIM, "replay", "--from", str(path), "--no-backtest", "--json"], stdout=subprocess.PIPE, cwd=ROOT
-    )
+def write(folder: Path) -> None:
+    """The log in each of its forms. Both rows of a step are one line of CSV, and one dictionary."""
+    with ExitStack() as files:
+        text, jsonl, table, printed = (files.enter_context((folder / name).open("w")) for name in FORMS.values())
+        whole: dict[str, float] = {}
+        cells = None
+        for line in console_lines():
+            text.write(f"{line}\n")
+            if not (row := rows(line)):
+                continue
+            jsonl.write(f"{json.dumps(row)}\n")
+            if "timing_s/step" not in row:
+                whole = row
+                continue
+            whole |= row
+            if cells is None:
+                cells = csv.DictWriter(table, list(whole))
+                cells.writeheader()
+            cells.writerow(whole)
+            printed.write(f"{ {_TRL.get(name, name): value for name, value in whole.items()} }\n")
+
+
+def used(command: list[str]) -> tuple[bytes, dict[str, float]]:
+    """What a process printed, and its processor seconds and memory."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
     assert process.stdout is not None
-    document = json.loads(process.stdout.read())
+    printed = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert round(document["observed"]["trainer"]["steps"]["value"]) > 0.9 * STEPS
-    return {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024.0}
+    return printed, {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024.0}
+
+
+def judged(path: Path) -> dict[str, float]:
+    """One `fleetsim replay` of the log."""
+    printed, use = used([*FLEETSIM, "replay", "--from", str(path), "--no-backtest", "--json"])
+    assert round(json.loads(printed)["observed"]["trainer"]["steps"]["value"]) > 0.9 * STEPS
+    return use
 
 
 def main() -> None:
     """Measures each form three times."""
     told: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
-        text, table = Path(folder, "train.log"), Path(folder, "train.jsonl")
-        with text.open("w") as log, table.open("w") as jsonl:
-            for line in console_lines():
-                log.write(f"{line}\n")
-                if row := rows(line):
-                    jsonl.write(f"{json.dumps(row)}\n")
-        for name, path in (("console", text), ("jsonl", table)):
+        write(Path(folder))
+        floor = [used([sys.executable, "-c", FLOOR, str(Path(folder, FORMS["jsonl"]))])[1]["cpu_s"] for _ in range(3)]
+        told["floor"] = {"cpu_s": floor}
+        for form, name in FORMS.items():
+            path = Path(folder, name)
             runs = [judged(path) for _ in range(3)]
-            told[name] = {
+            told[form] = {
                 "bytes": path.stat().st_size,
                 "cpu_s": [run["cpu_s"] for run in runs],
+                "of_floor": min(run["cpu_s"] for run in runs) / min(floor),
                 "peak_bytes": max(run["peak_bytes"] for run in runs),
             }
     print(json.dumps(told))
