@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +88,8 @@ class FirstRun:
 
 
 def _new_writable_file(flag: str, output: str) -> Path:
+    import tempfile
+
     place = new_file(flag, output)
     try:
         with tempfile.TemporaryFile(dir=place.parent):
