@@ -10,7 +10,7 @@ from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
 
 # Keys of a scenario that nothing is simulated from.
-WORDS = ("schema_version", "name", "description", "source", "published", "assumed")
+WORDS = ("schema_version", "name", "description", "source", "published", "assumed", "follow")
 PROFILE_HASH = "engine.profile (hash)"
 
 
