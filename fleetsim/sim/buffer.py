@@ -47,10 +47,9 @@ def pick(scenario: Scenario, fleet: Fleet, progress: Progress, want: int, step: 
         order = np.concatenate([order[due], order[~due]])
         if too_old(scenario, fleet, progress, fleet.unfinished(), progress.triggered + 1).any():
             return order[:0], order[:0]
-    if action.drops:
-        old = too_old(scenario, fleet, progress, order, progress.triggered)
-    else:
-        old = np.zeros(len(order), bool)
+    if not action.drops:
+        return order[: want if len(order) >= want else 0], order[:0]
+    old = too_old(scenario, fleet, progress, order, progress.triggered)
     enough = np.cumsum(~old) >= want
     if not enough.any():
         return order[:0], order[old]
@@ -94,14 +93,16 @@ def _leave(fleet: Fleet, out: Ids, status: int, now: float) -> None:
     if len(out) == 0:
         return
     world = fleet.world
-    world.groups["status"][out] = status
+    state = world.groups["status"]
+    state[out] = status
     world.groups["left_s"][out] = now
     inside, waiting = world.ready[: fleet.get("n_ready")], world.blocked[: fleet.get("n_blocked")]
-    kept = inside[world.groups["status"][inside] == G_READY]
-    at_door = waiting[world.groups["status"][waiting] == G_BLOCKED]
+    kept = inside[state[inside] == G_READY]
+    at_door = waiting[state[waiting] == G_BLOCKED]
     enter = min(len(at_door), max(0, fleet.get("ready_cap") - len(kept)))
-    world.groups["status"][at_door[:enter]] = G_READY
     world.ready[: len(kept)] = kept
-    world.ready[len(kept) : len(kept) + enter] = at_door[:enter]
-    world.blocked[: len(at_door) - enter] = at_door[enter:]
+    if len(at_door):
+        state[at_door[:enter]] = G_READY
+        world.ready[len(kept) : len(kept) + enter] = at_door[:enter]
+        world.blocked[: len(at_door) - enter] = at_door[enter:]
     fleet.set(n_ready=len(kept) + enter, n_blocked=len(at_door) - enter)

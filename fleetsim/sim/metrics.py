@@ -203,10 +203,10 @@ def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[
     Samples that were sent count with the length that they would have had without a cut or an abort.
     """
     used = records.samples["status"] == DONE
-    trained = records.samples["target"][used & _trained_in(records, window)[records.samples["group"]]]
+    group, length = records.samples["group"], records.samples["target"]
     submitted = records.groups["submit_s"]
-    sent = _of_samples(records, "target", (submitted >= window.start_s) & (submitted <= window.end_s))
-    return sent, trained
+    sent = (submitted >= window.start_s) & (submitted <= window.end_s)
+    return length[sent[group]], length[used & _trained_in(records, window)[group]]
 
 
 def _length_bias(records: Records, window: Window) -> float:
