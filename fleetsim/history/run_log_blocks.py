@@ -55,7 +55,7 @@ def areal(lines: Iterable[str]) -> Iterator[Row]:
             cells = [cell.strip() for cell in line.strip().strip("│").split("│")]
             found = zip(cells[::2], map(number, cells[1::2]), strict=False)
             row += [(name, value) for name, value in found if name and value is not None]
-        elif (done := _AREAL.search(line)) is not None:
+        elif "Train step " in line and (done := _AREAL.search(line)) is not None:
             row = [("global_step", float(done[1]))]
         elif "╘" in line and row:
             yield dict(row)
@@ -133,7 +133,7 @@ def skyrl(lines: Iterable[str]) -> Iterator[Row]:
     number_of: float | None = None
     text: list[str] = []
     for line in lines:
-        if (heading := _SKYRL.search(line)) is not None:
+        if line.endswith(":") and (heading := _SKYRL.search(line)) is not None:
             number_of, text = float(heading[1]), []
         elif number_of is not None and line[:2] in ("{'", '{"', " '", ' "'):
             text.append(line)

@@ -18,7 +18,8 @@ _NUMBERS = Decoder(dict[str, Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]])
 _FLOAT64, _SCALAR = "np.float64(", re.compile(r"np\.\w+\(")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # An actor's name may have brackets in it; the lengths keep a line that only begins like this from being looked at long.
-_RAY = re.compile(r"\s{0,9}\([^()]{0,99}(?:\([^()]{0,99}\))?[^()]{0,99}\bpid=\d+[^()]{0,99}\) ?")
+# Most have none, and are looked for first.
+_RAY = re.compile(r"\s{0,9}\((?:\w{1,99} |[^()]{0,99}(?:\([^()]{0,99}\))?[^()]{0,99}\b)pid=\d+[^()]{0,99}\) ?")
 # A key of a printed dictionary and its number, also as text or as numpy's and torch's scalars are printed.
 _PAIR = re.compile(
     r"""(?P<q>['"])(?P<key>[^'"]+)(?P=q):\s*(?:(?:np\.\w+|tensor)\()?['"]?(?P<value>[^'",{}\[\]()]+)""", re.VERBOSE
