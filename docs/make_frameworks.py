@@ -68,6 +68,37 @@ so many alike instances as both numbers allow, and sides with a common divisor c
 ones. An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) is told to verl
 (`model.lora_rank`, unless `lora.merge`) and SkyRL (`policy.model.lora.rank`; Megatron merges it unless
 `merge_lora=false`). For the others both are listed.
+
+### Read by the frameworks' own parsers
+
+What is written goes through the framework's own parser, and all settings that it then has, its defaults \
+included, are read
+by `scenario from` as the same scenario. Five have a package, and the tests run its parser \
+(`tests/frameworks/parsers`:
+its own presets, some of the others, ranks, offload, critics, speculation, prefill engines, adapters, and \
+scenarios drawn
+by hypothesis). The others have none on a registry (PyPI's `slime` and `nemo-rl` are empty placeholders, `roll` is
+something else), so they were read by hand, once, 2026-11-23, at the commits named below: every preset, and \
+those of the
+framework with six changes.
+
+| framework | parser | checked | refused at first, mended |
+|---|---|---|---|
+| verl 0.9.1 | Hydra over its `config`, `validate_config`, the workers' dataclasses | tests | batches below \
+the default mini-batch of 256; pipeline stages; FSDP keys beside Megatron's |
+| OpenRLHF 0.11.2 | `train_ppo_ray`, to where it begins | tests | fewer samples than ranks |
+| TRL 1.16.0 | `trl grpo`, `trl vllm-serve`, `AsyncGRPOConfig` | tests | `--beta` and `--num_iterations` of \
+the asynchronous trainer; drafts of the server; groups of one |
+| AReaL 1.0.4 | Hydra, `GRPOConfig`, `ModelAllocation` | tests | nothing refused; `consumer_batch_size` stayed at 1 |
+| SkyRL 0.3.0 | `SkyRLTrainConfig`, `validate_cfg` | tests | every configuration: GPUs of the reference model, \
+mini-batches |
+| prime-rl at 559b4477 | `RLConfig` (pydantic) | by hand: 41 of 41 | files without a `[trainer]` section |
+| open-instruct at e6c3044a | `HfArgumentParser` over its four dataclasses | by hand: 41 of 41 | `pack_length` \
+below prompt and response; `beta` without a reference; ZeRO-3 of sequence parallelism |
+| ROLL at 8eb27cc2 | `RLVRConfig`, `AgenticConfig` by dacite | by hand: 56 accepted | \
+`enable_reference=false`, which a penalty above 0 turns on again |
+| NeMo-RL at 7ea279ab | its pydantic models | not run: they need Python 3.12 | |
+| slime at 624b824a | argparse over Megatron's | not run: it needs Megatron and SGLang | |
 """
 HEAD = """\
 # A framework's own configuration as a scenario

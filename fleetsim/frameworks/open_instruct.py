@@ -47,6 +47,9 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
     lengths(draft, answer, prompt)
+    # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
+    pack = {"pack_length": answer.value + prompt.value}
+    draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
     _gpus(draft)
     steps = draft.count("async_steps", default=8)
     ahead = times(steps, prompts, n)
@@ -78,15 +81,18 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
     passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}
     hardware_and_times(draft, speed, passes)
+    # GRPOExperimentConfig: no penalty without a reference, no correction of log-probs that are the engine's
+    own, asked, uncorrected = vllm_logprobs.key, reference.key, {"use_rho_correction": False}
     recipe.passes(
         draft,
-        old_log_probs=(not vllm_logprobs.value, lambda want: vllm_logprobs.written(not want)),
-        reference=(reference.value, reference.written),
+        old_log_probs=(not vllm_logprobs.value, one_of({True: {own: False}, False: {own: True, **uncorrected}})),
+        reference=(reference.value, one_of({True: {asked: True}, False: {asked: False, "beta": 0.0}})),
     )
-    # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch
-    recipe.counts(
-        draft, {"optimizer_steps": "num_mini_batches", "epochs": "num_epochs", "cp": "sequence_parallel_size"}
-    )
+    # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch; ZeRO-3 alone splits sequences
+    recipe.counts(draft, {"optimizer_steps": "num_mini_batches", "epochs": "num_epochs"})
+    parts = draft.count("sequence_parallel_size", default=1)
+    split = lambda want: {parts.key: want, **({"deepspeed_stage": 3} if want > 1 else {})} if want else None  # noqa: E731
+    draft.put("trainer.recipe.cp", parts.value if parts.given else None, parts, back=split, unless=None)
     recipe.words(draft, "offload", {"true": "states"}, "deepspeed_offload_optimizer")
     recipe.flags(draft, {"recompute": ("gradient_checkpointing", False)})
     draft.leave_out(NOT_MODELLED)
@@ -124,5 +130,5 @@ FRAMEWORK = Framework(
     "allenai/open-instruct",
     "values",
     (Mode("asynchronous", "python open_instruct/grpo_fast.py"),),
-    "--dataset_mixer_list, the reward, the learning rate, --deepspeed_stage, --pack_length",
+    "--dataset_mixer_list, the reward, the learning rate, --deepspeed_stage",
 )

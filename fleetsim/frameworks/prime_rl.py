@@ -205,13 +205,14 @@ def _admission(draft: Draft, group: Read[int], batch: Read[int], instances: int)
 
 _START = "uv run rl @ FILE"
 _POOL = {"orchestrator.concurrency.min_inflight": 64, "orchestrator.concurrency.max_inflight": 64}
+_TRAINER = {"trainer.model.optim_cpu_offload": False}  # rl.toml must have a section of the trainer
 _NODES = {"deployment.type": "multi_node", "deployment.num_train_nodes": 1, "deployment.num_infer_nodes": 1}
 FRAMEWORK = Framework(
     build,
     "PrimeIntellect-ai/prime-rl",
     "toml",
     tuple(
-        Mode(f"{name}, {place}", _START, {**settings, **nodes})
+        Mode(f"{name}, {place}", _START, {**settings, **nodes, **_TRAINER})
         for place, nodes in (("one node", {}), ("several nodes", _NODES))
         for name, settings in (("adaptive", {}), ("fixed pool", _POOL))
     ),

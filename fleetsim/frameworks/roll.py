@@ -86,7 +86,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         filtering(draft, Read(filters[0], True, True))
         settings.looked_at.update(filters)
     transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
-    reference = draft.flag("enable_reference", default=settings.has("reference.device_mapping"))
+    # roll/configs/base_config.py, PPOConfig: a penalty switches the reference model on
+    penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
+    asked = draft.flag("enable_reference", default=settings.has("reference.device_mapping"))
+    reference = Read(asked.key, asked.value or penalty, asked.given)
     hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": reference.value})
     _recipe(draft, reference)
     draft.leave_out(NOT_MODELLED)
@@ -96,9 +99,10 @@ def _recipe(draft: Draft, reference: Read[bool]) -> None:
     """The update, and a reference model on the trainer's GPUs."""
     trained = draft.settings.get("actor_train.device_mapping")
     place = {"reference.device_mapping": trained[1]} if trained is not None else {}
+    off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
     recipe.passes(
         draft,
-        reference=(reference.value, one_of({True: {reference.key: True, **place}, False: {reference.key: False}})),
+        reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})),
     )
     known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
     recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")

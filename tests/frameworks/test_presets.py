@@ -31,13 +31,14 @@ SEMANTICS = (
     "buffer.leftover",
 )
 PASSES = ("framework", "tune", "old_log_probs", "reference")
-# Passes that the configuration itself switches on or off: use_kl_loss, beta, init_coef, load_ref_policy.
+# Passes that the configuration itself switches on or off: use_kl_loss, beta, init_coef, load_ref_policy, init_kl_coef.
 OTHER_PASSES = {
     "slime_sync.sh",
     "trl_grpo.py",
     "verl_sync.yaml",
     "openrlhf_async.sh",
     "open_instruct.sh",
+    "roll_agentic.yaml",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
 # in_flight_weight_updates.
