@@ -20,8 +20,8 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 def executed(tmp_path_factory: pytest.TempPathFactory) -> nbformat.NotebookNode:
     if place := os.environ.get("FLEETSIM_SITE"):
         return nbformat.read(Path(place).parent / "jupyter_execute" / NOTEBOOK.name, as_version=4)
-    if os.environ.get("FLEETSIM_SITE_FOLLOWS"):
-        pytest.skip("THE NOTEBOOK IS LOOKED AT WITH THE SITE: FLEETSIM_SITE_FOLLOWS says that this run builds it")
+    if os.environ.get("NOTEBOOK_WITH_SITE"):
+        pytest.skip("THE NOTEBOOK IS LOOKED AT WITH THE SITE: NOTEBOOK_WITH_SITE says that this run builds one")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     elsewhere = str(tmp_path_factory.mktemp("notebook"))
     with pytest.MonkeyPatch.context() as patch:
