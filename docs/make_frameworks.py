@@ -97,7 +97,7 @@ mini-batches |
 below prompt and response; `beta` without a reference; ZeRO-3 of sequence parallelism |
 | ROLL at 8eb27cc2 | `RLVRConfig`, `AgenticConfig` by dacite | by hand: 56 accepted | \
 `enable_reference=false`, which a penalty above 0 turns on again |
-| NeMo-RL at 7ea279ab | its pydantic models | not run: they need Python 3.12 | |
+| NeMo-RL at 7ea279ab | `load_config`, `MasterConfig` (pydantic) | by hand: 66 of 66 | nothing |
 | slime at 624b824a | argparse over Megatron's | not run: it needs Megatron and SGLang | |
 """
 HEAD = """\
