@@ -7,8 +7,7 @@ venv=${1:-$root/.venv-oldest}
 
 python3 -m venv "$venv"
 sed -n '/^dependencies = \[$/,/^]/s/ *"\([a-z]*\)>=\([0-9.]*\).*/\1==\2/p' "$root/pyproject.toml" > "$venv/oldest.txt"
-"$venv/bin/pip" install --quiet --disable-pip-version-check uv
-install=("$venv/bin/uv" pip install --quiet --python "$venv")
+install=("$root/tests/pip.sh" "$venv")
 "${install[@]}" -c "$venv/oldest.txt" \
   'hatchling>=1.26' hypothesis pytest pytest-xdist editables -r "$venv/oldest.txt"
 "${install[@]}" --no-deps --no-build-isolation -e "$root"

@@ -14,7 +14,7 @@ from fleetsim.validate.case import Case
 # The simulated figure is a step function of the scalar (lengths are whole tokens): closer than this is luck.
 _CLOSE = 0.002
 # Values of a search at most, and the least part of the way to an end of its bracket that a step leaves.
-_MOST, _MARGIN = 14, 0.01
+_MOST, _MARGIN = 20, 0.01
 # No figure is 0 as a logarithm.
 _LEAST = 1e-9
 
@@ -73,27 +73,36 @@ def search(
 ) -> Mapping[float, float]:
     """Values between `low` and `high` and a monotone figure at each, until one is the wanted one.
 
-    Secants of logarithms, from `start` and a first `slope`; once two values have the wanted figure between them, no
-    step leaves these. Where no value meets the figure, the end that is nearer is among them.
+    Secants of logarithms, from `start` and a first `slope`, each at least twice as long as the last; once two values
+    have the wanted figure between them, no step leaves these, and one that took less than half off is followed by their
+    middle. Where no value meets the figure, the end that is nearer is among them.
     """
     tried: dict[float, float] = {}
-    sides: dict[bool, float] = {}  # the last logarithm whose figure was too small, and the last that was too large
+    sides: dict[bool, tuple[float, float]] = {}  # of figures too small and too large: the least miss, and where
     ends = math.log(low), math.log(high)
-    here, last = min(ends[1], max(ends[0], math.log(start))), None
+    here, last, wide = min(ends[1], max(ends[0], math.log(start))), None, math.inf
     while len(tried) < _MOST:
         tried[math.exp(here)] = found = at(math.exp(here))
         if _is_close(found, wanted):
             break
         miss = math.log(max(found, _LEAST) / wanted)
-        sides[miss > 0] = here
+        if abs(miss) <= sides.get(miss > 0, (math.inf,))[0]:
+            sides[miss > 0] = abs(miss), here
         if last is not None and miss != last[1]:
             slope = (miss - last[1]) / (here - last[0])
+        step = -miss / slope
+        if len(sides) == 1 and last is not None:  # along a flat figure a secant creeps
+            step = math.copysign(max(abs(step), 2 * abs(here - last[0])), step)
         last = here, miss
-        there = here - miss / slope
+        there = here + step
         if len(sides) == 2:
-            ends = min(sides.values()), max(sides.values())
-            margin = _MARGIN * (ends[1] - ends[0])
-            there = there if ends[0] + margin <= there <= ends[1] - margin else sum(ends) / 2
+            one, other = sides[True][1], sides[False][1]
+            ends = min(one, other), max(one, other)
+            now = ends[1] - ends[0]
+            inside = ends[0] + _MARGIN * now <= there <= ends[1] - _MARGIN * now
+            # A secant that has just taken less than half off creeps along a flat figure.
+            there = there if inside and now <= wide / 2 else sum(ends) / 2
+            wide = now
         there = min(ends[1], max(ends[0], there))
         if math.exp(there) in tried:  # an end, and the figure lies beyond it, or the slope was of the wrong sign
             there = sum(ends) - there

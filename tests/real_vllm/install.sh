@@ -23,8 +23,7 @@ done
 [ -n "$python" ] || refuse "the build is for Python 3.11 with venv; set PYTHON to one"
 
 "$python" -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check uv
-install=("$venv/bin/uv" pip install --quiet --python "$venv")
+install=("$root/tests/pip.sh" "$venv")
 "${install[@]}" torch==2.13.0
 "${install[@]}" --no-deps -r "$here/requirements.txt" -r "$here/requirements-fleetsim.txt"
 "${install[@]}" hatchling==1.28.0 editables

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -89,6 +89,7 @@ def test_every_scalar_can_be_fitted(scalar: str) -> None:
     start=st.floats(0.01, 100),
     whole=st.booleans(),
 )
+@example(power=2, share=0.2578125, start=59, whole=True)  # flat where it is sought
 def test_a_search_finds_what_a_monotone_figure_shows(power: float, share: float, start: float, whole: bool) -> None:
     """Powers of the value, bent and in steps of a thousandth: fewer than ten tries on average, never out of bounds."""
     low, high = 0.01, 100.0
