@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from fleetsim.history.run_log_text import Pairs, Row, dict_of, number
+from fleetsim.history.run_log_text import Pairs, Row, dict_of, number, numbers_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"╭─+ Metrics ─+╮$")
@@ -23,6 +23,7 @@ _PRIME = re.compile(r"(?:^|[\s\"])Step (\d+) \| +(\d[^|]*?) \| ((?:Loss|Reward) 
 _PRIME_WAITED = re.compile(r"Waited for batch to arrive for ([\d.]+) seconds")
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _INDENT = 3  # spaces before a category; below it the values go on
+_ITEMS = frozenset(("{'", '{"', " '", ' "'))  # how lines of pprint begin
 _MOST = 400  # lines of one dictionary; what is longer was cut off
 
 # What NeMo-RL and prime-rl print, and what they call it in their trackers.
@@ -49,17 +50,19 @@ def begins_areal(line: str) -> bool:
 
 def areal(lines: Iterable[str]) -> Iterator[Row]:
     """The grids of names and values, with the step before them."""
-    row: Pairs = []
+    row: Row = {}
     for line in lines:
         if "│" in line and row:
-            cells = [cell.strip() for cell in line.strip().strip("│").split("│")]
-            found = zip(cells[::2], map(number, cells[1::2]), strict=False)
-            row += [(name, value) for name, value in found if name and value is not None]
+            cells = line.strip().strip("│").split("│")
+            for name, value in zip(map(str.strip, cells[::2]), cells[1::2], strict=False):
+                if name and (amount := number(value)) is not None:
+                    row[name] = amount
         elif "Train step " in line and (done := _AREAL.search(line)) is not None:
-            row = [("global_step", float(done[1]))]
+            step = float(done[1])
+            row = {"global_step": step}
         elif "╘" in line and row:
-            yield dict(row)
-            row = row[:1]
+            yield row
+            row = {"global_step": step}
 
 
 def begins_open_instruct(line: str) -> bool:
@@ -69,27 +72,45 @@ def begins_open_instruct(line: str) -> bool:
 
 def open_instruct(lines: Iterable[str]) -> Iterator[Row]:
     """The panels: a category a row, which goes on in lines without one."""
-    rows: list[list[str]] | None = None
+    rows: list[tuple[str, list[str]]] | None = None
     for line in lines:
-        if begins_open_instruct(line):
-            rows = []
-        elif rows is not None and line.startswith("╰"):
-            yield dict(pair for category, text in rows for pair in _category(category, text))
-            rows = None
-        elif rows is not None and line.startswith("│"):
+        if line.startswith("│"):
+            if rows is None:
+                continue
             inside = line.strip("│")
             text = inside.strip()
-            if len(inside) - len(inside.lstrip()) <= _INDENT:
+            if len(inside) <= _INDENT or not inside[: _INDENT + 1].isspace():
                 category, _, text = text.partition(" ")
-                rows.append([category, text])
+                rows.append((category, [text.lstrip()]))
             elif rows:
-                rows[-1][1] += f" {text}"
+                rows[-1][1].append(text)
+        elif begins_open_instruct(line):
+            rows = []
+        elif rows is not None and line.startswith("╰"):
+            panel = [(category, " ".join(texts)) for category, texts in rows]
+            row = _panel_quick(panel)
+            yield dict(pair for each in panel for pair in _category(*each)) if row is None else row
+            rows = None
+
+
+def _panel_quick(panel: list[tuple[str, str]]) -> Row | None:
+    """A panel of plain numbers, made an object of JSON and read as that; None where something else is in it."""
+    parts = []
+    for category, text in panel:
+        whole = f"{category} {text}"
+        if not whole.isascii() or '"' in whole or "\\" in whole or "  " in whole or " :" in whole:
+            return None
+        prefix = "" if category == "other" else f"{category}/"
+        told = text.replace(" | ", f',"{prefix}').replace(": ", '":')
+        parts.append(f'"{prefix}{told}')
+    row = numbers_of(f"{{{','.join(parts)}}}")
+    return None if row is None or "" in row else row
 
 
 def _category(category: str, text: str) -> Iterator[tuple[str, float]]:
     for part in text.split("|"):
         name, _, value = part.rpartition(":")
-        amount = number(value.strip())
+        amount = number(value)
         if name and amount is not None:
             yield (name.strip() if category == "other" else f"{category}/{name.strip()}"), amount
 
@@ -135,7 +156,7 @@ def skyrl(lines: Iterable[str]) -> Iterator[Row]:
     for line in lines:
         if line.endswith(":") and (heading := _SKYRL.search(line)) is not None:
             number_of, text = float(heading[1]), []
-        elif number_of is not None and line[:2] in ("{'", '{"', " '", ' "'):
+        elif number_of is not None and line[:2] in _ITEMS:
             text.append(line)
             if line.endswith("}"):
                 yield {**dict_of("\n".join(text)), "trainer/global_step": number_of}

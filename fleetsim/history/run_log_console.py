@@ -15,7 +15,7 @@ from fleetsim.history import run_log_blocks as blocks
 from fleetsim.history.run_log_columns import CLOCKS, RUNNING
 from fleetsim.history.run_log_maps import BY_NAME
 from fleetsim.history.run_log_names import known_as
-from fleetsim.history.run_log_text import Row, bare, clean, dict_of, number, numbers_of
+from fleetsim.history.run_log_text import Row, bare, clean, cleaner, dict_of, number, numbers_of
 
 LOOK = 200_000  # lines within which a console shows its first step
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
@@ -31,11 +31,13 @@ _COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How a framework's console looks. first: whether a (clean) line is one that it prints at a step, and nobody else.
-    rows: the rows of its clean lines. cleans: whether it cleans them itself, for most say nothing."""
+    rows: the rows of its clean lines. says: whether a line, as it is in the file, can say something; the others, mostly
+    more than half, are not cleaned. cleans: whether `rows` takes them unclean."""
 
     framework: str
     first: Callable[[str], bool]
     rows: Callable[[Iterable[str]], Iterator[Row]]
+    says: Callable[[str], bool]
     cleans: bool = False
 
 
@@ -52,12 +54,13 @@ def shape_of(lines: Iterable[str]) -> Shape | None:
 def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | None = None) -> Iterator[Row]:
     """The rows of a whole console that say something wanted beside their step and clock."""
     counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
-    says: dict[str, bool] = {}
-    for row in shape.rows(lines if shape.cleans else map(clean, lines)):
+    known: dict[str, bool] = {}
+    lines = filter(shape.says, lines)
+    for row in shape.rows(lines if shape.cleans else map(cleaner(), lines)):
         for name in row:
-            told = says.get(name)
+            told = known.get(name)
             if told is None:
-                says[name] = told = name not in counts and (wanted is None or wanted(name))
+                known[name] = told = name not in counts and (wanted is None or wanted(name))
             if told:
                 yield row
                 break
@@ -114,7 +117,8 @@ def _dicts(lines: Iterable[str]) -> Iterator[Row]:
             if "eval" in head.lower():
                 continue
             row = dict_of(found[1])
-            count = _COUNT.search(head)
+            # its two last words
+            count = _COUNT.search(head, head.rfind(" ", 0, head.rfind(" ", 0, -1)) + 1)
             if count is not None and "train/step" not in row:
                 # slime counts rollouts, and its optimizer's steps apart; the others count steps
                 name = "step" if count[1].lower() == "step" else "rollout/step"
@@ -143,12 +147,13 @@ def _marked(framework: str) -> Callable[[str], bool]:
     return first
 
 
+_DICTS = ("roll", "openrlhf", "slime", "trl")
 SHAPES = (
-    Shape("verl", lambda line: "step:" in line and _VERL.search(line) is not None, _verl, cleans=True),
-    *(Shape(name, _marked(name), _dicts) for name in ("roll", "openrlhf", "slime", "trl")),
-    Shape("areal", blocks.begins_areal, blocks.areal),
-    Shape("open-instruct", blocks.begins_open_instruct, blocks.open_instruct),
-    Shape("nemo-rl", blocks.begins_nemo, blocks.nemo),
-    Shape("skyrl", blocks.begins_skyrl, blocks.skyrl),
-    Shape("prime-rl", blocks.begins_prime, blocks.prime),
+    Shape("verl", lambda x: "step:" in x and _VERL.search(x) is not None, _verl, lambda x: "step:" in x, cleans=True),
+    *(Shape(name, _marked(name), _dicts, lambda x: "}" in x or "%|" in x) for name in _DICTS),
+    Shape("areal", blocks.begins_areal, blocks.areal, lambda x: "│" in x or "Train step " in x or "╘" in x),
+    Shape("open-instruct", blocks.begins_open_instruct, blocks.open_instruct, lambda x: "│" in x or "─" in x),
+    Shape("nemo-rl", blocks.begins_nemo, blocks.nemo, lambda x: "= " in x or not x.isascii()),
+    Shape("skyrl", blocks.begins_skyrl, blocks.skyrl, lambda x: "':" in x or "Step " in x or '":' in x),
+    Shape("prime-rl", blocks.begins_prime, blocks.prime, lambda x: "Step " in x or "Waited for batch" in x),
 )

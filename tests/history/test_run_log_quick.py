@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleetsim.history.run_log_console import _VERL, _verl_pairs, rows_of, shape_of
+from fleetsim.history.run_log_blocks import _category, _panel_quick
+from fleetsim.history.run_log_console import _VERL, SHAPES, Shape, _verl_pairs, rows_of, shape_of
 from fleetsim.history.run_log_rows import flat
 from fleetsim.history.run_log_table import Table
-from fleetsim.history.run_log_text import _PAIR, Row, clean, dict_of, number, numbers_of
+from fleetsim.history.run_log_text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 
 from .verl_log import VerlJob, console
@@ -66,6 +68,77 @@ def test_most_lines_of_verl_are_read_quickly(monkeypatch: pytest.MonkeyPatch) ->
     assert shape is not None
     assert list(rows_of(shape, lines)) == careful
     assert len(careful) == 6
+
+
+_PARTS = st.sampled_from(
+    ["\x1b[36m", "\x1b[0m", "\x1b[1", "(A pid=3)", "(A pid=3, ip=1)", "(B (x) pid=4)", "pid=5", " ", "a", "("]
+)
+
+
+@given(st.lists(st.lists(_PARTS, max_size=8).map("".join), max_size=8).map(lambda lines: lines * 2))
+@example(["\x1b[36m(A pid=3)\x1b[0m a", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m a", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m b \n"])
+def test_lines_with_the_same_head_are_cleaned_as_one_alone_is(lines: list[str]) -> None:
+    assert list(map(cleaner(), lines)) == list(map(clean, lines))
+
+
+_HEADINGS = (
+    *("10:00 INFO Train step 3/9 done.", "╒══╕", "│ a │ 1.5 │ b/c │  2e-01 │", "│ d │ 3 │   │   │", "├──┼──┤", "╘══╛"),
+    *(
+        "╭─── Metrics ───╮",
+        "│ time    total: 1.50 | a:   │",
+        "│         2 | b: nan         │",
+        "│ other   c: 3 │",
+        "╰────╯",
+    ),
+    *("========== Step 3/9 ==========", "========== Epoch 1/2 ==========", "📊 Training Results:", "⏱️  Timing:"),
+    *("  • Total step time: 3.5s", "  • generation: 1.25s (36%)", "• Mean Generation Length: 3.5"),
+    *("x - Step 4: ", "{'a': '1.5',", " 'b/c': 2,", " 'd': 'nan'}", "Finished: 'a', cost: 3s"),
+    *("10:00 SUCCESS Step 7 |  1m 3s | Loss 0.1 | MFU 3.0%", "Waited for batch to arrive for 2.50 seconds"),
+    *(
+        "  3%|█   | 3/9 [01:02<09:00, 3.0s/it]",
+        "perf 3: {'a': 1, 'perf/b': np.float64(2.5)}",
+        "Eval at step 3: {'a': 4}",
+    ),
+    *(
+        "(x)step 4: {'train/step': 3}",
+        "step:4 - a:3 - b:np.float64(2.5)",
+        "[P 3] {'a': '1.5', 'b': '1e-06', 'c': 'text'}",
+    ),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "\x1b[36m(A pid=3)\x1b[0m \x1b[1m"]), st.sampled_from(_HEADINGS)), max_size=30
+    )
+)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.framework)
+def test_the_lines_that_are_passed_over_say_nothing(shape: Shape, parts: list[tuple[str, str]]) -> None:
+    lines = ["".join(part) + "\n" for part in parts]
+    unfiltered = replace(shape, says=lambda line: True)
+    assert repr(list(rows_of(shape, lines))) == repr(list(rows_of(unfiltered, lines)))
+
+
+_WORDS = st.text(st.sampled_from('ab1 :|_/"\\\xa0\t.'), max_size=5)
+_FIELDS = st.tuples(st.sampled_from(["a", "b", "b c", ""]) | _WORDS, _NUMBERS | _WORDS).map(": ".join)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["time", "other"]) | _WORDS, st.lists(_FIELDS, max_size=4).map(" | ".join)),
+        max_size=3,
+    )
+)
+def test_a_panel_of_open_instruct_is_read_the_same_either_way(panel: list[tuple[str, str]]) -> None:
+    panel = [(category.partition(" ")[0], text.strip()) for category, text in panel]
+    quick = _panel_quick(panel)
+    if quick is not None:
+        assert quick == dict(pair for each in panel for pair in _category(*each))
+
+
+def test_most_panels_are_read_quickly() -> None:
+    panel = [("other", "episode: 3 | epoch: 0.01"), ("time", "total: 1.50 | saving: 1.00e-06")]
+    assert _panel_quick(panel) == {"episode": 3, "epoch": 0.01, "time/total": 1.5, "time/saving": 1e-6}
 
 
 _ITEMS = (
