@@ -1,5 +1,5 @@
 """Consoles on which a step spans several lines: AReaL's grid, open-instruct's panel, NeMo-RL's bullets, SkyRL's
-pprint; and prime-rl's line of named values. Each reader takes clean lines and gives rows.
+pprint; and prime-rl's line of named values. Each reader takes clean lines and gives rows; SkyRL's cleans them itself.
 
 Sources, each at the commit that `run_log_maps.py` names: AReaL areal/utils/stats_logger.py, printing.py; open-instruct
 open_instruct/model_utils.py (print_rich_single_line_metrics); NeMo-RL nemo_rl/algorithms/grpo.py; SkyRL
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from fleetsim.history.run_log_text import Pairs, Row, dict_of, number, numbers_of
+from fleetsim.history.run_log_text import Pairs, Row, cleaner, dict_of, number, numbers_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"╭─+ Metrics ─+╮$")
@@ -26,6 +26,7 @@ _INDENT = 3  # spaces before a category; below it the values go on
 _ITEMS = frozenset(("{'", '{"', " '", ' "'))  # how lines of pprint begin
 _MOST = 400  # lines of one dictionary; what is longer was cut off
 
+_NEMO_SECTIONS = ("Training Results", "Timing")
 # What NeMo-RL and prime-rl print, and what they call it in their trackers.
 _NEMO_NAMES = {
     "Mean Generation Length": "train/mean_gen_tokens_per_sample",
@@ -54,9 +55,13 @@ def areal(lines: Iterable[str]) -> Iterator[Row]:
     for line in lines:
         if "│" in line and row:
             cells = line.strip().strip("│").split("│")
-            for name, value in zip(map(str.strip, cells[::2]), cells[1::2], strict=False):
-                if name and (amount := number(value)) is not None:
-                    row[name] = amount
+            names = map(str.strip, cells[::2])
+            try:  # all but a grid's last line have a number in every cell
+                row |= zip(names, map(float, cells[1::2]), strict=False)
+            except ValueError:
+                found = zip(map(str.strip, cells[::2]), map(number, cells[1::2]), strict=False)
+                row |= ((name, value) for name, value in found if value is not None)
+            row.pop("", None)
         elif "Train step " in line and (done := _AREAL.search(line)) is not None:
             step = float(done[1])
             row = {"global_step": step}
@@ -126,7 +131,13 @@ def nemo(lines: Iterable[str]) -> Iterator[Row]:
     last = before = 0.0
     section = ""
     for line in lines:
-        if "= Step " in line and (heading := _NEMO.search(line)) is not None:
+        if "•" in line:
+            if not row or section not in _NEMO_SECTIONS or (bullet := _BULLET.match(line)) is None:
+                continue
+            name = _NEMO_NAMES.get(bullet[1], f"timing/train/{bullet[1]}" if section == "Timing" else "")
+            if name and (amount := number(bullet[2])) is not None:
+                row.append((name, amount))
+        elif "= Step " in line and (heading := _NEMO.search(line)) is not None:
             if len(row) > 1:
                 yield dict(row)
             last = before + float(heading[1])
@@ -135,11 +146,6 @@ def nemo(lines: Iterable[str]) -> Iterator[Row]:
             before = last
         elif line[:1] in ("📊", "⏱", "🔍"):
             section = line.partition(" ")[2].strip(" :")
-        elif row and section in ("Training Results", "Timing") and (bullet := _BULLET.match(line)) is not None:
-            name = _NEMO_NAMES.get(bullet[1], f"timing/train/{bullet[1]}" if section == "Timing" else "")
-            amount = number(bullet[2])
-            if name and amount is not None:
-                row.append((name, amount))
     if len(row) > 1:
         yield dict(row)
 
@@ -153,7 +159,11 @@ def skyrl(lines: Iterable[str]) -> Iterator[Row]:
     """The dictionaries of a step, over as many lines as they have; other processes may print between."""
     number_of: float | None = None
     text: list[str] = []
-    for line in lines:
+    clean = cleaner()
+    for raw in lines:
+        if number_of is None and "Step " not in raw:
+            continue
+        line = clean(raw)
         if line.endswith(":") and (heading := _SKYRL.search(line)) is not None:
             number_of, text = float(heading[1]), []
         elif number_of is not None and line[:2] in _ITEMS:

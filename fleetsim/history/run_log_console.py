@@ -32,12 +32,12 @@ _COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
 class Shape:
     """How a framework's console looks. first: whether a (clean) line is one that it prints at a step, and nobody else.
     rows: the rows of its clean lines. says: whether a line, as it is in the file, can say something; the others, mostly
-    more than half, are not cleaned. cleans: whether `rows` takes them unclean."""
+    more than half, are not cleaned. None: any may. cleans: whether `rows` takes them unclean."""
 
     framework: str
     first: Callable[[str], bool]
     rows: Callable[[Iterable[str]], Iterator[Row]]
-    says: Callable[[str], bool]
+    says: Callable[[str], bool] | None
     cleans: bool = False
 
 
@@ -154,6 +154,6 @@ SHAPES = (
     Shape("areal", blocks.begins_areal, blocks.areal, lambda x: "│" in x or "Train step " in x or "╘" in x),
     Shape("open-instruct", blocks.begins_open_instruct, blocks.open_instruct, lambda x: "│" in x or "─" in x),
     Shape("nemo-rl", blocks.begins_nemo, blocks.nemo, lambda x: "= " in x or not x.isascii()),
-    Shape("skyrl", blocks.begins_skyrl, blocks.skyrl, lambda x: "':" in x or "Step " in x or '":' in x),
+    Shape("skyrl", blocks.begins_skyrl, blocks.skyrl, None, cleans=True),
     Shape("prime-rl", blocks.begins_prime, blocks.prime, lambda x: "Step " in x or "Waited for batch" in x),
 )
