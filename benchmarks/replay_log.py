@@ -2,10 +2,12 @@
 
     python benchmarks/replay_log.py
 
-In four forms: verl's console, every line with what Ray puts before it; JSONL and CSV with the same metrics; and the
-dictionaries that TRL and others print. Two hundred steps of a fully async job of tests/history/verl_log.py are
-repeated, their numbers counted on. Prints one JSON object. `floor` is what Python's own `json` takes to read the JSONL
-alone, and `of_floor` how often that a form takes: it says the same on a slow machine and on a busy one.
+In five forms: verl's console, every line with what Ray puts before it; JSONL and CSV with the same metrics; the
+dictionaries that TRL and others print; and the console that takes longest, SkyRL's asynchronous one, with all that
+stands between its steps (tests/outside/logs). Two hundred steps of a fully async job of tests/history/verl_log.py are
+repeated, their numbers counted on; of SkyRL's as many as its job has. Prints one JSON object. `floor` is what Python's
+own `json` takes to read the JSONL alone, and `of_floor` how often that a form takes: it says the same on a slow machine
+and on a busy one.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the tests are not
 from tests.history.verl_log import VerlJob, console  # noqa: E402
+from tests.outside.logs.cases import LOGS  # noqa: E402
 
 FLEETSIM = [sys.executable, "-m", "fleetsim"]
 STEPS, MADE = 100_000, 200
 JOB = VerlJob(rate=4.0, window=96, train_s=10.0)
 FORMS = {"console": "train.log", "jsonl": "train.jsonl", "csv": "train.csv", "dictionaries": "printed.log"}
+SKYRL = "skyrl, asynchronous: fits"
 FLOOR = "import json, sys; all(json.loads(line) for line in open(sys.argv[1], encoding='utf-8'))"
 # What TRL calls the metrics that tell whose console it is.
 _TRL = {"timing_s/step": "step_time", "response_length/mean": "completions/mean_length"}
+_SKYRL_STEP = re.compile(r"(?<=Step )\d+(?=: )|(?<='trainer/global_step': )\d+")
 _STEP = re.compile(r"\bstep:(\d+) - ")
 
 
@@ -80,6 +85,20 @@ def write(folder: Path) -> None:
             printed.write(f"{ {_TRL.get(name, name): value for name, value in whole.items()} }\n")
 
 
+def write_skyrl(path: Path) -> None:
+    """SkyRL's console."""
+    log = next(log for log in LOGS if log.name == SKYRL)
+    life = log.live()
+    text = log.text(life)
+    # what stands between the numbers, and the numbers
+    between, numbers = _SKYRL_STEP.split(text), [int(number) for number in _SKYRL_STEP.findall(text)]
+    with path.open("w") as file:
+        for begin in range(0, STEPS, len(life.steps)):
+            for before, number in zip(between, numbers, strict=False):
+                file.write(f"{before}{number + begin}")
+            file.write(between[-1])
+
+
 def used(command: list[str]) -> tuple[bytes, dict[str, float]]:
     """What a process printed, and its processor seconds and memory."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
@@ -102,9 +121,10 @@ def main() -> None:
     told: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
+        write_skyrl(Path(folder, "skyrl.log"))
         floor = [used([sys.executable, "-c", FLOOR, str(Path(folder, FORMS["jsonl"]))])[1]["cpu_s"] for _ in range(3)]
         told["floor"] = {"cpu_s": floor}
-        for form, name in FORMS.items():
+        for form, name in {**FORMS, "skyrl": "skyrl.log"}.items():
             path = Path(folder, name)
             runs = [judged(path) for _ in range(3)]
             told[form] = {

@@ -100,11 +100,11 @@ def open_instruct(lines: Iterable[str]) -> Iterator[Row]:
 
 def _panel_quick(panel: list[tuple[str, str]]) -> Row | None:
     """A panel of plain numbers, made an object of JSON and read as that; None where something else is in it."""
+    whole = " ".join(f"{category} {text}" for category, text in panel)
+    if not whole.isascii() or '"' in whole or "\\" in whole or "  " in whole or " :" in whole:
+        return None
     parts = []
     for category, text in panel:
-        whole = f"{category} {text}"
-        if not whole.isascii() or '"' in whole or "\\" in whole or "  " in whole or " :" in whole:
-            return None
         prefix = "" if category == "other" else f"{category}/"
         told = text.replace(" | ", f',"{prefix}').replace(": ", '":')
         parts.append(f'"{prefix}{told}')
