@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from fleetsim import units
 from fleetsim.dataclass import dataclass
-from fleetsim.faces import setting
+from fleetsim.faces import flag, setting
+from fleetsim.job.job import PATHS
 
+_FLAGS = {path: name for name, path in PATHS.items()}
 # Below this share of a step two steps take as long.
 _ALIKE = 0.005
 
@@ -49,3 +53,13 @@ class Change:
         if self.saves_s > 0:
             return f"saves {time} a step for {money} more"
         return f"saves {money} a step, which takes {time} longer"
+
+
+def typed_as(flags: str) -> str:
+    """The same with the flags that there are for some of the settings: `--set` beside its own flag is refused."""
+
+    def typed(found: re.Match[str]) -> str:
+        path, value = found.groups()
+        return f"{flag(_FLAGS[path])} {value}" if path in _FLAGS else found.group()
+
+    return re.sub(r"--set ([^ =]+)=(\S+)", typed, flags)

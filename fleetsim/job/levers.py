@@ -8,15 +8,20 @@ none can be lifted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.counted import law_of, sizes_of
-from fleetsim.config.lengths import ConstantTokens, LengthSpec
+from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
+from fleetsim.errors import InputError
+from fleetsim.job.derived import SECONDS, with_derived
+from fleetsim.job.instance_gpus import TP, instance_gpus
+from fleetsim.job.length_options import law_from_flags
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import EachStep, Looser, written
 
@@ -51,12 +56,34 @@ class Lever:
     truncated: float = 0.0
 
 
-def levers_of(scenario: Scenario, grown: Scenario, more: str) -> tuple[Lever, ...]:
-    """All levers of a scenario. grown: the same with one more instance; more: that in words."""
+def levers_of(
+    scenario: Scenario, grown: Scenario, more: str, given: Collection[str] | None = None
+) -> tuple[Lever, ...]:
+    """All levers of a scenario. grown: the same with one more instance; more: that in words.
+
+    given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
+    where they alone would let something else be chosen. None = the scenario is all there is.
+    """
     found = [Lever(ONE_MORE, more, f"--set fleet.instances={grown.fleet.instances}", grown)]
-    for lever in (_caps, _staleness, _cadence, _length):
+    for lever in (_caps, _staleness, _cadence):
         found += lever(scenario)
-    return tuple(found)
+    found += _length(scenario, given)
+    return tuple(replace(x, flag=x.flag + kept_choices(scenario, x.scenario, given)) for x in found)
+
+
+def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None) -> str:
+    """What to type as well, so that a changed job keeps what was chosen for it: its TP and its trainer's GPUs."""
+    if given is None:
+        return ""
+    tp = instance_gpus(changed, given)
+    kept = "" if tp in (None, now.engine.tp) else f" --set {TP}={now.engine.tp}"
+    if changed.workload != now.workload and "trainer.gpus" in now.assumed:
+        try:
+            free = with_derived(changed, given).trainer.gpus
+        except InputError:
+            free = 0
+        kept += "" if free == now.trainer.gpus else f" --set trainer.gpus={now.trainer.gpus}"
+    return kept
 
 
 def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:
@@ -165,7 +192,7 @@ def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
     return {"buffer.capacity_samples": math.ceil(factor * capacity)}
 
 
-def _length(scenario: Scenario) -> Iterator[Lever]:
+def _length(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever]:
     """A cap on the responses at about their 95th percentile, or below where the cap already sits there."""
     from fleetsim.workload.lengths import quantile_length
 
@@ -180,10 +207,30 @@ def _length(scenario: Scenario) -> Iterator[Lever]:
     else:
         return
     from_to = f" instead of {now:,.0f}" if now is not None else ""
-    changed = with_changes(scenario, {"workload.output_tokens": {**law.model_dump(exclude_none=True), "max": cap}})
+    flags, cut = _cut(law, cap)
+    if cut is None:
+        return
+    changed = with_changes(scenario, {"workload.output_tokens": cut})
+    if given is not None and any(path in scenario.assumed for path in SECONDS):  # of shorter responses they are others
+        changed = with_derived(changed, {*given, "trainer.gpus"})
     truncated = max(0.0, share_above(law, cap))
     text = f"responses cut at {cap:,} tokens{from_to}"
-    yield Lever(LENGTH, text, f"--set workload.output_tokens.max={cap}", changed, truncated)
+    yield Lever(LENGTH, text, flags, changed, truncated)
+
+
+def _cut(law: LengthSpec, cap: int) -> tuple[str, dict[str, Any] | None]:
+    """What to type to cut a law, and what comes of it; None where no flag says it.
+
+    A cap alone would leave the mean of what is generated as it is, because --len says that mean: so the mean that is
+    left after the cut is typed as well. It is a rounded number, and the law is the one that it makes.
+    """
+    if not isinstance(law, (Lognormal, Gamma)):
+        return f"--max-len {cap}", {**law.model_dump(exclude_none=True), "max": cap}
+    from fleetsim.workload.lengths import mean_length
+
+    left = mean_length(law.model_copy(update={"max": float(cap)}), at_least=1.0)
+    mean = f"{left:.0f}" if left >= 1000 else f"{left:.4g}"
+    return f"--len {mean} --max-len {cap}", law_from_flags(law, True, float(mean), None, float(cap))[1]
 
 
 def _round(tokens: float) -> int:

@@ -6,14 +6,14 @@ step is a change as well; a lever must save more than that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.faces import setting
-from fleetsim.job.change import Change
+from fleetsim.job.change import Change, typed_as
 from fleetsim.job.levers import Lever, cuts_many, levers_of, more_lost, risk_words
 from fleetsim.job.moved import shortened
 from fleetsim.job.trials import Measure, flat, one_more, unit_of, with_instances
@@ -64,15 +64,16 @@ class _Tried:
         """As it is told."""
         names = ("staleness_steps.p99", "staleness_steps.mean", "samples_lost.longest_tenth", "samples_lost.all")
         risk = risk_words(self.lever, *map(self.both, names))
-        flag = str(setting("fleet.instances", self.instances)) if self.lever.name == _ITSELF else self.lever.flag
+        itself = self.lever.name == _ITSELF
+        flag = str(setting("fleet.instances", self.instances)) if itself else typed_as(self.lever.flag)
         of, step_s = scenario.fleet.instances, float(self.run["step_s"])
         return Change(self.lever.text, flag, self.instances, of, self.saves_usd, self.saves_s, step_s, risk)
 
 
-def change_of(scenario: Scenario, measure: Measure) -> Change | None:
+def change_of(scenario: Scenario, measure: Measure, given: Collection[str] | None = None) -> Change | None:
     """The change that saves most dollars of a step, else that makes it shorter for the least money; None without one.
 
-    measure should remember runs.
+    measure should remember runs. given: as in levers_of.
     """
     job = shortened(scenario)
     now = _run(job, measure)
@@ -80,7 +81,7 @@ def change_of(scenario: Scenario, measure: Measure) -> Change | None:
         return None
     grown = with_instances(job, job.fleet.instances + unit_of(job))
     alone = Lever(_ITSELF, "fewer instances", "", job)
-    levers = [alone] if job.fleet.placement == "colocated" else [alone, *levers_of(job, grown, one_more(job))]
+    levers = [alone] if job.fleet.placement == "colocated" else [alone, *levers_of(job, grown, one_more(job), given)]
     tried = [found for lever in levers if (found := _fewest(lever, now, job, measure)) is not None]
     tried = [one for one in tried if not one.loses_more]
     saving = [one for one in tried if one.saves_usd > _KEPT * float(now["cost_per_step"])]

@@ -157,7 +157,7 @@ class SimulateResult(Briefed):
         from fleetsim.simulate.change import change_of
 
         plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
-        return change_of(plain, remembered(simulated))
+        return change_of(plain, remembered(simulated), self.job.given)
 
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""

@@ -10,7 +10,7 @@ responses that were not ready. Neither is one that cuts many of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from fleetsim.config.scenario import Scenario
@@ -101,17 +101,18 @@ def alternatives_of(
     targets: Sequence[Target] | None = None,
     of_grown: int | None = None,
     more: str = "one more instance",
+    given: Collection[str] | None = None,
     tell: Tell | None = None,
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
 
     grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. targets: the count is
-    searched anew for each lever, to hold these. measure should remember runs: the scenario's own and often the grown
-    one's have been made before.
+    searched anew for each lever, to hold these. given: as in levers_of. measure should remember runs: the scenario's
+    own and often the grown one's have been made before.
     """
     if tell is not None:
         tell("trying what else would help")
-    levers = levers_of(scenario, grown, more)
+    levers = levers_of(scenario, grown, more, given)
     more_runs = of_grown or replications
     ways = [(scenario, max(replications, more_runs))]
     ways += [(lever.scenario, more_runs if lever.name == ONE_MORE else replications) for lever in levers]

@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleetsim.faces import flag
-from fleetsim.job.change import Change
-from fleetsim.job.job import PATHS
+from fleetsim.job.change import Change, typed_as
+from fleetsim.job.levers import ONE_MORE
 from fleetsim.size.alternatives import Alternative, Alternatives
 from fleetsim.size.larger_budget import WayOut
 from fleetsim.size.second_search import Anew
 
 
 def change_of(
-    alternatives: Alternatives, way_out: WayOut | None, instances: int, likeliest: bool = True
+    alternatives: Alternatives, way_out: WayOut | None, instances: int, likeliest: bool = True, kept: str = ""
 ) -> Change | None:
     """The change that helps most, None where nothing helps: where no fleet holds the targets, the one with which a
     fleet does; else the one that saves most with the count that is then right; else the one with the cheapest second.
 
     likeliest: whether `instances` is for the likeliest case, as the counts of all changes are.
+    kept: what to type beside the way out's own flag.
     """
     if way_out is not None:
-        text, typed = "a larger staleness budget", f"{flag('max_staleness')} {way_out.max_staleness:g}"
+        text, typed = "a larger staleness budget", f"{flag('max_staleness')} {way_out.max_staleness:g}{kept}"
         older = f"staleness p99 {way_out.staleness_p99_steps:.3g} steps"
         return replace(_anew(text, typed, way_out, older), mends=True)
     most = max(alternatives.tried, key=lambda a: a.saves_usd, default=None)
@@ -39,17 +40,5 @@ def _anew(text: str, typed: str, found: Anew, risk: str | None) -> Change:
 def _alone(a: Alternative, instances: int) -> Change:
     """A lever at the same count; for the lever of one more instance, at one more."""
     step_s = a.gain_s / (1.0 - a.step_ratio.mean) - a.gain_s
-    more = int(a.flag.rpartition("=")[2]) if a.flag.startswith("--set fleet.instances=") else instances
+    more = int(a.flag.split()[1].partition("=")[2]) if a.name == ONE_MORE else instances
     return Change(a.text, typed_as(a.flag), more, instances, -a.cost_change, a.gain_s, step_s, a.risk)
-
-
-_FLAGS = {path: name for name, path in PATHS.items()} | {"workload.output_tokens.max": "max_len"}
-
-
-def typed_as(sets: str) -> str:
-    """The same with the flags that `size` has for some of the settings."""
-    typed = []
-    for written in sets.removeprefix("--set ").split(" --set "):
-        path, _, value = written.partition("=")
-        typed.append(f"{flag(_FLAGS[path])} {value}" if path in _FLAGS else f"--set {written}")
-    return " ".join(typed)

@@ -12,14 +12,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from functools import partial
 
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
 from fleetsim.job.assumptions import assumptions_of
+from fleetsim.job.change import typed_as
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.later import Later
-from fleetsim.job.levers import STALENESS
+from fleetsim.job.levers import STALENESS, kept_choices
 from fleetsim.job.sides import sides_of
 from fleetsim.job.trials import (
     Measure,
@@ -169,6 +171,7 @@ def size(
         targets=targets,
         of_grown=replications,
         more=one_more(job),
+        given=given,
         tell=tell,
     )
     drafts = drafts_of(here, min(_LEVERS, replications), measure, tell)
@@ -207,8 +210,16 @@ def size(
         spread=spread_of(doubt, chosen, partial(usd_per_h, job)),
         confidence=confidence,
         enough=enough,
-        change=change_of(alternatives, way_out, instances, likeliest=not enough),
+        change=change_of(alternatives, way_out, instances, likeliest=not enough, kept=_kept(job, way_out, given)),
     )
+
+
+def _kept(job: Scenario, way_out: WayOut | None, given: Collection[str]) -> str:
+    """What to type beside the way out's budget, so that nothing else changes."""
+    if way_out is None:
+        return ""
+    wider = with_changes(job, {"admission.max_staleness": way_out.max_staleness})
+    return typed_as(kept_choices(job, wider, given))
 
 
 def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:

@@ -150,6 +150,7 @@ def split(
             chosen.replications,
             measure,
             more=_more(job),
+            given={*given, "trainer.gpus"},
             tell=tell,
         )
         drafts = drafts_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)

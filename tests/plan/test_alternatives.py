@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.config import Scenario, scenario_from_mapping, with_changes
+import fleetsim as fs
+from fleetsim.config import Scenario, with_changes
 from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import estimate
@@ -23,6 +24,7 @@ from fleetsim.size.alternatives import Alternatives, alternatives_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.workload.lengths import quantile_length
 from tests.plan.fakes import metrics, one_ahead
+from tests.plan.typed import typed
 
 NOTHING = estimate([0.0])
 
@@ -199,13 +201,11 @@ def test_the_share_above_a_cap() -> None:
     ],
 )
 def test_the_flag_of_a_lever_pulls_it(changes: dict[str, Any]) -> None:
-    s = job(**changes)
+    s = fs.load(job(**changes).model_dump(exclude_none=True)).scenario
     for found in levers_of(s, with_instances(s, 9), "one more instance"):
-        words = found.flag.split()
-        overrides = [text for text in words if text != "--set"]
-        assert len(words) == 2 * len(overrides)
-        typed = scenario_from_mapping(s.model_dump(exclude_none=True), overrides=overrides)
-        assert typed == found.scenario, found.name
+        changes, options = typed(found.flag)
+        asked = fs.load(s.model_dump(exclude_none=True)).with_(changes, **options)
+        assert with_changes(found.scenario, {"assumed": asked.scenario.assumed}) == asked.scenario, found.name
 
 
 def fleet(change: Callable[[Scenario], Mapping[str, Any]]) -> Any:

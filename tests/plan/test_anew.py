@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,11 +12,12 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
+from fleetsim.job.change import typed_as
 from fleetsim.job.levers import CAP, STALENESS, levers_of
 from fleetsim.job.trials import with_instances
-from fleetsim.size.change import typed_as
 from fleetsim.size.size import SizeResult, size
 from tests.plan.fakes import fluid, metrics, one_ahead
+from tests.plan.typed import typed
 
 WORK = 512 * 1536
 
@@ -136,6 +135,8 @@ def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
         {"model": "Qwen/Qwen3-32B", "gpu": "B200", "len": 300, "batch": 256},
         {"model": "Qwen/Qwen3-14B", "gpu": "A100", "group_size": 16, "len_cv": 1.4, "max_staleness": 0.0},
         {"model": "Qwen/Qwen3-14B", "gpu": "B200", "max_staleness": 1.0},
+        {"batch": 512, "len": 1536},
+        {"len": 900, "len_cv": 1.5, "trainer_step_s": 20.0},
     ],
 )
 def test_the_change_that_is_advised_is_what_asking_for_it_says(options: dict[str, Any]) -> None:
@@ -144,10 +145,8 @@ def test_the_change_that_is_advised_is_what_asking_for_it_says(options: dict[str
     now = job.size()
     change = now.plan.change
     assert change is not None
-    words = change.flag.split()
-    sets = dict(word.split("=") for before, word in pairwise(words) if before == "--set")
-    flags = {w[2:].replace("-", "_"): float(v) for w, v in pairwise(words) if w.startswith("--") and w != "--set"}
-    asked = job.with_({path: json.loads(value) for path, value in sets.items()}, **flags).size()
+    changes, flags = typed(change.flag)
+    asked = job.with_(changes, **flags).size()
     assert asked.instances == change.instances
     assert now.mean["cost_per_step"] - asked.mean["cost_per_step"] == pytest.approx(change.saves_usd, rel=1e-9)
     assert now.mean["step_s"] - asked.mean["step_s"] == pytest.approx(change.saves_s, rel=1e-9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from fleetsim.job.levers import levers_of
 from fleetsim.job.moved import shortened
 from fleetsim.job.trials import remembered, simulated, with_instances
 from fleetsim.simulate.change import change_of
+from tests.plan.typed import typed
 
 JOB: dict[str, Any] = {"model": "Qwen/Qwen2.5-1.5B", "batch": 64, "len": 300, "max_staleness": 1}
 
@@ -59,9 +59,9 @@ def test_what_a_change_says_is_what_a_run_with_it_comes_to() -> None:
     scenario = job(fleet__instances=6)
     found = change_of(scenario, remembered(simulated))
     assert found is not None
-    changes = dict(word.split("=") for word in found.flag.replace("--set ", "").split())
-    values = {key: json.loads(value) for key, value in changes.items()}
-    after = with_changes(scenario, values | {"fleet.instances": found.instances})
+    changes, options = typed(found.flag)
+    asked = fs.load(None, {"fleet.instances": 6}, **JOB).with_(changes, **options).scenario
+    after = with_instances(shortened(asked), found.instances)
     step_s, usd = numbers(after)
     assert step_s == pytest.approx(found.step_s)
     assert numbers(scenario)[1] - usd == pytest.approx(found.saves_usd)
