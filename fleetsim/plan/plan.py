@@ -213,15 +213,21 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: Row) -> Iterat
     """The best plan with each thing that is forbidden, alone, where it beats the recommended one."""
     budget = space.budget
     least = budget.badness(best.step_s, best.usd)
+
+    def beats(step_s: float, usd: float) -> bool:
+        return budget.badness(step_s, usd) < (least[0], least[1] * (1 - SAME))
+
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
         wanted = Wanted(budget, only_best=True, by=SAME)
         wanted.add(best.step_s, best.usd)
         found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
-        better = [f for f in found if budget.badness(f.step_s, f.usd) < (least[0], least[1] * (1 - SAME))]
+        better = [f for f in found if beats(f.step_s, f.usd)]
         if not better:
             yield Bought(permission, None)
             continue
         top = min(better, key=lambda f: budget.badness(f.step_s, f.usd))
         full = search.simulated([(top.candidate, top.scenario)], space.asked.scenario.run.replications)
-        yield Bought(permission, _row(search, full[0]) if full else None)
+        row = _row(search, full[0]) if full else None
+        # A search stops early where one run looks well; all of them decide.
+        yield Bought(permission, row if row is not None and beats(row.step_s, row.usd) else None)
