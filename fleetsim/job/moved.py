@@ -137,7 +137,7 @@ class Part(Generic[E]):
 @dataclass(frozen=True, slots=True)
 class Swing:
     """What one input does alone at the ends of its interval. path: its value in a scenario, if any. factors, and the
-    metrics with them: low, high."""
+    metrics with them: low, high; at: those of the job as it is."""
 
     what: str
     path: str
@@ -146,12 +146,13 @@ class Swing:
     factors: tuple[float, float]
     low: Figures
     high: Figures
+    at: Figures
 
     @property
     def step_s(self) -> tuple[float, float]:
-        """A step, from, to."""
-        low, high = sorted(end["step_s"] for end in (self.low, self.high))
-        return low, high
+        """A step, from, to; that of the job as it is lies between."""
+        steps = [end["step_s"] for end in (self.low, self.at, self.high)]
+        return min(steps), max(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +179,15 @@ def ranges_of(
     if not inputs:
         return None
     found = moved_metrics(scenario, inputs, measure)
+    at = {name: estimates[name].mean for name in METRICS}
+
+    def there(end: Figures) -> Figures:  # one short run says by how much a metric moves, all runs where from
+        moves = {name: end[name] - found.base[name] for name in METRICS}
+        return {name: at[name] if math.isnan(by) else max(0.0, at[name] + by) for name, by in moves.items()}
+
     parts = [
-        Swing(u.what, u.path, u.why(scenario, ends), u.measure, ends, *figures)
-        for (u, ends), figures in zip(inputs, found.ends, strict=True)
+        Swing(u.what, u.path, u.why(scenario, ends), u.measure, ends, there(low), there(high), at)
+        for (u, ends), (low, high) in zip(inputs, found.ends, strict=True)
     ]
     parts.sort(key=lambda part: part.step_s[0] - part.step_s[1])
     return Ranges(CONFIDENCE, found.around(estimates), tuple(parts))

@@ -18,7 +18,8 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.moved import METRICS, in_doubt, shortened
+from fleetsim.estimates import estimate
+from fleetsim.job.moved import METRICS, in_doubt, ranges_of, shortened
 from fleetsim.job.trials import simulated
 from fleetsim.job.uncertain import RERUN
 from fleetsim.sim.threads import side_by_side
@@ -85,3 +86,15 @@ def test_the_splits_that_are_likely_hold_the_best_of_what_draws_give(options: di
         best = min(steps.values())
         held += any(low <= n <= high for n, step_s in steps.items() if step_s <= 1.01 * best)
     assert held / len(draws) >= 0.7
+
+
+def test_what_an_input_does_to_a_step_is_told_around_the_step_that_is_told() -> None:
+    """A step of few runs differs from the mean of all: the ends of an input stand around the latter."""
+    job = fs.load(None, {"run.steps": 8}, replications=3, model="Qwen/Qwen3-14B", gpu="B200", len=900, len_cv=1.5)
+    told = simulated(job.scenario, 0)
+    longer = {name: estimate([1.3 * float(told[name])] * 3) for name in METRICS}
+    found = ranges_of(job.scenario, job.given, longer, simulated)
+    assert found is not None
+    for part in found.parts:
+        low, high = part.step_s
+        assert low <= longer["step_s"].mean <= high
