@@ -17,6 +17,7 @@ from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
+from tests.replay.preset_trainer import PRESET_TRAINER
 
 END_S = 1.7e9
 
@@ -78,7 +79,7 @@ def test_a_queue_that_ages_slowly_is_told_from_aborted_work(seed: int, tmp_path:
     By its seed, the run itself makes a sixth fewer tokens over its first 40 to 160 steps, while its queue stands full:
     the window begins after them.
     """
-    history = exported("presets/trl-async-grpo", tmp_path, steps=400, seed=seed, warmup=200)
+    history = exported("presets/trl-async-grpo", tmp_path, steps=400, seed=seed, warmup=200, **PRESET_TRAINER)
     observed = observe(history)
     model = implied(observed, history)
     assert model.scenario.sync.in_flight == "keep"
