@@ -92,7 +92,7 @@ def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str,
     in_groups, most = fleet.in_flight_unit == "groups", fleet.max_in_flight_samples is not None
     each = fleet.max_in_flight_samples_per_instance is not None
     by_group = np.array([life.whole for life in path.lives])
-    by_engines = "engines_limit" in law.traits
+    by_engines = law.engines_limit
     own = (each or by_engines) and not most
     full = in_groups and by_engines  # what waits for a sample, and not for a group, waits for an engine
     shorter = np.where(freed & (own | (full & ~by_group)), LESS, shorter)

@@ -35,7 +35,7 @@ def slowness(scenario: Scenario, instances: int) -> list[float]:
 def caps(scenario: Scenario, limits: EngineLimits) -> dict[str, int]:
     """The client's caps in their unit (fields of the fleet row). Without a cap the engines' own limit is one."""
     fleet, own = scenario.fleet, UNLIMITED
-    if "engines_limit" in law_of(scenario).traits:
+    if law_of(scenario).engines_limit:
         own = limits.max_num_seqs
     if fleet.in_flight_unit == "samples":
         most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
@@ -57,7 +57,7 @@ def most_groups(scenario: Scenario, instances: int) -> int:
 def credit_rules(scenario: Scenario) -> dict[str, int]:
     """What the kernel itself does with credits between two looks of the admission law (fields of the fleet row)."""
     law = law_of(scenario)
-    reserved = scenario.groups_per_step if "reserves_steps" in law.traits else 0
+    reserved = scenario.groups_per_step if law.reserves_steps else 0
     return {
         "pool": int(law.counts_open),
         "returns": int(not (law.counts_open or law.counts_started)),

@@ -97,7 +97,7 @@ def _companions(job: Job) -> Iterator[Process]:
         yield from (follow(job, i, turns) for i in range(job.fleet.own))
     if scenario.fleet.repack.every_s is not None:
         yield repack(job)
-    if "follows_kv" in law_of(scenario).traits:
+    if law_of(scenario).follows_kv:
         yield steer(job)
 
 

@@ -14,10 +14,11 @@ from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids, ready_groups
 from fleetsim.sim.failures import give_back_closed, lose, resize
+from fleetsim.sim.lending import lend
 from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
 from fleetsim.sim.run_state import Job, Process
 from fleetsim.sim.sync import hand_over
-from fleetsim.sim.waiting import lend, wait_for_groups
+from fleetsim.sim.waiting import wait_for_groups
 
 # The method `sum` of so few rows takes twice as long.
 _sum = np.add.reduce
