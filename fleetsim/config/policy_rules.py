@@ -77,8 +77,8 @@ def _tail_batching_works_on_rounds(s: Sections) -> Iterator[Problem]:
 
 
 def _targets_and_exact_steps_go_together(s: Sections) -> Iterator[Problem]:
-    if BATCH_RULES[s.buffer.batch_rule].reserved and "reserves_steps" not in law_of(s).traits:
-        reserving = admission.names_of(lambda law: "reserves_steps" in law.traits)
+    if BATCH_RULES[s.buffer.batch_rule].reserved and not law_of(s).reserves_steps:
+        reserving = admission.names_of(lambda law: law.reserves_steps)
         yield Problem(
             "buffer.batch_rule",
             s.buffer.batch_rule,

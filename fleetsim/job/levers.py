@@ -187,7 +187,7 @@ def _queue_of_the_window(scenario: Scenario, factor: float) -> dict[str, Any]:
     (NeMo-RL) would fill with those of later steps and stop the job.
     """
     capacity = scenario.buffer.capacity_samples
-    if capacity is None or "fills_queue" not in law_of(scenario).traits:
+    if capacity is None or not law_of(scenario).fills_queue:
         return {}
     return {"buffer.capacity_samples": math.ceil(factor * capacity)}
 

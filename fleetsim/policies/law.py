@@ -10,12 +10,6 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.policies.law_inputs import Order, Progress, Settings, Sizes
 
-Trait = Literal[
-    "reserves_steps",  # each group is reserved for a step when it starts
-    "fills_queue",  # a queue that holds what the law may start must grow with it
-    "engines_limit",  # the client sends whatever the engines can run
-    "follows_kv",  # a controller watches the engines' KV use and sets how much is in flight
-]
 # More groups than any run starts: no limit.
 PLENTY = 1 << 40
 # Steps that a run needs to fill its pipeline where the law sets no number of batches or versions.
@@ -102,7 +96,9 @@ class Law:
     starves: why too little may start for a batch to be ever complete, None = the law lets enough start.
     rounds: whether what starts are the rounds of batches: one after the other, or several at a time; None = no rounds.
     budget: what a staleness budget (--max-staleness) sets: the law's versions, its whole batches; None = nothing.
-    traits: what else is true of it, by the names in `Trait`.
+    reserves_steps: each group is reserved for a step when it starts. fills_queue: a queue that holds what the law may
+    start must grow with it. engines_limit: the client sends whatever the engines can run. follows_kv: a controller
+    watches the engines' KV use and sets how much is in flight.
     """
 
     says: Callable[[Settings], str]
@@ -118,7 +114,10 @@ class Law:
     starves: Callable[[Settings, Sizes, Progress], Problem | None]
     rounds: Literal["one_by_one", "overlapping"] | None
     budget: Literal["versions", "batches"] | None
-    traits: tuple[Trait, ...]
+    reserves_steps: bool
+    fills_queue: bool
+    engines_limit: bool
+    follows_kv: bool
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -148,7 +147,7 @@ class Law:
     @property
     def plain_window(self) -> bool:
         """Whether the law is a staleness budget in versions, and any group may be in any batch."""
-        return self.budget == "versions" and "reserves_steps" not in self.traits
+        return self.budget == "versions" and not self.reserves_steps
 
     def number(self, settings: Settings) -> float | None:
         """The law's parameter, None where it has none."""

@@ -62,7 +62,7 @@ def random_job(seed: int) -> Scenario:
         "admission.adaptive.most_samples": batch * r.choice([1, 4]),
         "buffer.capacity_samples": r.choice([None, None, None, None, batch, 2 * batch]),
         "buffer.batch_rule": "exact_target_step"
-        if "reserves_steps" in LAWS[law].traits
+        if LAWS[law].reserves_steps
         else r.choice(["fifo", "oldest_version_first"]),
         "run.steps": 26,
         "run.warmup_steps": 6,

@@ -20,7 +20,7 @@ def batch_rules(draw: st.DrawFn, law: LawName) -> dict[str, Any]:
     rules = ["fifo", "oldest_version_first", "wait_for_oldest"]
     if LAWS[law].rounds is not None:
         rules.append("first_finished")
-    if "reserves_steps" in LAWS[law].traits:
+    if LAWS[law].reserves_steps:
         rules.append("exact_target_step")
     rule = draw(st.sampled_from(rules))
     leftovers = ["abort", "carry_over", "defer"] if LAWS[law].waits_for_trainer else ["abort", "carry_over"]

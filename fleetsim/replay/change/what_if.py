@@ -258,7 +258,7 @@ def _unread(implied: Implied, scenario: Scenario, changes: Mapping[str, Any]) ->
     notes = [f"{note}{whose}" for note in unread_notes(scenario, changes)]
     if (
         inferred
-        and "engines_limit" in law_of(scenario).traits
+        and law_of(scenario).engines_limit
         and any(path.startswith("fleet.max_in_flight_samples") for path in changes)
     ):
         notes.append(
