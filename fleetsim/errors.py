@@ -1,4 +1,8 @@
-"""Every error a user can meet: value, rule, remedy, and the exit code that goes with it (all of them: EXIT_CODES)."""
+"""Every error a user can meet: value, rule, remedy, and the exit code that goes with it (all of them: EXIT_CODES).
+
+`cli/main.py` ends the process with the code of the error that reaches it, and with 130 after Ctrl-C. With 10 and 12,
+which are no errors, a command ends once its answer is shown: `cli/output.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,16 @@ from typing import Any
 from fleetsim.dataclass import dataclass
 from fleetsim.visible import visible
 
+NOT_HELD, OUTSIDE_RANGE = 10, 12
 # The one list of exit codes, for the reference and for whoever writes a script around fleetsim.
 EXIT_CODES: Mapping[int, str] = {
     0: "ok",
     1: "internal error: a bug in fleetsim; FLEETSIM_DEBUG=1 shows where it happened",
     2: "usage or bad input: all problems at once, each with value, rule and remedy; also a run that can never go on",
     3: "the outside world did not do its part: a server, a GPU, a file system, an extra that is not installed",
-    10: "a condition that was asked for does not hold: `--fail-if`, `--verify`, or a check that failed",
+    NOT_HELD: "a condition that was asked for does not hold: `--fail-if`, `--verify`, or a check that failed",
     11: "no fleet in the searched range holds the targets that were asked for",
-    12: "under `--strict`: the answer lies outside the range that the profile measured",
+    OUTSIDE_RANGE: "under `--strict`: the answer lies outside the range that the profile measured",
     130: "interrupted (Ctrl-C)",
 }
 

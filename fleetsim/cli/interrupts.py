@@ -1,5 +1,7 @@
 """Ctrl-C while a command starts: nothing is known yet that would be lost, so the process ends on the spot.
 
+Later Ctrl-C is a KeyboardInterrupt, which `cli/main.py` turns into the exit code.
+
 An exception would not do. Importing runs callbacks in which Python prints a KeyboardInterrupt and goes on, and before
 the command line is parsed nobody catches one. This module imports nothing heavy: it stands before everything else.
 """

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fleetsim.cli.say import say
-from fleetsim.errors import Interrupted, UnfinishedError
+from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, UnfinishedError
 from fleetsim.files import new_file, write_text
-from fleetsim.job.gate import EXIT_CODE
 from fleetsim.job.result import Briefed
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.gate import Gate
     from fleetsim.job.result import Answer, Planned
-
-OUTSIDE_RANGE = 12
 
 
 def show(renderable: RenderableType) -> None:
@@ -75,7 +72,7 @@ def stop_at(lines: Sequence[str]) -> None:
     for line in lines:
         say(line, err=True)
     if lines:
-        raise typer.Exit(EXIT_CODE)
+        raise typer.Exit(NOT_HELD)
 
 
 def stop_if_unmeasured(profile: EngineSource, strict: bool) -> None:

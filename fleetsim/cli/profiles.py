@@ -10,6 +10,7 @@ import typer
 from fleetsim import units
 from fleetsim.cli.flags import command
 from fleetsim.cli.say import say
+from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
 from fleetsim.job.trainer_ask import TrainerStep
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
 
-ABOVE_LIMIT = 10
 
 NAME = Annotated[str, typer.Argument(metavar="PROFILE", help="The name of a shipped profile, or a file.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document.")]
@@ -134,7 +134,7 @@ def check(
     if failed:
         names = ", ".join(one.now.name for one in failed)
         say(f"error: above the limit of {limit:g}: {names}", err=True)
-        raise typer.Exit(ABOVE_LIMIT)
+        raise typer.Exit(NOT_HELD)
 
 
 @app.command("estimate")

@@ -12,10 +12,9 @@ import typer
 
 from fleetsim import units
 from fleetsim.cli.say import say
-from fleetsim.errors import InputError, Problem, Problems
+from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
 from fleetsim.job.fields import RUN
-from fleetsim.job.gate import EXIT_CODE
 from fleetsim.job.history_fields import SOURCE
 from fleetsim.job.question import Option
 from fleetsim.replay.questions import CHANGE, ChangeFields
@@ -193,7 +192,7 @@ def write_plan(files: PlanFiles, answers: Answers, window: Window) -> None:
 def stop_if_withheld(files: PlanFiles, answers: Answers) -> None:
     """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
     if answers.withheld is not None and (files.plan_out is not None or files.patch is not None):
-        raise typer.Exit(EXIT_CODE)
+        raise typer.Exit(NOT_HELD)
 
 
 def stop_if_missed(answers: Answers) -> None:
@@ -212,4 +211,4 @@ def stop_if_unverified(answers: Answers) -> None:
     for check in failed:
         say(f"--verify: {check.name} failed: {check.text}", err=True)
     if failed:
-        raise typer.Exit(EXIT_CODE)
+        raise typer.Exit(NOT_HELD)

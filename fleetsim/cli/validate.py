@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from fleetsim.cli.say import say
-from fleetsim.job.gate import EXIT_CODE
+from fleetsim.errors import NOT_HELD
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _predictions(folder: str, as_json: bool) -> None:
 def _failed(why: str) -> NoReturn:
     """Ends with the exit code of a check that failed."""
     say(why, err=True)
-    raise typer.Exit(EXIT_CODE)
+    raise typer.Exit(NOT_HELD)
 
 
 def _show(results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm], **more: Any) -> None:

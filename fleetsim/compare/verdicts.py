@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from fleetsim.compare.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
 from fleetsim.compare.input_changes import input_differences
 from fleetsim.compare.words import band_of, headline_of
-from fleetsim.config.run import CostConfig
+from fleetsim.config.cost import CostConfig
 from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.quantities import quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetsim.config.base import Count, CountOrZero, Fraction, Interval, Section
-from fleetsim.policies.ages import AgeActionName
+from fleetsim.policies.age_actions import AgeActionName
 from fleetsim.policies.batches import BatchRuleName
 from fleetsim.policies.law_inputs import LawName
 

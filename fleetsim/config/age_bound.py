@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law_inputs import Order

@@ -8,7 +8,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.sections import Sections
 from fleetsim.errors import Problem
 from fleetsim.policies import admission, batches
-from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 
 

@@ -9,12 +9,15 @@ from pydantic_core import PydanticCustomError
 
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
 from fleetsim.config.base import Section
+from fleetsim.config.cost import CostConfig
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.fleet import FleetConfig
 from fleetsim.config.follow import FollowConfig
 from fleetsim.config.observed import ObservedConfig
-from fleetsim.config.run import CostConfig, PublishedConfig, RunConfig, TargetsConfig
+from fleetsim.config.published import PublishedConfig
+from fleetsim.config.run import RunConfig
 from fleetsim.config.sync import SyncConfig
+from fleetsim.config.targets import TargetsConfig
 from fleetsim.config.trainer import TrainerConfig
 from fleetsim.config.tree import tree_of, unknown_path
 from fleetsim.config.workload import WorkloadConfig

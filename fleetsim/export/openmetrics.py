@@ -8,7 +8,7 @@ from typing import TextIO
 
 import numpy as np
 
-from fleetsim.export.scraped import families
+from fleetsim.export.metrics import families
 from fleetsim.export.series import Family, Series, scrape_times
 from fleetsim.sim.records import Records
 

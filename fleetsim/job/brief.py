@@ -36,6 +36,11 @@ def ranged(name: str, value: float, spans: Spans) -> str:
     return said if said == from_ == to else f"{said} ({from_} to {to})"
 
 
+def likely(low: str, high: str, wide: bool) -> str:
+    """The range around an answer: " (likely 3 to 8: wide)"; empty where both ends are one."""
+    return "" if low == high else f" (likely {low} to {high}{': wide' if wide else ''})"
+
+
 def step_line(step_s: float, idle: float, spans: Spans) -> str:
     """A step and the trainer's idle share, with their ranges."""
     return f"{ranged('step_s', step_s, spans)}, trainer idle {ranged('trainer_idle_fraction', idle, spans)}"

@@ -11,9 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.quantities import METRICS
 
-__all__ = ["EXIT_CODE", "METRICS", "Condition", "Gate", "parse_conditions", "parse_gate", "tripped"]
+__all__ = ["METRICS", "Condition", "Gate", "parse_conditions", "parse_gate", "tripped"]
 
-EXIT_CODE = 10
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fleetsim import units
-from fleetsim.config.run import CostConfig
+from fleetsim.config.cost import CostConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import UNKNOWN, listed_price
 from fleetsim.faces import flag, text

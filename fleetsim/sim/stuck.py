@@ -8,7 +8,7 @@ from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
-from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.fleet import Fleet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.counted import law_of
-from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.age import too_old
 from fleetsim.sim.buffer import drop, ready_groups

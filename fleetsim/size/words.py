@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fleetsim import units
+from fleetsim.job import brief
 from fleetsim.job.words import target
 from fleetsim.size.explain import cost_words
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
@@ -50,10 +51,10 @@ def _likely(result: SizeResult) -> str:
     """The range of the count, where it is more than one."""
     if result.confidence is not None and result.enough:
         return f", enough in {_cases(result.confidence)},"
-    if result.spread is None or len(set(result.spread.instances)) == 1:
+    if result.spread is None:
         return ""
     low, high = result.spread.instances
-    return f" (likely {low:,} to {high:,}{': wide' if result.spread.wide else ''})"
+    return brief.likely(f"{low:,}", f"{high:,}", result.spread.wide)
 
 
 def _cases(share: float) -> str:

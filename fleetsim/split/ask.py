@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.split.candidates import By
+    from fleetsim.split.runs import By
     from fleetsim.split.split import SplitResult as Advice
     from fleetsim.tell.document import Document
 
@@ -110,7 +110,7 @@ class Split:
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
         from fleetsim.split.arrangements import MOST_GPUS
-        from fleetsim.split.candidates import MEASURES
+        from fleetsim.split.runs import MEASURES
 
         if self.by not in MEASURES:
             yield Problem(flag("by"), self.by, "is no measure to rank by", did_you_mean(str(self.by), MEASURES))

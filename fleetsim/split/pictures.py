@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.split.candidates import By
 from fleetsim.split.ranking import shown_ways
+from fleetsim.split.runs import By
 from fleetsim.split.split import Outcome, SplitResult
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart

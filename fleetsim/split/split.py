@@ -41,7 +41,7 @@ from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import assumed, warnings_of
-from fleetsim.split.candidates import MEASURES, By, Simulated, Ways, badness, worth_replicating
+from fleetsim.split.runs import MEASURES, By, Simulated, WayRuns, badness, worth_replicating
 from fleetsim.split.spread import Doubt, Spread, spread_of
 
 # Replications of each other length of drafts.
@@ -128,7 +128,7 @@ def split(
         rules = replace(rules, trainer_least=least_trainer_gpus(job))
     counts = split_counts(job, gpus, rules)
     measure = remembered(measure)
-    ways = Ways(job, gpus, measure, tell)
+    ways = WayRuns(job, gpus, measure, tell)
     try:
         ways.explore(counts)
         if ways.runs:
@@ -192,7 +192,7 @@ def split(
     )
 
 
-def _interrupted(job: Scenario, ways: Ways, of: int, by: By) -> Interrupted:
+def _interrupted(job: Scenario, ways: WayRuns, of: int, by: By) -> Interrupted:
     """What is known of the ways so far."""
     missing = f"{len(ways.runs):,} of {of:,} ways were simulated, none is advised yet"
     return Interrupted((job, _ranked(ways.runs, by)) if ways.runs else None, missing)

@@ -18,7 +18,7 @@ from fleetsim.job.moved import End, Figures, Part, in_doubt, moved, moved_metric
 from fleetsim.job.trials import Measure, Tell
 from fleetsim.job.uncertain import CONFIDENCE, Uncertain
 from fleetsim.split.arrangements import Arrangement, Kind, split
-from fleetsim.split.candidates import By
+from fleetsim.split.runs import By
 
 # Ways whose measures differ by less are both right.
 _ALIKE = 0.01

@@ -16,9 +16,9 @@ from fleetsim.simulate.gantt import gantt
 from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.candidates import By
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
+from fleetsim.split.runs import By
 from fleetsim.split.split import Outcome, SplitResult
 from fleetsim.split.spread import Spread
 from fleetsim.tell.document import (

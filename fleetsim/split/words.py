@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
+from fleetsim.job.brief import likely
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
@@ -34,11 +35,7 @@ def _likely(result: SplitResult) -> str:
     spread = result.spread
     if spread is None:
         return ""
-    if not spread.held:
-        return " (unsure)"
-    if spread.ways[0] == spread.ways[1]:
-        return ""
-    return f" (likely {spread.ways[0]} to {spread.ways[1]}{': wide' if spread.wide else ''})"
+    return likely(*spread.ways, spread.wide) if spread.held else " (unsure)"
 
 
 def beside(result: SplitResult) -> str | None:

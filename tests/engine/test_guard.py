@@ -177,14 +177,14 @@ def test_guarded_rows_are_the_same_rows() -> None:
 
 
 def test_the_kernel_computes_no_address() -> None:
-    """What `memory.py` checks is all there is: an address is only ever handed on, never calculated with."""
+    """What `addresses.py` checks is all there is: an address is only ever handed on, never calculated with."""
     for path in sorted(KERNEL.glob("*.py")):
         tree = ast.parse(path.read_text())
         handed_on = {id(a) for call in ast.walk(tree) if isinstance(call, ast.Call) for a in call.args}
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in ADDRESSES and _is_row(node):
                 assert id(node) in handed_on, f"{path.name}:{node.lineno}"
-        if path.name != "memory.py":
+        if path.name != "addresses.py":
             assert "inttoptr" not in path.read_text()
             assert "carray" not in path.read_text()
 

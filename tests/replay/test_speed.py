@@ -15,7 +15,7 @@ from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.replay.implied.speed import Speed, speed_of
-from fleetsim.replay.observe import pace
+from fleetsim.replay.observe import load_curve
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed, Pause, Pauses, QueueView, TrainerView
 from tests.outside.cases import CASES
@@ -209,11 +209,11 @@ def test_the_curve_of_few_rows_is_that_of_all(seed: int, count: int, quantile: f
     trust = random.uniform(0.2, 1.0, count)
     scale = rows.max(axis=0)
     weights = np.sqrt(trust)
-    for _ in range(pace.ROUNDS):
+    for _ in range(load_curve.ROUNDS):
         x, _ = nnls(rows / scale * weights[:, None], weights)
         over = rows / scale @ x - 1
         weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
-    found = pace._least_absolute(rows, trust, quantile)
+    found = load_curve._least_absolute(rows, trust, quantile)
     assert found == pytest.approx(x / scale, rel=1e-6, abs=1e-9)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.law_inputs import LawName
 
 STEPS = 8

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int64_at, sample_at
 from fleetsim.engine.kernel.blocks import context, hold_found, take, units, units_of
 from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
 from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import begin_to_run, ends_of, evict
-from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int64_at, sample_at
 from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_IDLE, FRACTION, IDLE, JUMP, STEP
 from fleetsim.engine.kernel.windows import crossings_of, prompts_in_window, see_prompt
 

@@ -9,8 +9,8 @@ in which they were freed, so it is gone once as many blocks have been taken as s
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, prefix_at, sample_at
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, prefix_at, sample_at
 
 
 @compiled

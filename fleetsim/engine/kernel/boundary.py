@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
 from fleetsim.engine.kernel.blocks import give_back
 from fleetsim.engine.kernel.dispatch import enqueue
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
-from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
 from fleetsim.engine.kernel.prefill import next_prefilling, prefill_row, withdraw
 from fleetsim.engine.kernel.tables import (
     ACC_DOWN,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import begin_to_run, join_decodes
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.tables import BROUGHT, DECODING, SGLANG, TENSORRT, VLLM
 from fleetsim.engine.kernel.tensorrt import blocks_at_most, unpromised
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, instance_at, line_at
 from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
 from fleetsim.engine.kernel.dispatch import owe
 from fleetsim.engine.kernel.growth import grown
 from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, cut, elapsed, iterations_until, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, line_at
 from fleetsim.engine.kernel.prefill import prefill_row
 from fleetsim.engine.kernel.tables import (
     ACC_IDLE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
 from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load, wait_back
-from fleetsim.engine.kernel.memory import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
 from fleetsim.engine.kernel.prefill import prefill_for
 from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFILLING, PREFIX_AFFINITY, ROUND_ROBIN
 from fleetsim.engine.kernel.trees import tree_first

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int32_at, sample_at
 from fleetsim.engine.kernel.dispatch import dispatch, route_sample, send
 from fleetsim.engine.kernel.instance import EPSILON
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.landing import come_back, land
-from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, int32_at, sample_at
 from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
 from fleetsim.engine.kernel.tables import (

@@ -11,8 +11,8 @@ What is not kept: that some requests are luckier than others. docs/model.md give
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, int32_at, line_at
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, int32_at, line_at
 from fleetsim.engine.kernel.tables import FRACTION, ONE, SHIFT
 
 

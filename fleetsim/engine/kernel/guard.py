@@ -1,7 +1,7 @@
 """The checked build: fences around every table, and what is said when the kernel steps over one.
 
 The kernel reaches rows through addresses, where nothing knows how long a table is. With FLEETSIM_KERNEL=checked every
-table is laid out with its size in front of it and guard words behind it, and every access that `memory.py` compiles
+table is laid out with its size in front of it and guard words behind it, and every access that `addresses.py` compiles
 reads that size first: an index outside, a number read in the width of another, or an address that is no table ends the
 run with an IndexError that names table and index. A table of two axes has a fence around each of its lines, so that
 one instance's heap cannot grow into the next one's. Nothing of this is in the build that answers questions.

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.growth import grown, iterations_within, set_growth
-from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import (
+from fleetsim.engine.kernel.addresses import (
     fleet_at,
     float_at,
     instance_at,
@@ -19,6 +17,8 @@ from fleetsim.engine.kernel.memory import (
     put_float,
     put_int32,
 )
+from fleetsim.engine.kernel.growth import grown, iterations_within, set_growth
+from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.tables import ACCOUNTS, JUMP
 from fleetsim.engine.kernel.trees import tree_set
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
-from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
-from fleetsim.engine.kernel.dispatch import await_engine, enqueue, owe, turn_goal
-from fleetsim.engine.kernel.growth import grown, keep_phase
-from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
-from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, set_load, unlink
-from fleetsim.engine.kernel.memory import (
+from fleetsim.engine.kernel.addresses import (
     fleet_at,
     float_at,
     group_at,
@@ -23,6 +16,13 @@ from fleetsim.engine.kernel.memory import (
     put_int32,
     sample_at,
 )
+from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
+from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
+from fleetsim.engine.kernel.dispatch import await_engine, enqueue, owe, turn_goal
+from fleetsim.engine.kernel.growth import grown, keep_phase
+from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, set_load, unlink
 from fleetsim.engine.kernel.sharing import prompt_done
 from fleetsim.engine.kernel.tables import (
     AWAY,

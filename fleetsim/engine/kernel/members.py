@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.blocks import blocks, context, give_back
-from fleetsim.engine.kernel.instance import residues_of
-from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import (
+from fleetsim.engine.kernel.addresses import (
     fleet_at,
     instance_at,
     int32_at,
@@ -21,6 +18,9 @@ from fleetsim.engine.kernel.memory import (
     put_int64,
     sample_at,
 )
+from fleetsim.engine.kernel.blocks import blocks, context, give_back
+from fleetsim.engine.kernel.instance import residues_of
+from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.tables import RUNNING, WAITING
 from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
 from fleetsim.engine.kernel.windows import (

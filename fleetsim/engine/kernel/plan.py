@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import context, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.brought import bring_in
 from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.prompts import plan_prompts
 from fleetsim.engine.kernel.sglang import plan_sglang
 from fleetsim.engine.kernel.tables import BROUGHT, SGLANG, VLLM

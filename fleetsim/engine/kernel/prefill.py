@@ -9,10 +9,10 @@ leaves at once, and the iteration under way takes as long as before.
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, sample_at
 from fleetsim.engine.kernel.blocks import give_back
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import unlink, unwait
-from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, sample_at
 from fleetsim.engine.kernel.tables import DECODING, RUNNING
 
 

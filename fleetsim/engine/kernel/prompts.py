@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, sample_at
 from fleetsim.engine.kernel.batch import start
 from fleetsim.engine.kernel.blocks import context, give_back, look_up, publish, remember_turn, take, units, units_of
 from fleetsim.engine.kernel.boundary import at_boundary
@@ -15,7 +16,6 @@ from fleetsim.engine.kernel.instance import account, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.landing import end_turn
 from fleetsim.engine.kernel.members import unlink
-from fleetsim.engine.kernel.memory import fleet_at, float_at, instance_at, sample_at
 from fleetsim.engine.kernel.sharing import announce, prompt_done, worth_waiting
 from fleetsim.engine.kernel.tables import (
     ACC_BUSY,

@@ -15,12 +15,12 @@ scheduler_components/new_token_ratio_tracker.py, environ.py (the constants); mem
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, partial_step, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import context, give_back, look_up
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import leave_decodes, unlink, wait_back
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.tables import BROUGHT, INIT_RATIO
 
 LOWEST_RATIO = INIT_RATIO * 0.14

@@ -6,9 +6,9 @@ know nothing of each other: each computes the prompt, and all but the first give
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, prefix_at, sample_at
 from fleetsim.engine.kernel.blocks import alive, group_part, group_prefix, publish, system_part
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, group_at, instance_at, prefix_at, sample_at
 from fleetsim.engine.kernel.tables import TENSORRT
 
 

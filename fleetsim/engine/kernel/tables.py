@@ -2,7 +2,7 @@
 
 The design asked for one array per field. One record per row is as columnar from outside (`samples["finish_s"]` is a
 numpy view), keeps everything that one event touches in one or two cache lines, and lets a function take one
-argument, the fleet row, which holds the addresses of all the other tables (see `memory.py`).
+argument, the fleet row, which holds the addresses of all the other tables (see `addresses.py`).
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ first come, first served.
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import blocks, context, look_up, take
 from fleetsim.engine.kernel.growth import decode_tokens
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import fleet_at, instance_at, sample_at
 from fleetsim.engine.kernel.sharing import announce, worth_waiting
 from fleetsim.engine.kernel.tables import BROUGHT
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fleetsim.engine.kernel.addresses import float_at, int64_at, put_float, put_int64
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import float_at, int64_at, put_float, put_int64
 
 
 @compiled

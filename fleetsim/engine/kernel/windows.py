@@ -7,9 +7,7 @@ crosses, so that within a jump all grow alike and its seconds stay a sum of two 
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.instance import residues_of
-from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.memory import (
+from fleetsim.engine.kernel.addresses import (
     fleet_at,
     instance_at,
     int32_at,
@@ -19,6 +17,8 @@ from fleetsim.engine.kernel.memory import (
     put_int64,
     sample_at,
 )
+from fleetsim.engine.kernel.instance import residues_of
+from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.tables import FIRST
 from fleetsim.engine.kernel.trees import heap_push, heap_remove
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, Mask, mean, runs_of
-from fleetsim.replay.observe.pace import Curve
+from fleetsim.replay.observe.load_curve import Curve
 from fleetsim.replay.observe.turnover import Turnover
 
 CERTAIN = 0.1  # of an interval: less of the bound missing is the curve's error

@@ -9,7 +9,7 @@ from typing import Literal
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.signals import BY_NAME
-from fleetsim.policies.ages import AGE_ACTIONS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.diagnose.cost import Claims, Slice, observed_slices, shorter

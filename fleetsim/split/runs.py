@@ -22,7 +22,7 @@ _MOST_SPLITS = 100
 Simulated = dict[Arrangement, list[dict[str, Any]]]
 
 
-class Ways:
+class WayRuns:
     """Ways to use the GPUs, simulated once each and then replicated; those that get stuck are set aside."""
 
     def __init__(self, job: Scenario, gpus: int, measure: Measure, tell: Tell | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE
-from fleetsim.export.scraped_requests import histograms, request_success
+from fleetsim.export.request_metrics import histograms, request_success
 from fleetsim.export.series import Family, Floats, Incarnation, Numbers, Series, in_order, incarnations, scrape_times
 from fleetsim.sim.records import Records
 

@@ -1,0 +1,25 @@
+"""The `targets` section: what a recommended fleet must hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fleetsim.config.base import Fraction, PositiveSeconds, Section
+
+
+class TargetsConfig(Section):
+    """What a recommended fleet must hold; null = not asked for."""
+
+    trainer_idle_fraction: Fraction = Field(default=0.05, description="sample-wait / cycle, at most")
+    staleness_p99_steps: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="99th percentile of the trained samples' staleness in steps, at most"
+    )
+    step_s: PositiveSeconds | None = Field(default=None, description="seconds per optimizer step, at most")
+    cost_per_step: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
+        default=None, description="US dollars per optimizer step, at most"
+    )
+    headroom: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.8, description="the runbook's derate of an instance's rate, for the rate-matching arithmetic"
+    )
