@@ -55,8 +55,10 @@ class SweepResult(Briefed):
         """The warnings that the command prints on stderr."""
         from fleetsim.sweep.engines import engine_notes
         from fleetsim.sweep.idle import idle_keys
+        from fleetsim.sweep.stated_seconds import stated_seconds
 
-        return (*self.job.notes, *idle_keys(self.swept), *engine_notes(self.swept, self.job.notes))
+        keys = (*idle_keys(self.swept), *stated_seconds(self.swept))
+        return (*self.job.notes, *keys, *engine_notes(self.swept, self.job.notes))
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from fleetsim import units
@@ -76,9 +77,10 @@ def smallest(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan:
     raise InputError([Problem("trainer.gpus", plan.shape.name, rule, _remedy(plan))])
 
 
+@lru_cache(maxsize=256)
 def least_for_states(plan: Plan, given: Layout) -> int:
     """Fewest GPUs on which some layout holds weights, gradients and optimizer states; the most that are tried where
-    none does."""
+    none does. Many engines ask it for one trainer."""
     server = server_gpus(plan.gpu)
     counts: list[int] = [*range(1, server), *(servers * server for servers in _SERVERS)]
     for gpus in counts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+import re
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fleetsim.config import scenario_from_mapping
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError
 from fleetsim.estimates import estimate
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
 from fleetsim.sim.metrics import metrics_of
@@ -229,3 +231,35 @@ def test_a_cell_costs_the_same_among_many_as_among_few(tmp_path: Path) -> None:
     seconds_per_cell(10)
     few = min(seconds_per_cell(10) for _ in range(3))
     assert any(seconds_per_cell(500) < 3 * few for _ in range(3))
+
+
+# Where the law of published runs holds, p = 1 / (1 + 8 / 90) of a step on 8 GPUs is divided by more (verl's 7B on H20).
+AMDAHL = 1 - 0.5 / (1 + 8 / 90)
+
+
+@pytest.mark.parametrize(
+    ("of_engine", "key", "values", "factor"),
+    [
+        ({"engine.kind": "constant", "engine.instance_tok_s": 2000.0}, "trainer.gpus", [8, 16], AMDAHL),
+        ({}, "trainer.gpus", [8, 16], None),
+        ({}, "trainer.batch_samples", [256, 384], None),
+    ],
+)
+def test_trainer_seconds_that_are_stated_and_should_move_are_named(
+    of_engine: dict[str, object], key: str, values: list[int], factor: float | None
+) -> None:
+    """They are held against those that the same jobs have where nobody states them."""
+    job = {**of_engine, "trainer.gpus": 8, "run.steps": 3}
+    if factor is None:
+        seconds = [mean_step_s(fs.load(None, {**job, key: value}).scenario) for value in values]
+        factor = seconds[1] / seconds[0]
+    stated = fs.load(None, {**job, "trainer.fixed_s": 30.0}, replications=1)
+    (note,) = [n for n in fs.sweep(stated, {key: values}).warnings if n.startswith(key)]
+    assert "30.0 s in every cell; by the" in note
+    said = float(re.search(rf"and ([\d.]+) s at {values[1]}", note)[1])  # type: ignore[index]
+    assert said == pytest.approx(30.0 * factor, abs=0.06)
+
+
+def test_trainer_seconds_that_follow_from_the_job_are_not_named() -> None:
+    free = fs.load(None, {"trainer.gpus": 8, "run.steps": 3}, replications=1)
+    assert not [n for n in fs.sweep(free, {"trainer.gpus": [8, 16]}).warnings if "stated" in n]
