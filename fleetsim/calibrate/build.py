@@ -14,9 +14,9 @@ from fleetsim import __version__, units
 from fleetsim.calibrate.check import check_batches, prefix_cache_of
 from fleetsim.calibrate.drafts import OF_USERS, measured_drafts
 from fleetsim.calibrate.facts import EngineFacts, facts_of
-from fleetsim.calibrate.fit import Fit, Prior, fit
-from fleetsim.calibrate.observations import Observations, observations_of
-from fleetsim.calibrate.outliers import per_observation
+from fleetsim.calibrate.fit.fit import Fit, Prior, fit
+from fleetsim.calibrate.fit.observations import Observations, observations_of
+from fleetsim.calibrate.fit.outliers import per_observation
 from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import (
     MAX_POINTS,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fleetsim import __version__
-from fleetsim.calibrate.known_engine import NAMES, Given
-from fleetsim.calibrate.leave_out import left_out_error
-from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.derived_error import left_out_error
+from fleetsim.calibrate.engine_flags import NAMES, Given
+from fleetsim.calibrate.fit.observations import Observations
 from fleetsim.calibrate.roofline_prior import roofline_prior
-from fleetsim.calibrate.tables.source import Source, config_of, joined
+from fleetsim.calibrate.sources.source import Source, config_of, joined
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.engine_profile import Profile, ProfileError, ProfileLimits, Provenance
 from fleetsim.engine.known_error import domain_of, known_error
@@ -33,7 +33,7 @@ def derive_profile(sources: Sequence[Source], given: Given, *, name: str, seed: 
     few measurements and no --gpu and --model to fill them in.
     """
     from fleetsim.calibrate.build import points_of
-    from fleetsim.calibrate.fit import fit
+    from fleetsim.calibrate.fit.fit import fit
 
     if not sources:
         raise InputError([Problem("--from", (), "needs at least one file", "name one")])
@@ -224,7 +224,7 @@ def _notes(sources: Sequence[Source]) -> list[str]:
 
 def _complete(observations: Observations) -> bool:
     """Whether the observations tell everything without a prior."""
-    from fleetsim.calibrate.identify import require
+    from fleetsim.calibrate.fit.identifiability import require
 
     try:
         require(observations, None)

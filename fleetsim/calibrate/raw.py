@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.records import well_formed
+from fleetsim.calibrate.record_forms import well_formed
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_json
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetsim.calibrate.tables.source import Measured, iteration, observations_from
+from fleetsim.calibrate.sources.source import Measured, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.known_error import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
@@ -14,7 +14,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.roofline_step import roofline
 
 if TYPE_CHECKING:
-    from fleetsim.calibrate.identify import Prior
+    from fleetsim.calibrate.fit.identifiability import Prior
 
 CONTEXTS = (128, 512, 2048, 8192, 32768)
 LEAST_SIGMA = 0.1
@@ -27,7 +27,7 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
     tokens, prompts beside decodes. Its spread is the error to count on for such an engine (`KnownError.sigma`).
     Raises InputError for an unknown GPU or model.
     """
-    from fleetsim.calibrate.identify import Prior
+    from fleetsim.calibrate.fit.identifiability import Prior
 
     step_time, _ = roofline(
         gpu,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.known_engine import NAMES, Given
+from fleetsim.calibrate.engine_flags import NAMES, Given
 from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
@@ -129,7 +129,7 @@ def _cpu() -> str:
 
 
 def _vllm(asked: Calibrate, tell: Tell) -> tuple[str, ...]:
-    from fleetsim.calibrate.spawn import Spec, run_child
+    from fleetsim.calibrate.vllm.parent import Spec, run_child
 
     outcome = run_child(
         Spec(
@@ -217,7 +217,7 @@ def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
             [Problem("--output", str(places.profile), rule, "choose another name, or overwrite it with --force")]
         )
     tell("fitting what the files hold")
-    from fleetsim.calibrate.tables import is_raw
+    from fleetsim.calibrate.sources import is_raw
 
     raw = [f for f in asked.files if is_raw(f)]
     if raw:
@@ -245,7 +245,7 @@ def _says_itself(asked: Calibrate) -> None:
 
 def _derived(asked: Calibrate) -> Profile:
     from fleetsim.calibrate.derive import derive_profile
-    from fleetsim.calibrate.tables import read_source
+    from fleetsim.calibrate.sources import read_source
 
     given = Given.of(asked)
     name = asked.name or asked.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")

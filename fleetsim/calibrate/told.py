@@ -8,8 +8,8 @@ from fleetsim import units
 from fleetsim.calibrate.clients import Seen, clients_table
 from fleetsim.calibrate.known_profiles import Listed
 from fleetsim.calibrate.pictures import charts
+from fleetsim.calibrate.profile_tables import checks, sheets_of
 from fleetsim.calibrate.recheck import Drift, Rechecked, drift_of
-from fleetsim.calibrate.sheets import checks, sheets_of
 from fleetsim.calibrate.words import batch_words, opening
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.tell.characters import bar

@@ -11,10 +11,10 @@ import pytest
 from fleetsim import __version__
 from fleetsim.calibrate.build import alike, build_profile, default_name, points_of, sync_of
 from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.loads import Load
-from fleetsim.calibrate.measuring_program import program
-from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, compress, raw_of, read_raw, records_of
+from fleetsim.calibrate.vllm.order import program
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.errors import InputError

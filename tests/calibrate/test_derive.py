@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim.calibrate.derive import coefficients_of, derive_profile, estimate_profile
 from fleetsim.calibrate.roofline_prior import LEAST_SIGMA, roofline_prior
-from fleetsim.calibrate.tables import Given, Source, read_source
+from fleetsim.calibrate.sources import Given, Source, read_source
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests

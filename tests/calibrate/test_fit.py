@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from fleetsim.calibrate.fit import Fit, Prior, fit
+from fleetsim.calibrate.fit.fit import Fit, Prior, fit
+from fleetsim.calibrate.fit.observations import Observations, observations_of
 from fleetsim.calibrate.loads import Load
-from fleetsim.calibrate.measuring_program import program
-from fleetsim.calibrate.observations import Observations, observations_of
+from fleetsim.calibrate.vllm.order import program
 from fleetsim.engine import StepTime
 from fleetsim.errors import InputError
 from tests.calibrate.fake_engine import CALM, ROUGH, SMALL, TRUTH, Weather, measured

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from fleetsim.calibrate.batches import batches
+from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.loads import Limits, Load, Ran, Request
-from fleetsim.calibrate.measure import EngineLostError, measure, told
-from fleetsim.calibrate.measuring_program import program
-from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.sweeps import decodes
-from fleetsim.calibrate.time_estimate import Pace
+from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.session import EngineLostError, measure, told
+from fleetsim.calibrate.vllm.sweeps import decodes
+from fleetsim.calibrate.vllm.time_estimate import Pace
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 
 LIMITS = Limits(max_num_seqs=64, max_num_batched_tokens=2048, max_model_len=2048, kv_blocks=8192, block_size=16)

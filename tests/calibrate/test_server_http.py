@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetsim.calibrate.engine_flags import NAMES, Given
 from fleetsim.calibrate.facts import facts_of
-from fleetsim.calibrate.known_engine import NAMES, Given
-from fleetsim.calibrate.observations import observations_of
+from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import ServerRun, measure_server
 from fleetsim.engine import EngineLimits

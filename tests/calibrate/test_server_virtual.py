@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.loads import Limits, key_of
-from fleetsim.calibrate.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
 from fleetsim.calibrate.server.plan import batches, sweep
 from fleetsim.calibrate.server.probe import budget_of, slots_of
@@ -93,7 +93,7 @@ def test_jitter_and_chunks_of_several_tokens_move_little(tmp_path: Path) -> None
 
 def test_the_fit_finds_the_truth_and_predicts_the_kept_out_batches(tmp_path: Path) -> None:
     from fleetsim.calibrate.check import check_batches
-    from fleetsim.calibrate.fit import fit
+    from fleetsim.calibrate.fit.fit import fit
 
     raw = measured(tmp_path / "a.raw.jsonl", VirtualPlayer(overhead_s=0.003), quick=False, budget_s=900)
     found = fit(observations_of(raw))

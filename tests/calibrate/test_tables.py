@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.leave_out import predicted_s
+from fleetsim.calibrate.derived_error import predicted_s
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.tables import Given, Source, is_raw, joined, read_source, subset
-from fleetsim.calibrate.tables.benchmark_run import seen_decodes
-from fleetsim.calibrate.tables.source import prompt_chunks
-from fleetsim.calibrate.tables.vllm_bench import batch_iterations
+from fleetsim.calibrate.sources import Given, Source, is_raw, joined, read_source, subset
+from fleetsim.calibrate.sources.benchmark_run import seen_decodes
+from fleetsim.calibrate.sources.source import prompt_chunks
+from fleetsim.calibrate.sources.vllm_bench import batch_iterations
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.derive import derive_profile
-from fleetsim.calibrate.leave_out import predicted_s
-from fleetsim.calibrate.tables import Given, read_source
-from fleetsim.calibrate.tables.aiconfigurator import _config_of
+from fleetsim.calibrate.derived_error import predicted_s
+from fleetsim.calibrate.sources import Given, read_source
+from fleetsim.calibrate.sources.aiconfigurator import _config_of
 from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.model.names import MODELS
 from fleetsim.errors import InputError, OutsideError

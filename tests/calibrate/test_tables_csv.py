@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.leave_out import predicted_s
-from fleetsim.calibrate.tables import Source, read_source
+from fleetsim.calibrate.derived_error import predicted_s
+from fleetsim.calibrate.sources import Source, read_source
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH
 

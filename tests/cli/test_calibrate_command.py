@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from fleetsim.calibrate import spawn
 from fleetsim.calibrate.loads import Load
-from fleetsim.calibrate.measure import measure
-from fleetsim.calibrate.measuring_program import program
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.spawn import EngineFailedError, Outcome, Spec
-from fleetsim.calibrate.why_it_ended import End
+from fleetsim.calibrate.vllm import parent
+from fleetsim.calibrate.vllm.failures import End
+from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.parent import EngineFailedError, Outcome, Spec
+from fleetsim.calibrate.vllm.session import measure
 from fleetsim.cli.main import app
 from fleetsim.config.profile_files import load_profile
 from tests.calibrate.fake_engine import SMALL, FakeEngine
@@ -43,7 +43,7 @@ def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
         asked.append(spec)
         return play(spec, tell)
 
-    monkeypatch.setattr(spawn, "run_child", child)
+    monkeypatch.setattr(parent, "run_child", child)
     return asked
 
 
@@ -107,8 +107,8 @@ def test_an_engine_that_dies_loses_nothing(specs: list[Spec], monkeypatch: pytes
         play(spec, tell, most=5)
         raise EngineFailedError(Outcome(End.DIED, "vLLM died in the middle: out of memory; lower --max-num-seqs"))
 
-    whole = spawn.run_child
-    monkeypatch.setattr(spawn, "run_child", dies)
+    whole = parent.run_child
+    monkeypatch.setattr(parent, "run_child", dies)
     result = run("--model", "fake/Fake-7B", "--quick", *OUT)
     assert result.exit_code == 3
     assert "out of memory" in result.stderr
@@ -118,7 +118,7 @@ def test_an_engine_that_dies_loses_nothing(specs: list[Spec], monkeypatch: pytes
     refused = run("--model", "fake/Fake-7B", "--quick", *OUT)
     assert refused.exit_code == 2
     assert "--resume" in refused.stderr
-    monkeypatch.setattr(spawn, "run_child", whole)
+    monkeypatch.setattr(parent, "run_child", whole)
     resumed = run("--model", "fake/Fake-7B", "--quick", "--resume", *OUT)
     assert resumed.exit_code == 0, resumed.output
     raw = read_raw("small.raw.jsonl.gz")
@@ -136,7 +136,7 @@ def test_an_interrupted_run_says_what_is_kept(specs: list[Spec], monkeypatch: py
         play(spec, tell, most=3)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(spawn, "run_child", interrupted)
+    monkeypatch.setattr(parent, "run_child", interrupted)
     result = run("--model", "fake/Fake-7B", "--quick", *OUT)
     assert result.exit_code == 130
     assert "3 loads were measured" in result.stderr
@@ -153,7 +153,7 @@ def test_an_engine_that_never_came_up_leaves_nothing(specs: list[Spec], monkeypa
         Path(spec.log).touch()
         raise EngineFailedError(Outcome(End.NOT_STARTED, "vLLM did not start: vLLM is not installed"))
 
-    monkeypatch.setattr(spawn, "run_child", absent)
+    monkeypatch.setattr(parent, "run_child", absent)
     result = run("--model", "fake/Fake-7B", *OUT)
     assert result.exit_code == 3
     assert "not installed" in result.stderr
@@ -175,8 +175,8 @@ def test_measuring_only_needs_nothing_that_vllm_does_not_bring() -> None:
 
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('numba', 'llvmlite', 'scipy', 'simpy', 'pandas')))\n"
-        "import fleetsim.cli.main, fleetsim.calibrate.run, fleetsim.calibrate.spawn, fleetsim.calibrate.vllm.child\n"
-        "import fleetsim.calibrate.ask, fleetsim.calibrate.server\n"
+        "import fleetsim.cli.main, fleetsim.calibrate.ask, fleetsim.calibrate.run, fleetsim.calibrate.server\n"
+        "import fleetsim.calibrate.vllm.parent, fleetsim.calibrate.vllm.child\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -218,7 +218,7 @@ def test_two_calibrations_into_one_file(specs: list[Spec], monkeypatch: pytest.M
         second.extend(run("--model", "fake/Fake-7B", flag, *OUT) for flag in ("--force", "--resume"))
         return play(spec, tell)
 
-    monkeypatch.setattr(spawn, "run_child", meanwhile)
+    monkeypatch.setattr(parent, "run_child", meanwhile)
     assert run("--model", "fake/Fake-7B", "--quick", *OUT).exit_code == 0
     assert [r.exit_code for r in second] == [2, 2]
     assert all("another calibration is writing it" in r.stderr for r in second)
@@ -245,7 +245,7 @@ def test_a_budget_in_which_nothing_ran(specs: list[Spec], monkeypatch: pytest.Mo
     def nothing(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
         return play(spec, tell, most=0)
 
-    monkeypatch.setattr(spawn, "run_child", nothing)
+    monkeypatch.setattr(parent, "run_child", nothing)
     result = run("--model", "fake/Fake-7B", "--budget-s", "16", *OUT)
     assert result.exit_code == 3
     assert "larger --budget-s" in result.stderr

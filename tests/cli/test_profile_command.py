@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim.calibrate.build import build_profile
-from fleetsim.calibrate.measuring_program import program
 from fleetsim.calibrate.raw import compress
+from fleetsim.calibrate.vllm.order import program
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario
 from fleetsim.config.profile_files import load_profile, profile_text, shipped_profiles

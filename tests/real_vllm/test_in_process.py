@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.raw import Raw, Segment, read_raw
-from fleetsim.calibrate.spawn import EngineFailedError, Spec, run_child
+from fleetsim.calibrate.vllm.parent import EngineFailedError, Spec, run_child
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests

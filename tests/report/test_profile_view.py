@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fleetsim import units
 from fleetsim.calibrate.known_profiles import Listed
+from fleetsim.calibrate.profile_tables import sheets_of
 from fleetsim.calibrate.recheck import compared, drift_of
-from fleetsim.calibrate.sheets import sheets_of
 from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines
 from fleetsim.calibrate.words import how_good, what_it_is
 from fleetsim.config.coefficients import EstimateFields

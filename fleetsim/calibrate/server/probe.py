@@ -6,8 +6,8 @@ import numpy as np
 
 from fleetsim.calibrate.server.client import Client, RefusedError
 from fleetsim.calibrate.server.dialect import EXTRAS, Dialect
+from fleetsim.calibrate.server.http_player import HttpPlayer
 from fleetsim.calibrate.server.play import Ask, Play, Player
-from fleetsim.calibrate.server.player import HttpPlayer
 from fleetsim.calibrate.server.prompts import Prompts
 from fleetsim.errors import OutsideError
 

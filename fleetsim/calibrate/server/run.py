@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.calibrate.known_engine import Given
+from fleetsim.calibrate.engine_flags import Given
 from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
 from fleetsim.errors import OutsideError
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from fleetsim.calibrate.raw import RawWriter
     from fleetsim.calibrate.server.client import Client
     from fleetsim.calibrate.server.guard import Guard
+    from fleetsim.calibrate.server.http_player import HttpPlayer
     from fleetsim.calibrate.server.identity import Identity
     from fleetsim.calibrate.server.metrics import Gauges
-    from fleetsim.calibrate.server.player import HttpPlayer
     from fleetsim.calibrate.server.session import Session
 
 TIMEOUT_S = 120.0
@@ -70,10 +70,10 @@ async def _measure(address: Address, key: Key, writer: RawWriter, how: ServerRun
     from fleetsim.calibrate.server.client import Client, RefusedError
     from fleetsim.calibrate.server.dialect import Dialect
     from fleetsim.calibrate.server.guard import Guard
+    from fleetsim.calibrate.server.http_player import HttpPlayer
     from fleetsim.calibrate.server.identity import choose_model, identify, models_of
     from fleetsim.calibrate.server.metrics import gauges_of
     from fleetsim.calibrate.server.plan import batches, sweep
-    from fleetsim.calibrate.server.player import HttpPlayer
     from fleetsim.calibrate.server.probe import dialect_of
     from fleetsim.calibrate.server.prompts import Prompts
     from fleetsim.calibrate.server.session import Session

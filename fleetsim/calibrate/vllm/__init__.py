@@ -1,4 +1,7 @@
-"""vLLM in this process: its engine core stepped by hand, every iteration recorded.
+"""vLLM in a process of its own, measured: its engine core is stepped by hand, and every iteration is recorded.
 
-`child` runs as a process of its own (fleetsim.calibrate.spawn starts and follows it); the rest is what it is made of.
+    order (of sweeps and batches) -> parent -> child -> session -> engine -> recorder -> raw records
+
+`parent` runs in the command's process: it starts the child, follows it, and says why it ended (`failures`). Everything
+else runs in the child, where only vLLM need be installed.
 """

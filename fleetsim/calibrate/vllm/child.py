@@ -16,11 +16,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from fleetsim.calibrate.measure import measure
-from fleetsim.calibrate.measuring_program import program
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.vllm import engine as vllm_engine
+from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.session import measure
 from fleetsim.calibrate.vllm.sync import measure_sync
 
 SYNC_S = 30.0  # kept for the weight update, or a fifth of what is left
@@ -29,7 +29,7 @@ NOT_STARTED, LOST, STOPPED = 3, 4, 143  # exit codes
 
 
 def main(spec: dict[str, Any], began: float) -> int:
-    """Starts the engine, measures, and returns the exit code. spec: the fields of fleetsim.calibrate.spawn.Spec."""
+    """Starts the engine, measures, and returns the exit code. spec: the fields of `parent.Spec`."""
     writer = RawWriter(spec["raw"])
     log = Path(spec["log"]) if spec.get("log") else None
     done = (ended(Path(spec["raw"])) if spec.get("resume") else frozenset()) | set(spec.get("skip") or ())

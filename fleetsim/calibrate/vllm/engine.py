@@ -1,4 +1,4 @@
-"""A vLLM engine that runs loads: fleetsim.calibrate.measure's Engine, its core stepped by hand in this process."""
+"""A vLLM engine that runs loads: the Engine of `session.py`, its core stepped by hand in this process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, Request
-from fleetsim.calibrate.measure import EngineLostError
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.vllm import describe
-from fleetsim.calibrate.vllm.preludes import computed, warm_ups
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
+from fleetsim.calibrate.vllm.session import EngineLostError
+from fleetsim.calibrate.vllm.warm_ups import computed, warm_ups
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
 ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_HOST_IP": "127.0.0.1"}

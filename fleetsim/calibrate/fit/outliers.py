@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.least_squares import Array, solve, sum_up
-from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.fit.least_squares import Array, solve, sum_up
+from fleetsim.calibrate.fit.observations import Observations
 
 ALIKE = 5  # iterations that held the same, at least, to judge one by the others
 ROUNDS = 4

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from fleetsim.calibrate.known_engine import Given
-from fleetsim.calibrate.tables.benchmark_run import Run, measured_of
-from fleetsim.calibrate.tables.documents import Fields, refuse
-from fleetsim.calibrate.tables.source import Measured, Source, iteration, observations_from, prompt_chunks
-from fleetsim.calibrate.tables.vllm_bench import BUDGET
+from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
+from fleetsim.calibrate.sources.documents import Fields, refuse
+from fleetsim.calibrate.sources.source import Measured, Source, iteration, observations_from, prompt_chunks
+from fleetsim.calibrate.sources.vllm_bench import BUDGET
 from fleetsim.errors import InputError, Problem
 
 NAMES: dict[str, tuple[str, ...]] = {

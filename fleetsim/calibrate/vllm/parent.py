@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.calibrate.loads import key_of
-from fleetsim.calibrate.measure import told
-from fleetsim.calibrate.why_it_ended import End, diagnose, telling
+from fleetsim.calibrate.vllm.failures import End, diagnose, telling
+from fleetsim.calibrate.vllm.session import told
 from fleetsim.errors import OutsideError
 
 MODULE = "fleetsim.calibrate.vllm.child"
@@ -216,7 +216,7 @@ def _once(spec: Spec, tell: Tell) -> tuple[Outcome, Followed]:
 
 
 def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
-    package_root = str(Path(__file__).resolve().parents[2])  # fleetsim need not be installed beside vLLM
+    package_root = str(Path(__file__).resolve().parents[3])  # fleetsim need not be installed beside vLLM
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     try:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.calibrate.tables.source import Measured, iteration, prompt_chunks
+from fleetsim.calibrate.sources.source import Measured, iteration, prompt_chunks
 
 ALONE = 1.05  # mean requests in flight up to which a first token waits for nobody else
 MOST_ITERATIONS = 256  # between two prompts; beyond, the prompt's share is averaged in

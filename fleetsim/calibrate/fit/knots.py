@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.design import Basis
-from fleetsim.calibrate.least_squares import Array, Grams, solve
+from fleetsim.calibrate.fit.design import Basis
+from fleetsim.calibrate.fit.least_squares import Array, Grams, solve
 
 FOLDS = 10
 WITHIN = 1.0  # standard errors that a smaller model may be worse than the best

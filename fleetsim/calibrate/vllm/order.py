@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetsim.calibrate.batches import batches
 from fleetsim.calibrate.loads import Limits, Load
-from fleetsim.calibrate.sweeps import sweep
+from fleetsim.calibrate.vllm.sweeps import sweep
 
 EXTRA_PASSES = 3  # over everything, where time is left in the end
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.calibrate.bootstrap import draws, interval
-from fleetsim.calibrate.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
-from fleetsim.calibrate.identify import Prior, held_by, require, resting_on, separable, spans
-from fleetsim.calibrate.knots import NEGLIGIBLE, Choice, choose, fold_fits, folds, with_curve
-from fleetsim.calibrate.least_squares import Array, Grams, solve, sum_up
-from fleetsim.calibrate.observations import Observations, in_a_row
-from fleetsim.calibrate.outliers import Weights, weigh
+from fleetsim.calibrate.fit.bootstrap import draws, interval
+from fleetsim.calibrate.fit.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
+from fleetsim.calibrate.fit.identifiability import Prior, held_by, require, resting_on, separable, spans
+from fleetsim.calibrate.fit.knots import NEGLIGIBLE, Choice, choose, fold_fits, folds, with_curve
+from fleetsim.calibrate.fit.least_squares import Array, Grams, solve, sum_up
+from fleetsim.calibrate.fit.observations import Observations, in_a_row
+from fleetsim.calibrate.fit.outliers import Weights, weigh
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.engine_profile import FitError, Ranges
 from fleetsim.engine.step_time import StepTime

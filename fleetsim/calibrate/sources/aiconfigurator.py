@@ -21,8 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.known_engine import Given
-from fleetsim.calibrate.tables.source import Measured, Source, config_of, iteration, observations_from
+from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.sources.source import Measured, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.mlps import Mixture

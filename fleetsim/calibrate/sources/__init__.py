@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from fleetsim.calibrate.known_engine import Given
-from fleetsim.calibrate.tables.documents import csv_rows, json_documents, text_of, unknown
-from fleetsim.calibrate.tables.source import Measured, Source, joined, subset
+from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.sources.documents import csv_rows, json_documents, text_of, unknown
+from fleetsim.calibrate.sources.source import Measured, Source, joined, subset
 from fleetsim.json_text import from_json
 
 __all__ = ["Given", "Measured", "Source", "is_raw", "joined", "read_source", "subset"]
@@ -36,11 +36,11 @@ def read_source(path: str, given: Given | None = None) -> Source:
     given: what the user says of the engine. Raises InputError for what is none of the known files, with what was looked
     for, and for every number that is missing or impossible; OutsideError where aiconfigurator is not installed.
     """
-    from fleetsim.calibrate.tables import csv_table, guidellm, vllm_bench
+    from fleetsim.calibrate.sources import csv_table, guidellm, vllm_bench
 
     given = given or Given()
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
-        from fleetsim.calibrate.tables.aiconfigurator import read_operators
+        from fleetsim.calibrate.sources.aiconfigurator import read_operators
 
         return read_operators(path, given)
     if "\0" not in path and os.path.isdir(path):

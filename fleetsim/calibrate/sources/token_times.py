@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fleetsim.calibrate.tables.source import Array, Measured
+from fleetsim.calibrate.sources.source import Array, Measured
 
 WINDOWS = 40
 LEAST_ITERATIONS = 8.0
@@ -21,7 +21,7 @@ STEADY = 0.25  # a window is left out where the batch changes by more than this 
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class TokenTimes:
     """Requests of a run. prompt_tokens, start_s: shape (requests,). tokens_s: when each token came, per request."""
 
     prompt_tokens: Array
@@ -29,7 +29,7 @@ class Timeline:
     tokens_s: list[Array]
 
 
-def windows_of(t: Timeline, budget: int, number: int) -> list[Measured]:
+def windows_of(t: TokenTimes, budget: int, number: int) -> list[Measured]:
     """One mean iteration per window in which requests decoded throughout; as many windows as the run has room for.
 
     K follows from the tokens made so far, p from the prompts that were computed. Those that came out in one iteration
@@ -73,7 +73,7 @@ def _idle(first: Array, last: Array) -> Array:
     return np.column_stack([until[gap], after[gap]])
 
 
-def _prefills(t: Timeline, first: Array, together_s: float, budget: int) -> Array:
+def _prefills(t: TokenTimes, first: Array, together_s: float, budget: int) -> Array:
     """Prompts that were computed together, shape (groups, 5): from, to, iterations, tokens, pairs."""
     order = np.argsort(first, kind="stable")
     new = np.append(True, np.diff(first[order]) > together_s)
@@ -105,7 +105,7 @@ def _window(seconds: float, iterations: float, b: float, kv: float, prefill: Arr
     return Measured(seconds / iterations * n, rows, run=number)
 
 
-def _context_seconds(t: Timeline, overlap: Array, low: float, high: float) -> float:
+def _context_seconds(t: TokenTimes, overlap: Array, low: float, high: float) -> float:
     """Integral over the window of the tokens in the caches of decoding requests (prompt + tokens made - 1)."""
     total = 0.0
     for i in np.flatnonzero(overlap > 0.0):

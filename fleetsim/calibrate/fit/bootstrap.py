@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from fleetsim.calibrate.least_squares import Array, Grams, solve_many
+from fleetsim.calibrate.fit.least_squares import Array, Grams, solve_many
 
 LEVERAGE = 0.95  # above it a load is all that says something: its residual says nothing of its error
 LEAST = 5e-3  # relative: no load's mean is known better than this

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fleetsim.calibrate.known_engine import Given
-from fleetsim.calibrate.tables.benchmark_run import Run, measured_of, seen_decodes
-from fleetsim.calibrate.tables.documents import Document, Fields, as_number, refuse
-from fleetsim.calibrate.tables.source import Measured, Source, observations_from
-from fleetsim.calibrate.tables.vllm_bench import BUDGET, DISTINCT
+from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.sources.benchmark_run import Run, measured_of, seen_decodes
+from fleetsim.calibrate.sources.documents import Document, Fields, as_number, refuse
+from fleetsim.calibrate.sources.source import Measured, Source, observations_from
+from fleetsim.calibrate.sources.vllm_bench import BUDGET, DISTINCT
 from fleetsim.errors import InputError, Problem
 
 TOKENS = ("prompt_token_count", "output_token_count")

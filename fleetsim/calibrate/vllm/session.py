@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from fleetsim.calibrate.batches import scaled
 from fleetsim.calibrate.loads import Limits, Load, Ran
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.time_estimate import Pace
+from fleetsim.calibrate.vllm.time_estimate import Pace
 
 __all__ = ["Engine", "EngineLostError", "Measured", "Ran", "measure"]
 

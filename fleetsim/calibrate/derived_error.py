@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.calibrate.observations import Observations
-from fleetsim.calibrate.tables.source import Array, subset
+from fleetsim.calibrate.fit.observations import Observations
+from fleetsim.calibrate.sources.source import Array, subset
 from fleetsim.config.engine_profile import ProfileError
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
 
 if TYPE_CHECKING:
-    from fleetsim.calibrate.identify import Prior
+    from fleetsim.calibrate.fit.identifiability import Prior
 
 LEAST_POINTS = 3
 MOST_FITS = 12
@@ -28,7 +28,7 @@ def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None
     left out instead; where there are more than 12, twelfths are left out, each of neighbours: what lies next to a point
     would give it away. First tokens, which hold a client's own time, count only where there is nothing else.
     """
-    from fleetsim.calibrate.fit import fit
+    from fleetsim.calibrate.fit.fit import fit
 
     point = np.unique(runs, return_inverse=True)[1]
     if point.max(initial=-1) + 1 < LEAST_POINTS:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.observations import Observations
+from fleetsim.calibrate.fit.observations import Observations
 
 Array = NDArray[np.float64]
 

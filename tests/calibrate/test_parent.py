@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate import spawn
 from fleetsim.calibrate.output_paths import ended
-from fleetsim.calibrate.spawn import EngineFailedError, Spec, run_child
-from fleetsim.calibrate.why_it_ended import End, diagnose, telling
+from fleetsim.calibrate.vllm import parent
+from fleetsim.calibrate.vllm.failures import End, diagnose, telling
+from fleetsim.calibrate.vllm.parent import EngineFailedError, Spec, run_child
 
 # A "Python" that runs this instead of the module it is told to. Its scenes are engine arguments, one per session.
 CHILD = """#!{python}
@@ -108,7 +108,7 @@ def test_progress_is_told_with_a_current_estimate(tmp_path: Path) -> None:
 
 
 def test_the_estimate_is_of_the_largest_batch() -> None:
-    followed = spawn.Followed(Path("none"), 0)
+    followed = parent.Followed(Path("none"), 0)
     for batch in (2, 8, 4):
         followed._take(json.dumps({"t": "seg", "ph": "decode", "lab": {"B": batch}, "decode_s": 0.004}).encode())
     said = followed._take(b'{"t":"load","ph":"decode","lab":{"B":1,"C":2},"i":4,"n":9,"left_s":60}')
@@ -118,7 +118,7 @@ def test_the_estimate_is_of_the_largest_batch() -> None:
 def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     path = tmp_path / "a.raw.jsonl"
     path.write_bytes(b'{"t":"start"}\n{"t":"seg","ph":"de')
-    followed = spawn.Followed(path, 0)
+    followed = parent.Followed(path, 0)
     followed.news()
     assert followed.loads == 0
     with path.open("ab") as file:
@@ -185,7 +185,7 @@ def test_a_child_past_its_time_is_stopped_with_all_that_it_started(
         """The clock of the parent: the budget and its grace are over as soon as the child hangs."""
         return time.monotonic() + (1000.0 if (tmp_path / "hangs").exists() else 0.0)
 
-    monkeypatch.setattr(spawn, "time", SimpleNamespace(monotonic=later, sleep=time.sleep))
+    monkeypatch.setattr(parent, "time", SimpleNamespace(monotonic=later, sleep=time.sleep))
     with pytest.raises(EngineFailedError, match="a larger --budget-s"):
         run_child(spec_of(tmp_path, "hang grandchild"))
     assert len(ended(tmp_path / "a.raw.jsonl")) == 3
@@ -204,7 +204,7 @@ def test_an_interrupt_stops_the_child_and_goes_up(tmp_path: Path) -> None:
 
 def test_a_python_that_is_not_there(tmp_path: Path) -> None:
     spec = Spec(str(tmp_path / "a"), str(tmp_path / "b"), {}, 9.0, python=str(tmp_path / "nothing"))
-    with pytest.raises(spawn.OutsideError, match="cannot be started"):
+    with pytest.raises(parent.OutsideError, match="cannot be started"):
         run_child(spec)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
+from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
 from fleetsim.errors import InputError, Problem
 
 Array = NDArray[np.float64]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetsim.calibrate.known_engine import Given
-from fleetsim.calibrate.tables.benchmark_run import Run, measured_of, seen_decodes
-from fleetsim.calibrate.tables.documents import Document, Fields, as_number, json_documents, refuse, text_of, unknown
-from fleetsim.calibrate.tables.source import Array, Measured, Source, observations_from
-from fleetsim.calibrate.tables.timeline import Timeline, windows_of
+from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.sources.benchmark_run import Run, measured_of, seen_decodes
+from fleetsim.calibrate.sources.documents import Document, Fields, as_number, json_documents, refuse, text_of, unknown
+from fleetsim.calibrate.sources.source import Array, Measured, Source, observations_from
+from fleetsim.calibrate.sources.token_times import TokenTimes, windows_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
 
@@ -55,10 +55,10 @@ def read_serve(documents: Sequence[Document], path: str, given: Given, what: str
     for number, document in enumerate(documents):
         where = path if len(documents) == 1 else f"{path}: result {number + 1}"
         fields = Fields(document, where)
-        timeline = _timeline(document)
-        found = windows_of(timeline, budget, number) if timeline else []
+        times = _token_times(document)
+        found = windows_of(times, budget, number) if times else []
         if len(found) < LEAST_WINDOWS:
-            run = _run(fields, timeline)
+            run = _run(fields, times)
             found = measured_of(run, budget, number) if run else []
             notes.add("one mean iteration per run, its prompts spread evenly")
         measured += found
@@ -114,7 +114,7 @@ def read_folder(path: str, given: Given) -> Source:
     return read_serve(documents, path, given, "vllm bench sweep")
 
 
-def _run(fields: Fields, timeline: Timeline | None) -> Run | None:
+def _run(fields: Fields, times: TokenTimes | None) -> Run | None:
     """The means of a serve result; None where it lacks something, which `fields` then says."""
     duration = fields.number("duration", above=True, needed=True)
     completed = fields.number("completed", needed=True)
@@ -140,7 +140,7 @@ def _run(fields: Fields, timeline: Timeline | None) -> Run | None:
         between_tokens_s=between * 1e-3,
         first_token_s=None if first is None else first * 1e-3,
         in_flight=(waited + decoding) / duration,
-        **({} if timeline is None else _moments(timeline)),
+        **({} if times is None else _moments(times)),
     )
 
 
@@ -150,7 +150,7 @@ def _held(fields: Fields, waited: float, decoding: float) -> float | None:
     return None if cap is None else cap * decoding / (waited + decoding)
 
 
-def _moments(t: Timeline) -> dict[str, float | None]:
+def _moments(t: TokenTimes) -> dict[str, float | None]:
     """Mean context of a decode and mean pairs of a prompt, from single requests."""
     later = np.array([len(s) - 1.0 for s in t.tokens_s])
     context = later * (t.prompt_tokens + (later - 1.0) / 2.0)
@@ -161,7 +161,7 @@ def _moments(t: Timeline) -> dict[str, float | None]:
     }
 
 
-def _timeline(document: Document) -> Timeline | None:
+def _token_times(document: Document) -> TokenTimes | None:
     """Times of single tokens, as --save-detailed keeps them; None where they are not there or not whole."""
     columns = [document.get(k) for k in ("input_lens", "start_times", "ttfts", "itls")]
     if not all(isinstance(c, list) and c for c in columns) or len({len(c) for c in columns if c is not None}) != 1:
@@ -177,7 +177,7 @@ def _timeline(document: Document) -> Timeline | None:
         prompts.append(numbers[0])
         starts.append(numbers[1])
         tokens.append(numbers[1] + numbers[2] + np.concatenate([[0.0], np.cumsum(steps)]))
-    return Timeline(np.array(prompts), np.array(starts), tokens) if tokens else None
+    return TokenTimes(np.array(prompts), np.array(starts), tokens) if tokens else None
 
 
 def _facts(documents: Sequence[Document]) -> dict[str, str | int | float]:

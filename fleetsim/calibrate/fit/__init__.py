@@ -1,0 +1,1 @@
+"""The fit: durations become the coefficients of a step time, each with its interval. No engine, no file."""
