@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.alerts.planned import AnyPlan, PlanFields, Planned
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.question import Lends, Option

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from fleetsim.alerts.signal_values import Expected, Scraped
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
+from fleetsim.dataclass import dataclass
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.tell.document import Table
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ are therefore of all iterations of a sequence, those without a draft among them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
 from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import MeasuredDrafts
 from fleetsim.config.speculation import METHODS
+from fleetsim.dataclass import dataclass
 
 # Traffic of the engine's own users counts where it drafted so often: shares of a few hundredths are then well known.
 LEAST_ITERATIONS = 2_000

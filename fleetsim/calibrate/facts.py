@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.calibrate.raw import Raw
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fleetsim.calibrate.raw import FITTED
+from fleetsim.dataclass import dataclass
 
 # What a label says of how a load was run on a day, not of what it asks for: left out of its key.
 OF_THE_DAY = frozenset({"length_scale", "est", "tokens", "held_blocks", "pool_blocks"})

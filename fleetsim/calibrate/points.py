@@ -6,12 +6,12 @@ Plain Python: a profile is shown in less time than numpy takes to import.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.calibrate.clients import Seen, clients_data
 from fleetsim.config.coefficients import Coefficients
 from fleetsim.config.iteration import curve_s, iteration_s
+from fleetsim.dataclass import dataclass
 from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.record_forms import well_formed
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_json
 

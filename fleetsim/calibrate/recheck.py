@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fleetsim.config.engine_profile import BatchCheck, Profile
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.tell.data import versions
 

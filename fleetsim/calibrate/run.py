@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from fleetsim.calibrate.engine_flags import NAMES, Given
 from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag
 from fleetsim.files import write_text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.alerts.ask import Alerts
 from fleetsim.alerts.ask import alerts as ask
 from fleetsim.cli.say import say
+from fleetsim.dataclass import dataclass
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:

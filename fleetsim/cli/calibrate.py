@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fleetsim.calibrate.ask import OUTPUT, Calibrate
 from fleetsim.cli.say import say
+from fleetsim.dataclass import dataclass
 from fleetsim.job.question import Option
 
 

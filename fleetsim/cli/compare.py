@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.say import say
 from fleetsim.compare.ask import ask
 from fleetsim.compare.checked import checked
 from fleetsim.compare.question import Compare
+from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
 

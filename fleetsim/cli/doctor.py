@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +11,7 @@ import typer
 from fleetsim import units
 from fleetsim.cli.say import say
 from fleetsim.cli.wrapped import columns, wrapped
+from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.history_fields import AccessFields
 from fleetsim.job.question import Option

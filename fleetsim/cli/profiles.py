@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from fleetsim import units
 from fleetsim.cli.flags import command
 from fleetsim.cli.say import say
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fleetsim.cli.say import say
+from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
 from fleetsim.watch.ask import FleetWatch, log_watch, watcher

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetsim.compare import checks
@@ -10,6 +9,7 @@ from fleetsim.compare.gate import ComparisonGate, comparison_gate
 from fleetsim.compare.inputs import What, given_of, told_apart
 from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import spans_of
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.quantities import METRICS, WINDOW_METRICS
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.sim.contrast import Mean
 

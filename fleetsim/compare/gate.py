@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem, Problems
 from fleetsim.job.gate import Gate, parse_conditions
 from fleetsim.quantities import PAID_FOR, quantity

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.json_text import from_json
 

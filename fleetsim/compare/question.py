@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from fleetsim.compare.inputs import Given
+from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN, SIMULATED
 from fleetsim.job.history_fields import SOURCE, AccessFields
 from fleetsim.job.question import Argument, Lends, Option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fleetsim.compare.compare import Comparison, Side
@@ -11,6 +11,7 @@ from fleetsim.compare.input_changes import PROFILE_HASH, assumed_of, inputs_of
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, StuckError
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trials import Measure, flat, simulated

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ import fleetsim
 from fleetsim.compare.compare import Side
 from fleetsim.compare.input_changes import PROFILE_HASH, WORDS
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
 from fleetsim.job.engine_source import accuracy_of

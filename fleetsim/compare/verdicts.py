@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -18,6 +18,7 @@ from fleetsim.compare.compare import BY_ITSELF, EQUAL, Change, Comparison, Input
 from fleetsim.compare.input_changes import input_differences
 from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.cost import CostConfig
+from fleetsim.dataclass import dataclass
 from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.quantities import quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired

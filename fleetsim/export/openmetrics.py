@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
 import numpy as np
 
+from fleetsim.dataclass import dataclass
 from fleetsim.export.metrics import families
 from fleetsim.export.series import Family, Series, scrape_times
 from fleetsim.sim.records import Records

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.lengths import longest_length
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import GONE
 from fleetsim.export.series import Family, Floats, Incarnation, Ints, Numbers, Series, in_order, scrape_times
 from fleetsim.sim.records import Records

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.sim.records import Records
 
 Floats = NDArray[np.float64]

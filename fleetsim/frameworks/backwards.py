@@ -8,13 +8,13 @@ from the scenario cannot be said to this framework, and is listed: the list is w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.paths import field_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread import reader_of
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import OUTPUT_CAP
 from fleetsim.frameworks.convert import FRAMEWORKS, nested

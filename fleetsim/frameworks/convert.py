@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
@@ -12,6 +11,7 @@ from fleetsim.config.paths import put
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.config.yaml_text import from_yaml
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fleetsim.config.paths import is_touched
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.frameworks.reading import Back, Link, Read, one_line
 from fleetsim.frameworks.settings import Settings

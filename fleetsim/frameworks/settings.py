@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fleetsim.config.paths import is_at
 from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
 
 _POINTER = re.compile(r"\$\{([^${}]*)\}")

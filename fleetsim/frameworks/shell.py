@@ -9,8 +9,9 @@ Not followed, and said so: `$(commands)`, sourced files, positional parameters. 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
 from fleetsim.frameworks.shell_words import Command, Piece, Word, commands_of, word_of
 

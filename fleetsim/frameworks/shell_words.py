@@ -6,7 +6,8 @@ Only the shape is read here; what a variable holds is the business of `fleetsim.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from fleetsim.dataclass import dataclass
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\(")

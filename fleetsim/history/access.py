@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.named import CREDENTIALS, PROMETHEUS, way_in

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.faces import text
 from fleetsim.history.grid import offset_of

@@ -6,12 +6,12 @@ import csv
 import importlib.util
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.dump_header import damaged
 from fleetsim.history.history import Floats

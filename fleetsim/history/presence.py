@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.history import discover
 from fleetsim.history.catalogue import REPLICA_LABELS, Wanted

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.history.access import Access, address_of
 from fleetsim.history.history import Floats

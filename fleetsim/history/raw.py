@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
 
 

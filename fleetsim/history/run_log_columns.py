@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
 
 CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history import run_log_blocks as blocks
 from fleetsim.history.run_log_columns import CLOCKS, RUNNING
 from fleetsim.history.run_log_maps import BY_NAME

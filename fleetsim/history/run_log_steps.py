@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
 from fleetsim.history.run_log_columns import CLOCKS, RUNNING, Framework
 from fleetsim.history.run_log_table import Table

@@ -12,8 +12,9 @@ vLLM's names begin with `ray_vllm_`. `rl_*` are names that a trainer can export 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from fleetsim.dataclass import dataclass
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
 Scope = Literal["instance", "fleet"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.history.named import HISTORY, MAP, STEP

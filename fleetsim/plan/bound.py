@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
 from fleetsim.plan.shares import Candidate

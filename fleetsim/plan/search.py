@@ -10,11 +10,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.plan.bound import Bounds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.policies.admission import MAX_STALENESS
 from fleetsim.split.arrangements import steps_per_version
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.replay.change.patch import Patch, patch_of

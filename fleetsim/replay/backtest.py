@@ -14,7 +14,6 @@ Engines that serve users have no trainer whose loop could be simulated: what was
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import Played, Sent, play
 from fleetsim.replay.as_seen import Queue

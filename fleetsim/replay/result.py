@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.result import Briefed
 from fleetsim.job.unchanging import unchanging

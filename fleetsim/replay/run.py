@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import default_scenario
 from fleetsim.config.override import parse_override
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.arrivals import Sent, sent_of, serves

@@ -7,10 +7,10 @@ step is a change as well; a lever must save more than that.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.faces import setting
 from fleetsim.job.change import Change, typed_as

@@ -6,9 +6,9 @@ The same document makes the picture in the README (`docs/make_picture.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fleetsim import units
+from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
 from fleetsim.job.observed import observed_section
 from fleetsim.job.rests_on import assumed_section, rests_on

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.job.trials import flat

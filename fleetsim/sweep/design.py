@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from fleetsim.config.paths import is_touched
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import as_yaml
+from fleetsim.dataclass import dataclass
 from fleetsim.job.derived import with_derived
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.sim.engines import profile_of

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from fleetsim.config.override import parse_override
 from fleetsim.config.paths import overlap
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.job.options import change_texts

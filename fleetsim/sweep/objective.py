@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fleetsim.config.tree import did_you_mean
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text
 from fleetsim.quantities import BY_NAME, METRICS

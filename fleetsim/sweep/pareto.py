@@ -14,12 +14,12 @@ only: whom they do not beat, the cells below them do not beat by more than luck.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.estimates import t_quantile
 from fleetsim.sim.paired_difference import NEGLIGIBLE, WITHOUT_INTERVAL
 from fleetsim.sweep.cell import Row

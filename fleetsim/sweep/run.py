@@ -7,9 +7,9 @@ sweep was killed in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of, in_engine

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import given_paths
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.job.derived import SLOWDOWN
 from fleetsim.job.moved import in_doubt

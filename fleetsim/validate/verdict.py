@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
+from fleetsim.dataclass import dataclass
 from fleetsim.validate.arms import Figures
 from fleetsim.validate.case import Arm, Case
 from fleetsim.validate.fit import Fitted

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.job.fields import JOB

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from fleetsim import units
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.history import History
 from fleetsim.history.mapped import METRIC

@@ -10,12 +10,11 @@ all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.observations import Observations
+from fleetsim.dataclass import dataclass
 
 Array = NDArray[np.float64]
 

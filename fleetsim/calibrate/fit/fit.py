@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fleetsim.calibrate.fit.observations import Observations, in_a_row
 from fleetsim.calibrate.fit.outliers import Weights, weigh
 from fleetsim.config.coefficients import Coefficients, EstimateFields
 from fleetsim.config.engine_profile import FitError, Ranges
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import StepTime
 
 DRAWS = 400

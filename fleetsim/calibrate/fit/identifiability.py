@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from fleetsim.calibrate.fit.design import LINEAR, PAIRS, PREFILL, SEQ, Basis
 from fleetsim.calibrate.fit.least_squares import Array, factor
 from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations
 from fleetsim.calibrate.fit.outliers import per_observation
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 TWICE, APART = 2.0, 1.5  # batch sizes and prompts; contexts

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.design import Basis
 from fleetsim.calibrate.fit.least_squares import Array, Grams, solve
+from fleetsim.dataclass import dataclass
 
 FOLDS = 10
 WITHIN = 1.0  # standard errors that a smaller model may be worse than the best

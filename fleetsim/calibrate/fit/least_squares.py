@@ -5,12 +5,12 @@ Once the rows are summed up per load, folds, subsets of knots and resampled load
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
+
+from fleetsim.dataclass import dataclass
 
 Array = NDArray[np.float64]
 RIDGE = 1e-12  # of a column's own square: separates columns that are the same but for rounding

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.raw import FITTED, Raw
+from fleetsim.dataclass import dataclass
 
 PER_DURATION = ("seconds", "segment", "overheads")
 PER_ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs", "drafted")

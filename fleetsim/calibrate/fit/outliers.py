@@ -9,13 +9,12 @@ average out over its iterations: a load counts with 1 / (tau^2 + sigma^2 / n), t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.least_squares import Array, solve, sum_up
 from fleetsim.calibrate.fit.observations import Observations
+from fleetsim.dataclass import dataclass
 
 ALIKE = 5  # iterations that held the same, at least, to judge one by the others
 ROUNDS = 4

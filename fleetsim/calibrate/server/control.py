@@ -6,10 +6,11 @@ vLLM with VLLM_SERVER_DEV_MODE=1 has POST /pause?mode=keep and /resume (vllm/ent
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.play import Play, Player
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 QUIET_S = 0.5  # without a token: frozen

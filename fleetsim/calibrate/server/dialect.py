@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.calibrate.server.play import Ask
 from fleetsim.calibrate.server.prompts import Prompts
+from fleetsim.dataclass import dataclass
 
 BOTH = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 LAST = {"stream_options": {"include_usage": True}}

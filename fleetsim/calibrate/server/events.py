@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.json_text import from_json
 
 DONE = "[DONE]"

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fleetsim.calibrate.server.client import Client, GoneError
 from fleetsim.calibrate.server.dialect import Dialect
 from fleetsim.calibrate.server.events import BrokenStreamError
 from fleetsim.calibrate.server.play import Ask, Course, Play, Played, Stream
 from fleetsim.calibrate.server.response import Response
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 

@@ -5,13 +5,14 @@ Only named fields are read from a server's own description of itself: SGLang's h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fleetsim.calibrate.engine_flags import Given
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_json
 

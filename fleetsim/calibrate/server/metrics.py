@@ -8,9 +8,9 @@ Names: vLLM exports `vllm:num_requests_running`, counters with `_total`, under R
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from fleetsim.calibrate.drafts import DraftCounts
+from fleetsim.dataclass import dataclass
 
 NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")
 RUNNING = ("num_requests_running", "num_running_reqs")

@@ -7,7 +7,7 @@ every figure is the median over the streams: a late packet of one of them moves 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.server.play import Stream
+from fleetsim.dataclass import dataclass
 
 STRETCH = 8  # iterations per observation of a decode window
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.play import Ask, Play
+from fleetsim.dataclass import dataclass
 
 CACHE_SHARE = 0.85  # of the KV cache that a sweep may fill: nothing is to be preempted in it
 G = 8

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.calibrate.engine_flags import Given
 from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 if TYPE_CHECKING:

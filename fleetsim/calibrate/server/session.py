@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from fleetsim import units
@@ -14,6 +14,7 @@ from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.calibrate.server.observe import Rows, decode_rows, mixed_rows, prefill_rows, requests_of
 from fleetsim.calibrate.server.plan import BatchPlan, Item, Keys, Sweep, batch_seconds
 from fleetsim.calibrate.server.play import Ask, Play, Played, Player
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 SCALES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)

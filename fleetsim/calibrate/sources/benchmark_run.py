@@ -17,11 +17,10 @@ iteration lies within 7 % of the model for runs of ten requests per slot; this i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fleetsim.calibrate.sources.source import Measured, iteration, prompt_chunks
+from fleetsim.dataclass import dataclass
 
 ALONE = 1.05  # mean requests in flight up to which a first token waits for nobody else
 MOST_ITERATIONS = 256  # between two prompts; beyond, the prompt's share is averaged in

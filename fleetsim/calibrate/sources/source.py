@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 Array = NDArray[np.float64]

@@ -6,12 +6,12 @@ iterations of a window. Batches that fill and drain give points of their own: on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from fleetsim.calibrate.sources.source import Array, Measured
+from fleetsim.dataclass import dataclass
 
 WINDOWS = 40
 LEAST_ITERATIONS = 8.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,6 +18,7 @@ from fleetsim.calibrate.vllm import describe
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
 from fleetsim.calibrate.vllm.session import EngineLostError
 from fleetsim.calibrate.vllm.warm_ups import computed, warm_ups
+from fleetsim.dataclass import dataclass
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
 ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_HOST_IP": "127.0.0.1"}

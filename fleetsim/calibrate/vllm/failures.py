@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import re
 import signal
-from dataclasses import dataclass
+
+from fleetsim.dataclass import dataclass
 
 
 class End(enum.StrEnum):

@@ -15,13 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.vllm.failures import End, diagnose, telling
 from fleetsim.calibrate.vllm.session import told
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 MODULE = "fleetsim.calibrate.vllm.child"

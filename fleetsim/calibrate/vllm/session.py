@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fleetsim.calibrate.batches import scaled
 from fleetsim.calibrate.loads import Limits, Load, Ran
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.vllm.time_estimate import Pace
+from fleetsim.dataclass import dataclass
 
 __all__ = ["Engine", "EngineLostError", "Measured", "Ran", "measure"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of
+from fleetsim.dataclass import dataclass
 
 MOST_DRIFT = 4.0
 PREEMPTED = 1.25  # a batch in a small pool computes some of its tokens twice

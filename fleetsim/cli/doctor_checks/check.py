@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from fleetsim.dataclass import dataclass
 
 State = Literal["ok", "info", "warning", "fault"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import fleetsim
 from fleetsim.cli.doctor_checks.check import Check
+from fleetsim.dataclass import dataclass
 
 # What an extra is for, as a user would ask for it; those for developers are not listed.
 ENABLES: Mapping[str, str] = {

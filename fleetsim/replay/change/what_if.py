@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fleetsim.config.counted import law_of
@@ -16,6 +16,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.paths import field_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread import unread_notes
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag

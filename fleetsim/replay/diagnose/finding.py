@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from fleetsim.dataclass import dataclass
 from fleetsim.tell.next_lines import resolved
 
 Check = Literal[

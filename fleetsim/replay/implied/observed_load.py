@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Buckets, History
 from fleetsim.replay.observe.observed import InstanceView, Observed, Pause, Stop
 from fleetsim.replay.observe.rolling_sync import overlapping, standing

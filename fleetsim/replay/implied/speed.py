@@ -21,7 +21,7 @@ that iterations grow with what the gauge happened to show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
+from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
 from fleetsim.replay.implied.observed_load import Level, Seen, seen_of

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.observe.logged_rollout import LoggedRollout
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.intervals import Mask, holes_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
@@ -12,6 +11,7 @@ from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
+from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.job.observed import record_words
 from fleetsim.replay.shown.shown import with_run

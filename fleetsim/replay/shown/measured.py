@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
 from fleetsim.history.history import History
 from fleetsim.job.derived import SECONDS as GIVEN_SECONDS

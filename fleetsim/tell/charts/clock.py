@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.history.window import has_clock
 from fleetsim.tell.charts.chart import axis
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.parts import Mark, look, upright
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.clock import Clock
 from fleetsim.tell.charts.panels import legend_px

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES

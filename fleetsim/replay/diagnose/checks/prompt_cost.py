@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.cost import observed_slices
