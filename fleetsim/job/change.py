@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from typing import Any
 
 from fleetsim import units
 from fleetsim.dataclass import dataclass
@@ -12,6 +13,44 @@ from fleetsim.job.job import PATHS
 _FLAGS = {path: name for name, path in PATHS.items()}
 # Below this share of a step two steps take as long.
 _ALIKE = 0.005
+
+
+class Typed(str):
+    """What to type for a change of a job, "--len 900 --set engine.tp=2"; it keeps what it says.
+
+    changes: dotted path -> value. options: the keyword of an option that stands for no single path -> value.
+    """
+
+    __slots__ = ("changes", "options")
+    changes: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    def __new__(cls, changes: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Typed:
+        """Every change as `--set`."""
+        made = super().__new__(cls, _words(changes, options or {}, {}))
+        made.changes, made.options = changes, options or {}
+        return made
+
+    def __reduce__(self) -> tuple[type[Typed], tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        return Typed, (self.changes, self.options)
+
+    @property
+    def own(self) -> str:
+        """The same with the flags that there are for some of the paths: `--set` beside its own flag is refused."""
+        return _words(self.changes, self.options, _FLAGS)
+
+
+def _words(changes: Mapping[str, Any], options: Mapping[str, Any], flags: Mapping[str, str]) -> str:
+    """The options, then the changes: by the flag of their path where `flags` has one."""
+    said = [flag(name, value) for name, value in options.items()]
+    for path, value in changes.items():
+        said.append(flag(flags[path], _value(value)) if path in flags else setting(path, _value(value)))
+    return " ".join(said)
+
+
+def _value(value: Any) -> str:
+    """A value as one would type it: 2, not 2.0."""
+    return "null" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +92,3 @@ class Change:
         if self.saves_s > 0:
             return f"saves {time} a step for {money} more"
         return f"saves {money} a step, which takes {time} longer"
-
-
-def typed_as(flags: str) -> str:
-    """The same with the flags that there are for some of the settings: `--set` beside its own flag is refused."""
-
-    def typed(found: re.Match[str]) -> str:
-        path, value = found.groups()
-        return f"{flag(_FLAGS[path])} {value}" if path in _FLAGS else found.group()
-
-    return re.sub(r"--set ([^ =]+)=(\S+)", typed, flags)

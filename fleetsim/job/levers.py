@@ -19,6 +19,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
+from fleetsim.job.change import Typed
 from fleetsim.job.derived import SECONDS, with_derived
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_options import law_from_flags
@@ -51,7 +52,7 @@ class Lever:
 
     name: str
     text: str
-    flag: str
+    flag: Typed
     scenario: Scenario
     truncated: float = 0.0
 
@@ -64,36 +65,34 @@ def levers_of(
     given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
     where they alone would let something else be chosen. None = the scenario is all there is.
     """
-    found = [Lever(ONE_MORE, more, f"--set fleet.instances={grown.fleet.instances}", grown)]
+    found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     for lever in (_caps, _staleness, _cadence):
         found += lever(scenario)
     found += _length(scenario, given)
-    return tuple(replace(x, flag=x.flag + kept_choices(scenario, x.scenario, given)) for x in found)
+    kept = (kept_choices(scenario, x.scenario, given) for x in found)
+    return tuple(
+        replace(x, flag=Typed({**x.flag.changes, **more}, x.flag.options)) for x, more in zip(found, kept, strict=True)
+    )
 
 
-def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None) -> str:
+def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None) -> dict[str, Any]:
     """What to type as well, so that a changed job keeps what was chosen for it: its TP and its trainer's GPUs."""
     if given is None:
-        return ""
+        return {}
     tp = instance_gpus(changed, given)
-    kept = "" if tp in (None, now.engine.tp) else f" --set {TP}={now.engine.tp}"
+    kept: dict[str, Any] = {} if tp in (None, now.engine.tp) else {TP: now.engine.tp}
     if changed.workload != now.workload and "trainer.gpus" in now.assumed:
         try:
             free = with_derived(changed, given).trainer.gpus
         except InputError:
             free = 0
-        kept += "" if free == now.trainer.gpus else f" --set trainer.gpus={now.trainer.gpus}"
+        if free != now.trainer.gpus:
+            kept["trainer.gpus"] = now.trainer.gpus
     return kept
 
 
 def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:
-    flag = " ".join(f"--set {path}={_typed(value)}" for path, value in changes.items())
-    return Lever(name, text, flag, with_changes(scenario, changes))
-
-
-def _typed(value: Any) -> str:
-    """A value as one would type it: 2, not 2.0."""
-    return "null" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
+    return Lever(name, text, Typed(changes), with_changes(scenario, changes))
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:
@@ -207,7 +206,7 @@ def _length(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever
     else:
         return
     from_to = f" instead of {now:,.0f}" if now is not None else ""
-    flags, cut = _cut(law, cap)
+    options, cut = _cut(law, cap)
     if cut is None:
         return
     changed = with_changes(scenario, {"workload.output_tokens": cut})
@@ -215,22 +214,22 @@ def _length(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever
         changed = with_derived(changed, {*given, "trainer.gpus"})
     truncated = max(0.0, share_above(law, cap))
     text = f"responses cut at {cap:,} tokens{from_to}"
-    yield Lever(LENGTH, text, flags, changed, truncated)
+    yield Lever(LENGTH, text, Typed({}, options), changed, truncated)
 
 
-def _cut(law: LengthSpec, cap: int) -> tuple[str, dict[str, Any] | None]:
+def _cut(law: LengthSpec, cap: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What to type to cut a law, and what comes of it; None where no flag says it.
 
     A cap alone would leave the mean of what is generated as it is, because --len says that mean: so the mean that is
     left after the cut is typed as well. It is a rounded number, and the law is the one that it makes.
     """
     if not isinstance(law, (Lognormal, Gamma)):
-        return f"--max-len {cap}", {**law.model_dump(exclude_none=True), "max": cap}
+        return {"max_len": cap}, {**law.model_dump(exclude_none=True), "max": cap}
     from fleetsim.workload.lengths import mean_length
 
     left = mean_length(law.model_copy(update={"max": float(cap)}), at_least=1.0)
     mean = f"{left:.0f}" if left >= 1000 else f"{left:.4g}"
-    return f"--len {mean} --max-len {cap}", law_from_flags(law, True, float(mean), None, float(cap))[1]
+    return {"len": mean, "max_len": cap}, law_from_flags(law, True, float(mean), None, float(cap))[1]
 
 
 def _round(tokens: float) -> int:

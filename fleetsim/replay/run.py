@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from fleetsim.config.load import default_scenario
-from fleetsim.config.override import parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
+from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.checks.in_flight_cap import counts_groups
 from fleetsim.replay.diagnose.cost import pools_of
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnose import diagnose, remedy_of
 from fleetsim.replay.diagnose.finding import Check, Verdict
 from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.contradictions import possible
@@ -138,7 +136,7 @@ def _weighed(
         progress("simulating without each fault")
         gains = gains_of(found, [*faults, *symptom])
         verdict = diagnose(observed, start, back, given=given, gains=gains)
-        remedy = _remedy(verdict)
+        remedy = remedy_of(Case(observed, start, frozenset(given), back, gains, gains))
         if remedy:
             ahead = gains_of(found, ["rollout"], {"rollout": remedy}).get("rollout")
             verdict = diagnose(observed, start, back, given=given, gains=gains, ahead=ahead)
@@ -147,9 +145,3 @@ def _weighed(
         return verdict  # the fleet is sized last: what is mended first changes what it has to do
     progress("simulating half of the fleet")
     return diagnose(observed, start, back, given=given, gains=gains, enough=enough_of(found))
-
-
-def _remedy(verdict: Verdict) -> dict[str, Any]:
-    """What is told to be changed where rollout is too slow: nothing where it is only the count."""
-    told = next((f.next or "" for f in verdict.findings if f.check == "rollout" and f.state == "fault"), "")
-    return dict(parse_override(text) for text in re.findall(r"--set (\S+)", told))

@@ -12,8 +12,7 @@ from typing import Any
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
-from fleetsim.faces import setting
-from fleetsim.job.change import Change, typed_as
+from fleetsim.job.change import Change, Typed
 from fleetsim.job.levers import Lever, cuts_many, levers_of, more_lost, risk_words
 from fleetsim.job.moved import shortened
 from fleetsim.job.trials import Measure, flat, one_more, unit_of, with_instances
@@ -64,10 +63,9 @@ class _Tried:
         """As it is told."""
         names = ("staleness_steps.p99", "staleness_steps.mean", "samples_lost.longest_tenth", "samples_lost.all")
         risk = risk_words(self.lever, *map(self.both, names))
-        itself = self.lever.name == _ITSELF
-        flag = str(setting("fleet.instances", self.instances)) if itself else typed_as(self.lever.flag)
+        typed = Typed({"fleet.instances": self.instances}) if self.lever.name == _ITSELF else self.lever.flag
         of, step_s = scenario.fleet.instances, float(self.run["step_s"])
-        return Change(self.lever.text, flag, self.instances, of, self.saves_usd, self.saves_s, step_s, risk)
+        return Change(self.lever.text, typed.own, self.instances, of, self.saves_usd, self.saves_s, step_s, risk)
 
 
 def change_of(scenario: Scenario, measure: Measure, given: Collection[str] | None = None) -> Change | None:
@@ -80,7 +78,7 @@ def change_of(scenario: Scenario, measure: Measure, given: Collection[str] | Non
     if now is None:
         return None
     grown = with_instances(job, job.fleet.instances + unit_of(job))
-    alone = Lever(_ITSELF, "fewer instances", "", job)
+    alone = Lever(_ITSELF, "fewer instances", Typed({}), job)
     levers = [alone] if job.fleet.placement == "colocated" else [alone, *levers_of(job, grown, one_more(job), given)]
     tried = [found for lever in levers if (found := _fewest(lever, now, job, measure)) is not None]
     tried = [one for one in tried if not one.loses_more]

@@ -17,6 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
+from fleetsim.job.change import Typed
 from fleetsim.job.levers import ONE_MORE, OUTSIDE_THE_ALGORITHM, Lever, cuts_many, levers_of, more_lost, risk_words
 from fleetsim.job.trials import Measure, Tell, Trial, flat, trial_of, unit_of, with_instances
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
@@ -39,7 +40,7 @@ class Alternative:
 
     name: str
     text: str
-    flag: str
+    flag: Typed
     replications: int
     step_ratio: Estimate
     cost_ratio: Estimate

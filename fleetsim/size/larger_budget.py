@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
@@ -49,14 +50,17 @@ def way_out_of(
         budget = float(math.floor(scenario.admission.max_staleness) + extra)
         if tell is not None:
             tell(f"trying a staleness budget of {budget:g} steps")
-        limit = scenario.admission.max_age
-        changes = {"admission.max_staleness": budget}
-        if limit is not None:  # what starts earlier is older when it is trained
-            changes["admission.max_age"] = limit + budget - scenario.admission.max_staleness
-        changed = with_changes(scenario, changes)
+        changed = with_changes(scenario, wider(scenario, budget))
         solved = anew(changed, now, targets, measure) if reachable(changed, now.instances, targets, measure) else None
         if solved is not None and solved.holds:
             found.append(WayOut(**asdict(solved), max_staleness=budget))
             if solved.saves_usd >= 0.0:
                 break
     return min(found, key=lambda w: w.cost_per_step, default=None)
+
+
+def wider(scenario: Scenario, budget: float) -> dict[str, Any]:
+    """The changes for a staleness budget: what starts earlier is older when it is trained, so a limit rises with it."""
+    limit = scenario.admission.max_age
+    older = {} if limit is None else {"admission.max_age": limit + budget - scenario.admission.max_staleness}
+    return {"admission.max_staleness": budget, **older}

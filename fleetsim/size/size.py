@@ -11,13 +11,13 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from functools import partial
+from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.change import typed_as
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.later import Later
@@ -43,7 +43,7 @@ from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.knee import usd_per_h
-from fleetsim.size.larger_budget import WayOut, way_out_of
+from fleetsim.size.larger_budget import WayOut, way_out_of, wider
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
 from fleetsim.size.reasons import Reasons
@@ -210,16 +210,16 @@ def size(
         spread=spread_of(doubt, chosen, partial(usd_per_h, job)),
         confidence=confidence,
         enough=enough,
-        change=change_of(alternatives, way_out, instances, likeliest=not enough, kept=_kept(job, way_out, given)),
+        change=change_of(alternatives, way_out, instances, likeliest=not enough, wider=_wider(job, way_out, given)),
     )
 
 
-def _kept(job: Scenario, way_out: WayOut | None, given: Collection[str]) -> str:
-    """What to type beside the way out's budget, so that nothing else changes."""
+def _wider(job: Scenario, way_out: WayOut | None, given: Collection[str]) -> dict[str, Any]:
+    """The changes of the way out, with those that keep everything else as it is."""
     if way_out is None:
-        return ""
-    wider = with_changes(job, {"admission.max_staleness": way_out.max_staleness})
-    return typed_as(kept_choices(job, wider, given))
+        return {}
+    changes = wider(job, way_out.max_staleness)
+    return changes | kept_choices(job, with_changes(job, changes), given)
 
 
 def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import estimate
 from fleetsim.job.binding import BINDINGS
+from fleetsim.job.change import Typed
 from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.job.trials import simulated, with_instances
 from fleetsim.job.words import lost_words
@@ -206,6 +209,23 @@ def test_the_flag_of_a_lever_pulls_it(changes: dict[str, Any]) -> None:
         changes, options = typed(found.flag)
         asked = fs.load(s.model_dump(exclude_none=True)).with_(changes, **options)
         assert with_changes(found.scenario, {"assumed": asked.scenario.assumed}) == asked.scenario, found.name
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["admission.max_staleness", "engine.tp", "sync.every_steps", "admission.max_age"]),
+        st.integers(0, 10**9) | st.floats(0, 1e6).map(lambda x: float(f"{x:.12g}")) | st.none(),
+    ),
+    st.dictionaries(st.sampled_from(["len", "max_len"]), st.integers(1, 10**6)),
+)
+def test_what_is_typed_says_every_change_once(changes: dict[str, Any], options: dict[str, Any]) -> None:
+    made = Typed(changes, options)
+    assert typed(made) == (changes, options)
+    own = {"admission.max_staleness": "max_staleness", "engine.tp": "tp"}
+    left = {path: value for path, value in changes.items() if path not in own}
+    assert typed(made.own) == (left, options | {own[path]: v for path, v in changes.items() if path in own})
+    assert copy.deepcopy(made) == pickle.loads(pickle.dumps(made)) == made
+    assert pickle.loads(pickle.dumps(made)).changes == changes
 
 
 def fleet(change: Callable[[Scenario], Mapping[str, Any]]) -> Any:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
-from fleetsim.job.change import typed_as
 from fleetsim.job.levers import CAP, STALENESS, levers_of
 from fleetsim.job.trials import with_instances
 from fleetsim.size.size import SizeResult, size
@@ -104,6 +103,24 @@ def test_a_way_out_never_misses_what_was_given() -> None:
     assert size(job(targets__staleness_p99_steps=2.0), given=asked, measure=measure).way_out is None
 
 
+def test_what_is_typed_for_a_way_out_raises_its_age_limit_too() -> None:
+    """What may start a step earlier is a step older when it is trained: with the old limit it would wait or go."""
+    s = job(admission__age_action="wait", admission__max_age=1.0)
+    seen: dict[str, Scenario] = {}
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        seen[f"{s.admission.max_staleness:g}, {s.admission.max_age:g}"] = s
+        return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness))(s, replication)
+
+    change = size(s, measure=measure).change
+    assert change is not None
+    assert change.mends
+    changes, options = typed(change.flag)
+    asked = fs.load(s.model_dump(exclude_none=True)).with_(changes, **options).scenario.admission
+    assert asked.max_staleness > s.admission.max_staleness
+    assert f"{asked.max_staleness:g}, {asked.max_age:g}" in seen
+
+
 def test_counts_that_get_stuck_are_no_count_of_an_alternative() -> None:
     """With more staleness nothing but seven instances runs, which do not hold the target."""
 
@@ -157,8 +174,8 @@ def test_nobody_is_advised_to_cut_many_responses(options: dict[str, Any]) -> Non
     """A cap that cuts one response in ten or five saves most of all, and teaches the model to stop."""
     job = fs.load(None, {"run.steps": 8}, replications=2, model="Qwen/Qwen3-14B", **options)
     found = job.size().plan
-    cuts = {typed_as(a.flag): a.truncated for a in found.alternatives.tried}
+    cuts = {a.flag.own: a.truncated for a in found.alternatives.tried}
     assert max(cuts.values()) > 0.04  # there is such a lever
     simulated = job.with_({"fleet.instances": 6}).simulate().to_dict()["change"]
     for flag in (found.change and found.change.flag, simulated and simulated["flag"]):
-        assert flag is None or cuts.get(typed_as(flag), 0.0) <= 0.06
+        assert flag is None or cuts.get(flag, 0.0) <= 0.06

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -90,9 +90,7 @@ def diagnose(
     gains = gains or {}
     ranks = gains if ranked is None else ranked
     case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated, weighed, ahead)
-    drafts: list[Draft] = []
-    for check in CHECKS:
-        drafts.append(_weighed(case, check(case, tuple(drafts))))
+    drafts = _drafts(case)
     order = _order(case, drafts)
     settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
     size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
@@ -119,6 +117,18 @@ def diagnose(
     headline = _headline(case, starves, first, most, drafts)
     binding = None if first is None else first.check
     return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
+
+
+def remedy_of(case: Case) -> Mapping[str, Any]:
+    """The changes that are told where rollout is too slow; none where it is only the count, or something else."""
+    return next(d.remedy for d in _drafts(case) if d.check == "rollout")
+
+
+def _drafts(case: Case) -> list[Draft]:
+    drafts: list[Draft] = []
+    for check in CHECKS:
+        drafts.append(_weighed(case, check(case, tuple(drafts))))
+    return drafts
 
 
 def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:

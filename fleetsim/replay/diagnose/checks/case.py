@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -150,7 +150,7 @@ class Draft:
 
     claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
     words, for the headline; empty unless it is a fault. missing: as in `Finding`. saves: of a step, as simulated;
-    ends: the least and the most that it may be.
+    ends: the least and the most that it may be. remedy: the changes that `next` tells to try.
     """
 
     check: Check
@@ -163,6 +163,7 @@ class Draft:
     missing: str | None = None
     saves: float | None = None
     ends: tuple[float, float] | None = None
+    remedy: Mapping[str, Any] = field(default_factory=dict)
 
 
 Earlier = tuple[Draft, ...]

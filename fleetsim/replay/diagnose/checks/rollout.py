@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fleetsim import units
 from fleetsim.config.counted import law_of
-from fleetsim.policies.law import Looser, written
+from fleetsim.job.change import Typed
+from fleetsim.policies.law import Looser
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.diagnose.checks.case import (
     WAITING,
@@ -98,10 +100,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if slowest is not None:
         if gain is None:
             evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
+        ahead = Typed(_ahead(case))
+        then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
-            tuple(evidence), _back(case, gain) + _ahead(case), case.shorter(wait),
-            f"the slowest responses of each batch hold it up{_since(case, count=False)}",
+            tuple(evidence), _back(case, gain) + then, case.shorter(wait),
+            f"the slowest responses of each batch hold it up{_since(case, count=False)}", remedy=ahead.changes,
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
@@ -154,12 +158,14 @@ def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
         times = f"{spread['p99'] / spread['p50']:.1f} times the median"
         said.append(f"of a hundred samples the slowest takes {units.seconds(spread['p99'])}, {times}")
     if idle > OUT_OF_WORK:
+        ahead = Typed({"admission.max_staleness": 2})
         return Draft(
             "rollout", "fault", "work runs out before the batch is complete, not instances", tuple(said),
             "let more begin before the trainer is done (verl: async_training.staleness_threshold, or a smaller"
             " trigger_parameter_sync_step); what that gives only a simulation tells:\n"
-            "fleetsim replay ... --scenario job.yaml --set admission.max_staleness=2",
+            f"fleetsim replay ... --scenario job.yaml {ahead}",
             case.shorter(wait.value), "engines run out of work while the batch waits for its slowest responses",
+            remedy=ahead.changes,
         )  # fmt: skip
     more = (1.0 - case.idle_limit) / (1.0 - wait.value) if wait.value < 1.0 else None
     if more is not None:
@@ -236,20 +242,21 @@ def _slowest(case: Case) -> str | None:
     return f"in flight ebbs from {f.in_flight_peak:,.0f} to {f.in_flight_mean:,.0f} on average in engines with room"
 
 
-def _ahead(case: Case) -> str:
-    """Let the fleet run further ahead of the trainer."""
+def _ahead(case: Case) -> dict[str, Any]:
+    """The changes that let the fleet run further ahead of the trainer."""
     a = case.scenario.admission
-    window = f"admission.max_staleness={math.floor(a.max_staleness) + 1 if case.says('admission.max_staleness') else 2}"
-    change = f"--set admission.law=version_window --set {window}"
+    window = {"admission.max_staleness": math.floor(a.max_staleness) + 1 if case.says("admission.max_staleness") else 2}
     law = law_of(case.scenario)
     now = law.number(a)
     if case.says("admission.max_staleness") and law.budget == "versions":
-        change = f"--set {window}"
-    elif case.says("admission.law") and law.budget != "versions" and isinstance(law.looser, Looser) and now is not None:
+        return window
+    if case.says("admission.law") and law.budget != "versions" and isinstance(law.looser, Looser) and now is not None:
         # what starts earlier is older when it is trained
-        aged = "" if a.max_age is None else f" --set admission.max_age={a.max_age + 1:g}"
-        change = f"--set {law.parameter}={written(now + law.looser.more)}{aged}"
-    return f"if the recipe may train on older samples:\nfleetsim replay ... {change} --recommend"
+        assert law.parameter is not None  # a law with a looser number has it in a setting
+        return {law.parameter: now + law.looser.more} | (
+            {} if a.max_age is None else {"admission.max_age": a.max_age + 1}
+        )
+    return {"admission.law": "version_window", **window}
 
 
 def _net(case: Case, matched: int | None) -> Claims:
