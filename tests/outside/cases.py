@@ -4,7 +4,7 @@ A cause has the name of the question of the runbook that it answers: rollout (to
 the slowest responses), stragglers, sync, trainer, in_flight_cap, max_num_seqs, preemptions, prefix_cache, backlog.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.outside.setting import Absence, Ramp, Setting, Spell
 
@@ -24,6 +24,10 @@ class Case:
     def name(self) -> str:
         """Its name."""
         return self.job.name
+
+    def first(self, hours: float) -> "Case":
+        """Its beginning: the same life, seen for less time."""
+        return replace(self, job=self.job.but(hours=hours), beside=tuple(job.but(hours=hours) for job in self.beside))
 
 
 def base(name: str, **changes: object) -> Setting:

@@ -13,6 +13,7 @@ A trainer exports what docs/metrics.md asks trainers to export.
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tests.outside.setting import Setting
@@ -28,9 +29,18 @@ def histograms(
     prefix: str, named: Mapping[str, Histogram], labels: Mapping[str, str] | None = None
 ) -> Iterator[Sample]:
     """The series of each histogram."""
+    plain = dict(labels or {})
     for name, histogram in named.items():
-        for suffix, bound, value in histogram.lines():
-            yield f"{prefix}{name}", suffix, {**(labels or {}), **({"le": bound} if bound else {})}, value
+        buckets = [("_bucket", {**plain, "le": bound}) for bound in bounds(histogram.bounds)]
+        series = [*buckets, ("_sum", plain), ("_count", plain)]
+        for (suffix, with_bound), value in zip(series, histogram.values(), strict=True):
+            yield f"{prefix}{name}", suffix, with_bound, value
+
+
+@cache
+def bounds(of: tuple[float, ...]) -> tuple[str, ...]:
+    """`le` of each bucket."""
+    return (*(str(float(bound)) for bound in of), "+Inf")
 
 
 def vllm(engine: Engine, prefix: str = "vllm:", old: bool = False) -> Iterator[Sample]:
@@ -154,26 +164,36 @@ class Scrapes:
 
     def __init__(self) -> None:
         self.families: dict[str, dict[str, list[str]]] = {}
+        self.targets: dict[tuple[str, ...], list[list[str]]] = {}
 
-    def keep(self, samples: Iterator[Sample], target: dict[str, str], now: float) -> None:
-        """Keeps one scrape of one target."""
-        stamp = f"{BEGIN + now:.3f}"
-        for family, suffix, labels, value in samples:
-            text = ",".join(f'{key}="{value}"' for key, value in sorted((target | labels).items()))
-            rows = self.families.setdefault(family, {}).setdefault(f"{family}{suffix}{{{text}}}", [])
+    def keep(self, exporter: str, samples: Iterator[Sample], target: dict[str, str], now: float) -> None:
+        """Keeps one scrape of one target. exporter: the same one exports the same series in the same order."""
+        stamp, scraped = f"{BEGIN + now:.3f}", list(samples)
+        key = (exporter, *target.values())
+        if key not in self.targets:
+            self.targets[key] = [self.rows(each, target) for each in scraped]
+        for (*_, value), rows in zip(scraped, self.targets[key], strict=True):
             rows.append(f"{value:.10g} {stamp}")
+
+    def rows(self, sample: Sample, target: dict[str, str]) -> list[str]:
+        """Where the values of a series are kept."""
+        family, suffix, labels, _ = sample
+        text = ",".join(f'{key}="{value}"' for key, value in sorted((target | labels).items()))
+        return self.families.setdefault(family, {}).setdefault(f"{family}{suffix}{{{text}}}", [])
 
     def watch(self, world: World, engine: Engine | None, now: float) -> None:
         """What `World` calls at each scrape."""
         it = world.setting
         if engine is None:
             if it.batch and it.trainer_metrics:
-                self.keep(trainer(world, now), {"job": f"{it.job}-trainer", "instance": "10.0.9.9:9200"}, now)
+                self.keep(
+                    "trainer", trainer(world, now), {"job": f"{it.job}-trainer", "instance": "10.0.9.9:9200"}, now
+                )
         elif engine.present:
-            self.keep(EXPORTERS[it.engine](engine), target(engine, it), now)
+            self.keep("engine", EXPORTERS[it.engine](engine), target(engine, it), now)
             if it.engine.startswith("sglang") and not engine.number % it.ranks:
                 served = [e for e in world.engines if e.number // it.ranks == engine.number // it.ranks]
-                self.keep(sglang_server(served), target(engine, it, ranked=False), now)
+                self.keep("server", sglang_server(served), target(engine, it, ranked=False), now)
 
     def write(self, path: Path) -> None:
         """Writes OpenMetrics text."""

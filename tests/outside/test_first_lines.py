@@ -28,8 +28,8 @@ LABELS = ("doubt", "evidence", "price", "next", "look at", "also", "fine", "open
 
 @cache
 def said(name: str) -> tuple[str, ...]:
-    """What replay prints of a case, without any flag but the selector."""
-    case = BY_NAME[name]
+    """What replay prints of the first half-hour of a case, without any flag but the selector."""
+    case = BY_NAME[name].first(hours=0.5)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "history.om")
         write(path, case.job, *case.beside)

@@ -11,8 +11,10 @@ import math
 import random
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import attrgetter
 
 from tests.outside.setting import Setting
 
@@ -48,15 +50,9 @@ class Histogram:
         total, seen = sum(part.total for part in parts), sum(part.seen for part in parts)
         return Histogram(parts[0].bounds, counts, total, seen)
 
-    def lines(self) -> Iterator[tuple[str, str, float]]:
-        """Suffix, `le` and value of each series."""
-        below = 0
-        for bound, count in zip(self.bounds, self.counts or [0] * len(self.bounds), strict=True):
-            below += count
-            yield "_bucket", str(float(bound)), below
-        yield "_bucket", "+Inf", self.seen
-        yield "_sum", "", self.total
-        yield "_count", "", self.seen
+    def values(self) -> list[float]:
+        """The value of each series: a bucket for each bound and one for all, the sum, the count."""
+        return [*accumulate(self.counts or [0] * len(self.bounds)), self.seen, self.total, self.seen]
 
 
 @dataclass(eq=False)
@@ -376,7 +372,7 @@ class World:
         elif self.setting.route == "round":
             engine = here[self.turn % len(here)]
         else:
-            engine = min(here, key=lambda each: each.load)
+            engine = min(here, key=attrgetter("load"))
         self.flying += 1
         engine.advance(now)
         engine.waiting.append(request)
