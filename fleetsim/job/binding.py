@@ -58,12 +58,27 @@ BINDINGS: dict[str, Binding] = {
 }
 
 
+# From this share of a step on, a trainer that binds is said to wait as well: its own seconds are then not most of it.
+WAITS = 0.2
+
+
 def binding_words(
-    binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples"
+    binding: str,
+    law: LawName = "version_window",
+    scope: str = "global",
+    unit: str = "samples",
+    idle: float = 0.0,
 ) -> Binding:
     """The words for a binding under an admission law, a sync scope and caps of that unit. A binding that is not known
-    here is shown by its name."""
+    here is shown by its name. idle: share of a step for which the trainer waits."""
     words = BINDINGS.get(binding) or Binding(binding.replace("_", " "), "", "")
+    if binding == "trainer" and idle >= WAITS:
+        return replace(
+            words,
+            name="the trainer, although it also waits",
+            meaning="a fifth less of the trainer's own time shortens a step by more than a fifth more of anything that "
+            "it waits for",
+        )
     looser, cap = LAWS[law].looser, LAWS[law].cap
     if binding == "staleness_window" and isinstance(looser, Looser):
         return replace(words, lift=f"{looser.lift}, if the recipe tolerates it")

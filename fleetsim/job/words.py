@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
-from fleetsim.job.binding import binding_words
+from fleetsim.job.binding import Binding
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.policies.law_inputs import LawName
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import profile_of
 
@@ -69,9 +68,8 @@ def instance_words(scenario: Scenario) -> str:
     return f"{e.gpu} x {e.gpus}"
 
 
-def binds(binding: str, law: LawName = "version_window", scope: str = "global", unit: str = "samples") -> str:
-    """What binds, why one sees it, and what would lift it: see `binding_words`."""
-    words = binding_words(binding, law, scope, unit)
+def binds(words: Binding) -> str:
+    """What binds, why one sees it, and what would lift it."""
     if not words.meaning:
         return f"What binds: {words.name}."
     return f"What binds: {words.name}. {units.capital(words.meaning)}. What would lift it: {words.lift}."

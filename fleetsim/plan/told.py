@@ -176,7 +176,7 @@ def brief_of(result: Plans) -> Brief:
     return brief(
         ("step", step_line(row.step_s, idle, row.spans)),
         ("cost", f"{ranged('cost_per_step', row.usd, row.spans)} a step, {units.money(row.usd_per_h)} an hour"),
-        ("binds", binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit).name),
+        ("binds", binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name),
         ("allow", _allow(result)),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, assumed(result), () if ranges is None else [part.path for part in ranges.parts])),

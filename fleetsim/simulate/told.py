@@ -12,7 +12,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
-from fleetsim.job.binding import binding_words
+from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.observed import observed_line
@@ -85,8 +85,7 @@ def headline(view: RunView) -> str:
 
 def brief_of(view: RunView) -> Brief:
     """What one must know of a run; its headline is the answer."""
-    s, ranges = view.scenario, view.ranges
-    binding = binding_words(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit)
+    s, ranges, binding = view.scenario, view.ranges, _binding(view)
     return brief(
         ("fleet", _fleet_words(s)),
         ("idle", _idle(view)),
@@ -148,9 +147,13 @@ def _length_words(view: RunView) -> str:
     return f"{units.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"
 
 
+def _binding(view: RunView) -> Binding:
+    s, idle = view.scenario, view.metrics["trainer_idle_fraction"].mean
+    return binding_words(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
+
+
 def _binds(view: RunView) -> str:
-    s = view.scenario
-    return words.as_settings(words.binds(view.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit))
+    return words.as_settings(words.binds(_binding(view)))
 
 
 def _opening(view: RunView) -> Iterator[str]:

@@ -25,7 +25,7 @@ def brief_of(result: SizeResult) -> Brief:
         ("missed", _missed(result)),
         ("step", _step(result)),
         ("cost", _cost(result)),
-        ("binds", binding_words(result.binding).name),
+        ("binds", binding_words(result.binding, idle=result.recommended.mean("trainer_idle_fraction")).name),
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
         ("change", None if result.change is None else result.change.words),
         ("observed", observed_line(result.scenario)),

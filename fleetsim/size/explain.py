@@ -5,11 +5,11 @@ Every sentence follows from the numbers of the simulated alternatives; what buys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.binding import binding_words
+from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
 from fleetsim.job.words import lost_words
 from fleetsim.size.alternatives import Alternative, Alternatives
@@ -27,6 +27,8 @@ _STUCK = {
 }
 
 
+# A lever that shortens the step by more on average, and not beyond chance, is not known to buy nothing.
+_DOUBTFUL = 0.01
 # The levers that move what a verdict names.
 _LEVERS_OF = {
     "rollout": (ONE_MORE,),
@@ -41,34 +43,34 @@ def bound_by(binding: str, alternatives: Alternatives) -> str:
     """What binds, by a verdict that the simulated levers do not contradict.
 
     Where every lever of the verdict was tried and none makes the step shorter, the lever that shortens it most says
-    what binds. Where no lever does, the trainer binds: no lever moves it.
+    what binds. Where no lever does, the trainer binds: no lever moves it. A lever that shortens the step by luck or by
+    more, which few runs cannot tell, contradicts nothing.
     """
 
     def tried(names: Sequence[str]) -> list[Alternative]:
         return [found for name in names if (found := alternatives.named(name)) is not None]
 
     own = tried(_LEVERS_OF.get(binding, ()))
-    if not own or any(a.shortens for a in own):
+    if not own or any(a.shortens or a.step_ratio.mean < 1.0 - _DOUBTFUL for a in own):
         return binding
     others = [(a.gain_s, name) for name, levers in _LEVERS_OF.items() for a in tried(levers) if a.shortens]
     return max(others)[1] if others else "trainer"
 
 
 def explanation(
-    binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
+    binding: str, alternatives: Alternatives, of: Mapping[str, Estimate], *, told: str | None = None
 ) -> str:
-    """The paragraph. lost, longest_lost: shares of all samples and of the longest tenth that are thrown away.
-
-    told: a lever whose own best count is told elsewhere.
-    """
-    return " ".join(explained(binding, alternatives, lost, longest_lost, told=told))
+    """The paragraph. of: the metrics of the answer, by dotted name. told: a lever whose own best count is told
+    elsewhere."""
+    return " ".join(explained(binding, alternatives, of, told=told))
 
 
 def explained(
-    binding: str, alternatives: Alternatives, lost: Estimate, longest_lost: Estimate, *, told: str | None = None
+    binding: str, alternatives: Alternatives, of: Mapping[str, Estimate], *, told: str | None = None
 ) -> tuple[str, ...]:
     """The same as a list of points."""
-    sentences = [binds(binding)]
+    lost, longest_lost = (of[f"samples_lost.{which}"] for which in ("all", "longest_tenth"))
+    sentences = [_binds(binding_words(binding, idle=of["trainer_idle_fraction"].mean))]
     more = alternatives.named(ONE_MORE)
     if more is not None:
         sentences.append(_sentence(more))
@@ -82,9 +84,8 @@ def explained(
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def binds(binding: str) -> str:
+def _binds(words: Binding) -> str:
     """What binds, and what shows it."""
-    words = binding_words(binding)
     return f"What binds: {words.name}." + (f" {units.capital(words.meaning)}." if words.meaning else "")
 
 

@@ -59,8 +59,7 @@ def curves(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
 
 def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estimate]) -> Bullets:
     """What binds, what one more instance and everything else would buy, point by point."""
-    lost, longest = (estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
-    return Bullets(explained(binding, alternatives, lost, longest))
+    return Bullets(explained(binding, alternatives, estimates))
 
 
 def levers(found: Alternatives) -> tuple[Block | None, ...]:

@@ -177,7 +177,6 @@ def size(
     drafts = drafts_of(here, min(_LEVERS, replications), measure, tell)
     sides = sides_of(here, min(_LEVERS, replications), measure, tell)
     binding = bound_by(chosen.binding, alternatives)
-    lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     profile = engine_source(job, instances)
     return SizeResult(
         scenario=job,
@@ -193,7 +192,7 @@ def size(
         queue_cap=queue_cap,
         candidates=candidates,
         alternatives=alternatives,
-        explanation=explanation(binding, alternatives, *lost, told=None if way_out is None else STALENESS),
+        explanation=explanation(binding, alternatives, chosen.estimates, told=None if way_out is None else STALENESS),
         assumptions=assumptions_of(scenario, given),
         warnings=(
             *notes,

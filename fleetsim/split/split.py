@@ -161,7 +161,6 @@ def split(
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
-    lost = [chosen.estimates[f"samples_lost.{of}"] for of in ("all", "longest_tenth")]
     return SplitResult(
         scenario=job,
         gpus=gpus,
@@ -176,7 +175,7 @@ def split(
         best_split=best_split,
         best_colocated=best_colocated,
         alternatives=alternatives,
-        explanation=explanation(bound_by(chosen.binding, alternatives), alternatives, *lost),
+        explanation=explanation(bound_by(chosen.binding, alternatives), alternatives, chosen.estimates),
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,

@@ -178,7 +178,7 @@ def brief_of(result: SplitResult) -> Brief:
         ("cost", _cost(result)),
         ("beside", words.beside(result)),
         ("age", words.age(result)),
-        ("binds", binding_words(bound_by(result.chosen.binding, result.alternatives)).name),
+        ("binds", binding_words(bound_by(result.chosen.binding, result.alternatives), idle=idle).name),
         ("change", None if result.change is None else result.change.words),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),

@@ -11,6 +11,8 @@ import pytest
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.binding import binding_words
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
 from tests.analysis.nudges import job_of_groups, measured_gains, random_job
 
 # Two things bind together, and either is right to name, where their gains differ by less than two hundredths of the
@@ -132,3 +134,19 @@ def test_a_cap_that_holds_nothing_up_is_not_named() -> None:
     assert gains["in_flight_cap"] < POINTS
     assert verdicts == ["rollout"]
     assert right("rollout", gains)
+
+
+@pytest.mark.parametrize("seed", [113, 174, 246])
+def test_a_trainer_that_binds_although_it_waits_is_told_so(seed: int) -> None:
+    """Where rollout and trainer take turns, the trainer waits for long responses; and still its own time saves most."""
+    shared = {"fleet.placement": "colocated", "fleet.switch_s": 0.0}
+    taking_turns = with_changes(random_job(seed), shared)
+    verdicts, gains = measured_gains(taking_turns, 2)
+    assert verdicts == ["trainer", "trainer"]
+    assert right("trainer", gains)
+    idle = metrics_of(simulate(taking_turns))["trainer_idle_fraction"]
+    assert idle > 0.4
+    told = binding_words("trainer", idle=idle)
+    assert told.name == "the trainer, although it also waits"
+    assert "most of a step" not in told.meaning
+    assert binding_words("trainer", idle=0.02).name == "the trainer"

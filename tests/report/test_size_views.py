@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.job import words
-from fleetsim.job.binding import BINDINGS
+from fleetsim.job.binding import BINDINGS, binding_words
 from fleetsim.size.data import size_document
 from fleetsim.size.size import SizeResult, size
 from fleetsim.size.targets import Target
@@ -68,8 +68,8 @@ def test_no_line_is_wider_than_the_terminal_and_no_table_cell_wraps(width: int) 
 
 def test_every_binding_has_words() -> None:
     for name in BINDINGS:
-        assert words.binds(name).startswith("What binds: ")
-    assert words.binds("something_new") == "What binds: something new."
+        assert words.binds(binding_words(name)).startswith("What binds: ")
+    assert words.binds(binding_words("something_new")) == "What binds: something new."
 
 
 def test_the_document_is_plain_json() -> None:
