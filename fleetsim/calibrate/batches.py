@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Request
 
@@ -69,9 +70,13 @@ def _batch(
 
 def lognormal(n: int, mean: float, cap: int, seed: int) -> list[int]:
     """n response lengths, tokens: lognormal with this mean before the cap, and at least 1."""
+    return [int(x) for x in np.clip(np.rint(heavy_tailed(n, mean, np.random.default_rng([7, seed]))), 1, cap)]
+
+
+def heavy_tailed(n: int, mean: float, random: np.random.Generator) -> NDArray[np.float64]:
+    """n lengths, tokens, before the cap: lognormal, deviation / mean = CV."""
     sigma2 = math.log(1.0 + CV * CV)
-    drawn = np.random.default_rng([7, seed]).lognormal(math.log(mean) - sigma2 / 2.0, math.sqrt(sigma2), n)
-    return [int(x) for x in np.clip(np.rint(drawn), 1, cap)]
+    return random.lognormal(math.log(mean) - sigma2 / 2.0, math.sqrt(sigma2), n)
 
 
 def scaled(load: Load, scale: float, limits: Limits) -> Load:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleetsim.dataclass import dataclass
 from fleetsim.tell.document import Table
@@ -67,8 +66,3 @@ def clients_table(seen: Sequence[Seen]) -> Table:
         "clients of one server, each with one request at a time", ("clients", "first token ms", "later ms", "tok/s"),
         rows, left=0, note=note,
     )  # fmt: skip
-
-
-def clients_data(seen: Sequence[Seen]) -> list[dict[str, Any]]:
-    """The list that `fleetsim profile estimate --json` writes."""
-    return [asdict(s) for s in seen]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
@@ -26,15 +25,6 @@ class Known:
     listed: tuple[Listed, ...]
     wrong: tuple[tuple[str, str], ...]
 
-    def document(self) -> dict[str, Any]:
-        """What `fleetsim profile ls --json` prints."""
-        return {
-            "schema_version": 1,
-            "command": "profile ls",
-            "profiles": [{"profile": one.give, **_summary(one.profile)} for one in self.listed],
-            "unreadable": [{"profile": give, "problem": problem} for give, problem in self.wrong],
-        }
-
 
 def known_profiles() -> Known:
     """The shipped ones, then those of this folder (*.profile.json)."""
@@ -47,13 +37,3 @@ def known_profiles() -> Known:
         except InputError as error:
             wrong += [(give, str(problem)) for problem in error.problems]
     return Known(tuple(listed), tuple(wrong))
-
-
-def _summary(profile: Profile) -> dict[str, Any]:
-    p = profile.provenance
-    return {
-        "name": profile.name,
-        "kind": profile.kind,
-        **{name: getattr(p, name) for name in ("gpu", "model", "tp", "engine", "engine_version", "date")},
-        "error": profile.error.model_dump(mode="json"),
-    }

@@ -6,7 +6,7 @@ Numbers only: no engine, no clock, no randomness beyond a seed. The same limits 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -101,3 +101,24 @@ def key_of(phase: str, label: Mapping[str, Any]) -> str:
     """What identifies a load among those of a calibration, across sessions (a resumed run skips what has ended)."""
     asked = {k: v for k, v in label.items() if k not in OF_THE_DAY}
     return f"{phase} {json.dumps(asked, sort_keys=True, separators=(',', ':'))}"
+
+
+def prompt_chunks(prompts: Sequence[float], budget: float) -> list[tuple[float, float]]:
+    """Prompts computed first in, first out: (tokens, query-key pairs) per iteration of at most `budget` tokens.
+
+    A chunk of q tokens after c computed ones has q c + q (q + 1) / 2 pairs (fleetsim.engine.step_time).
+    """
+    found: list[tuple[float, float]] = []
+    room, tokens, pairs = budget, 0.0, 0.0
+    for length in prompts:
+        left = length
+        while left > 0:
+            q = min(room, left)
+            tokens, pairs, room = tokens + q, pairs + q * (length - left) + q * (q + 1) / 2, room - q
+            left -= q
+            if room <= 0:
+                found.append((tokens, pairs))
+                room, tokens, pairs = budget, 0.0, 0.0
+    if tokens > 0:
+        found.append((tokens, pairs))
+    return found

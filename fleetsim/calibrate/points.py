@@ -1,4 +1,4 @@
-"""What a profile measured, beside what it predicts: the numbers behind its tables and pictures.
+"""What a profile measured, beside what it predicts: the numbers behind its tables, its pictures and its JSON.
 
 Plain Python: a profile is shown in less time than numpy takes to import.
 """
@@ -6,13 +6,11 @@ Plain Python: a profile is shown in less time than numpy takes to import.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fleetsim.calibrate.clients import Seen, clients_data
 from fleetsim.config.coefficients import Coefficients
 from fleetsim.config.iteration import curve_s, iteration_s
 from fleetsim.dataclass import dataclass
-from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Point, Profile
@@ -96,24 +94,3 @@ def decode_line(
         inner.append(step)
         step *= 2 ** (1 / 8)
     return [(b, seconds_of(c, b, kv_tokens=b * context, drafted=drafted)) for b in sorted({*inner, most})]
-
-
-def data(profile: Profile, command: str, seen: Sequence[Seen] = ()) -> dict[str, Any]:
-    """What `fleetsim profile show --json` writes: the profile, and what it predicts for each of its points. seen: what
-    clients would see, where that was asked."""
-    rows = [row for kind in ("decode", "prefill", "mixed") for row in rows_of(profile, kind)]
-    return {
-        **versions(command),
-        "profile": profile.model_dump(mode="json"),
-        "predictions": [
-            {
-                **row.point.model_dump(mode="json"),
-                "predicted_s": row.predicted_s,
-                "error": row.error,
-                "context_tokens": row.context,
-                "tok_s": row.tok_s,
-            }
-            for row in rows
-        ],
-        **({"clients": clients_data(seen)} if seen else {}),
-    }

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.tell.data import versions
 
 # Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
 _SAME = 1e-5
@@ -109,23 +106,3 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
         if mine and there != mine
     ]
     return checks, tuple(notes)
-
-
-def data(profile: Profile, checked: Sequence[Rechecked], limit: float) -> dict[str, Any]:
-    """The document of `fleetsim profile check --json`."""
-    drift = drift_of(checked)
-    return {
-        **versions("profile check"),
-        "profile": profile.name,
-        "limit": limit,
-        "passed": all(one.passed for one in checked),
-        "batches": [
-            {
-                "passed": one.passed,
-                "now": one.now.model_dump(mode="json"),
-                "stored": None if one.stored is None else one.stored.model_dump(mode="json"),
-            }
-            for one in checked
-        ],
-        "drift": None if drift is None else {**asdict(drift), "changed": drift.changed},
-    }

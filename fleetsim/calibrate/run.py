@@ -39,17 +39,6 @@ class Calibrated:
     raw: Path | None
     warnings: tuple[str, ...]
 
-    def document(self) -> dict[str, Any]:
-        """What the command prints under --json."""
-        return {
-            "schema_version": 1,
-            "command": "calibrate",
-            "path": None if self.path is None else str(self.path),
-            "raw": None if self.raw is None else str(self.raw),
-            "profile": None if self.profile is None else self.profile.model_dump(mode="json"),
-            "warnings": list(self.warnings),
-        }
-
 
 def run(asked: Calibrate, tell: Tell) -> Calibrated:
     """Runs a calibration. tell: hears what happens, in words.
@@ -90,6 +79,7 @@ def _describe(asked: Calibrate, places: Places) -> None:
     import datetime
 
     from fleetsim import __version__
+    from fleetsim.calibrate.vllm.describe import cpu_name
 
     with closing(RawWriter(places.raw)) as writer:
         writer.put(
@@ -103,7 +93,7 @@ def _describe(asked: Calibrate, places: Places) -> None:
             budget_s=asked.seconds,
             resumed=asked.resume,
             asked=_engine_of(asked),
-            cpu=_cpu(),
+            cpu=cpu_name(),
             cores=os.cpu_count(),
         )
 
@@ -118,14 +108,6 @@ def _engine_of(asked: Calibrate) -> dict[str, Any]:
 
 def _is_path(model: str | None) -> bool:
     return model is not None and os.path.isdir(model)
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _vllm(asked: Calibrate, tell: Tell) -> tuple[str, ...]:

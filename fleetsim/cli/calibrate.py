@@ -42,7 +42,9 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
 
         result = run(asked, watch)
     if output.json_:
-        show_json(result.document())
+        from fleetsim.calibrate.data import calibrated_data
+
+        show_json(calibrated_data(result))
     elif result.profile is not None:
         from fleetsim.calibrate.told import document
         from fleetsim.tell.terminal import draw

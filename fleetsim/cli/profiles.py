@@ -51,7 +51,9 @@ def ls(json_: JSON = False) -> None:
 
     known = known_profiles()
     if json_:
-        show_json(known.document())
+        from fleetsim.calibrate.data import listed_data
+
+        show_json(listed_data(known))
     elif known.listed:
         say("\n".join(list_lines(known.listed)))
     else:
@@ -108,7 +110,7 @@ def check(
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
-    from fleetsim.calibrate.recheck import compared, data, predicted_anew, raw_file
+    from fleetsim.calibrate.recheck import compared, predicted_anew, raw_file
     from fleetsim.calibrate.told import checked_document
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
@@ -126,7 +128,9 @@ def check(
         checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
     if json_:
-        show_json(data(profile, checked, limit))
+        from fleetsim.calibrate.data import checked_data
+
+        show_json(checked_data(profile, checked, limit))
     else:
         show(draw(checked_document(profile, checked, limit)))
     warn(notes)
@@ -216,9 +220,9 @@ def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequen
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.calibrate.points import data
+        from fleetsim.calibrate.data import profile_data
 
-        show_json(data(profile, command, seen))
+        show_json(profile_data(profile, command, seen))
     else:
         from fleetsim.calibrate.told import document
         from fleetsim.tell.terminal import draw

@@ -14,7 +14,7 @@ from fleetsim.calibrate.loads import Limits, Load, Ran, Request
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
 from fleetsim.calibrate.vllm.order import program
-from fleetsim.calibrate.vllm.session import EngineLostError, measure, told
+from fleetsim.calibrate.vllm.session import EngineLostError, measure, progress_words
 from fleetsim.calibrate.vllm.sweeps import decodes
 from fleetsim.calibrate.vllm.time_estimate import Pace
 from tests.calibrate.fake_engine import SMALL, FakeEngine
@@ -155,8 +155,11 @@ def test_progress_says_what_runs_now_and_how_long_it_may(tmp_path: Path) -> None
     measure(fake, program(LIMITS, quick=True), fake.writer, budget_s=1e6, tell=said.append)
     assert said[0].startswith("1 of ")
     assert any("decodes, batch 64, context 256;" in text for text in said)
-    assert told("rl_on", {"groups": 8, "G": 4, "P": 512}, 3, 9, -1.0) == "3 of 9: batch rl_on, 8 groups of 4; 0 s left"
-    assert told("other", {}, 1, 1, 2.0) == "1 of 1: batch other, ? groups of ?; 2 s left"
+    assert (
+        progress_words("rl_on", {"groups": 8, "G": 4, "P": 512}, 3, 9, -1.0)
+        == "3 of 9: batch rl_on, 8 groups of 4; 0 s left"
+    )
+    assert progress_words("other", {}, 1, 1, 2.0) == "1 of 1: batch other, ? groups of ?; 2 s left"
 
 
 def test_estimates_come_close(tmp_path: Path) -> None:

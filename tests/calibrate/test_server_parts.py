@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.loads import Limits
+from fleetsim.calibrate.loads import Limits, prompt_chunks
 from fleetsim.calibrate.server.address import address_of, key_of
 from fleetsim.calibrate.server.events import BrokenStreamError, EventReader, chunk_of
 from fleetsim.calibrate.server.guard import Guard
 from fleetsim.calibrate.server.metrics import Gauges, gauges_of
-from fleetsim.calibrate.server.observe import chunks
 from fleetsim.calibrate.server.plan import batch_seconds, batches, sweep
 from fleetsim.calibrate.server.prompts import Prompts
 from fleetsim.errors import InputError, OutsideError
@@ -230,7 +229,7 @@ def test_a_guard_waits_for_our_own_requests_to_go_and_then_stops() -> None:
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=8), st.integers(1, 4096))
 def test_chunks_hold_every_token_and_every_pair(prompts: list[int], budget: int) -> None:
-    found = chunks(prompts, budget)
+    found = prompt_chunks(prompts, budget)
     assert sum(q for q, _ in found) == sum(prompts)
     assert sum(a for _, a in found) == sum(p * (p + 1) / 2 for p in prompts)
     assert all(q == budget for q, _ in found[:-1])

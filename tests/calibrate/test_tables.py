@@ -14,7 +14,6 @@ from fleetsim.calibrate.derived_error import predicted_s
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.sources import Given, Source, is_raw, joined, read_source, subset
 from fleetsim.calibrate.sources.benchmark_run import seen_decodes
-from fleetsim.calibrate.sources.source import prompt_chunks
 from fleetsim.calibrate.sources.vllm_bench import batch_iterations
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError
@@ -190,12 +189,6 @@ def test_the_batch_that_tokens_saw() -> None:
     assert seen_decodes(3.0, 10.0) == 3.0
     full = np.concatenate([np.full(6000, 10.0), np.linspace(10.0, 0.0, 4000)])
     assert seen_decodes(float(full.mean()), 10.0) == pytest.approx((full**2).mean() / full.mean(), rel=1e-3)
-
-
-def test_chunks_hold_every_token_and_pair() -> None:
-    rows = prompt_chunks(3, 1000, 700)
-    assert rows[:, 2].tolist() == [700, 700, 700, 700, 200]
-    assert rows[:, 3].sum() == 3 * 1000 * 1001 / 2
 
 
 def test_sources_are_joined_and_parted(tmp_path: Path, runs: dict[int, list[Request]]) -> None:

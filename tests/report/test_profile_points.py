@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.points import by_context, data, decode_line, rows_of, seconds_of
+from fleetsim.calibrate.data import profile_data
+from fleetsim.calibrate.points import by_context, decode_line, rows_of, seconds_of
 from fleetsim.sim.engines import step_time_of
 from tests import profiles
 
@@ -67,7 +68,7 @@ def test_a_line_passes_through_every_knot() -> None:
 
 def test_the_document_holds_the_profile_and_a_prediction_per_point() -> None:
     profile = profiles.profile()
-    made = data(profile, "profile show")
+    made = profile_data(profile, "profile show")
     assert made["profile"]["name"] == profile.name
     assert len(made["predictions"]) == len(profile.points)
     assert {"seconds", "predicted_s", "error", "tok_s"} <= made["predictions"][0].keys()

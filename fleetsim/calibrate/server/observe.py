@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.calibrate.loads import prompt_chunks
 from fleetsim.calibrate.server.play import Stream
 from fleetsim.dataclass import dataclass
 
@@ -54,27 +55,6 @@ class Rows:
         verifies so many drafted ones."""
         self.dt = [round(dt * tokens) for dt in self.dt]
         self.dr = [round(nd * drafted, 3) for nd in self.nd]
-
-
-def chunks(prompts: Sequence[int], budget: int) -> list[tuple[float, float]]:
-    """Prompts computed first in, first out: (tokens, query-key pairs) per iteration of at most `budget` tokens.
-
-    A chunk of q tokens after c computed ones has q c + q (q + 1) / 2 pairs (fleetsim.engine.step_time).
-    """
-    found: list[tuple[float, float]] = []
-    room, tokens, pairs = budget, 0, 0.0
-    for length in prompts:
-        done = 0
-        while done < length:
-            q = min(room, length - done)
-            tokens, pairs, room = tokens + q, pairs + q * done + q * (q + 1) / 2, room - q
-            done += q
-            if room == 0:
-                found.append((tokens, pairs))
-                room, tokens, pairs = budget, 0, 0.0
-    if tokens:
-        found.append((tokens, pairs))
-    return found
 
 
 def decode_rows(streams: Sequence[Stream], rows: Rows, stretch: int = STRETCH) -> None:
@@ -126,7 +106,7 @@ def prefill_rows(streams: Sequence[Stream], budget: int, rows: Rows) -> None:
         return
     order = sorted(streams, key=lambda s: s.times[0])
     lengths = [s.prompt_tokens for s in order]
-    parts = chunks(lengths[:1], budget) + chunks(lengths[1:], budget)
+    parts = prompt_chunks(lengths[:1], budget) + prompt_chunks(lengths[1:], budget)
     seconds = max(s.times[0] for s in streams) - min(s.submitted_s for s in streams)
     rows.add(seconds, [(0, 0, tokens, pairs) for tokens, pairs in parts], overhead=True)
 
@@ -155,7 +135,7 @@ def mixed_rows(streams: Sequence[Stream], late: Stream, budget: int, rows: Rows,
     seconds = float(np.median([d for m, d, _ in found if m == n]))
     kv = float(np.mean([k for _, _, k in found])) * len(streams)
     b = len(streams)
-    parts = chunks([late.prompt_tokens], max(1, budget - b) if together else budget)
+    parts = prompt_chunks([late.prompt_tokens], max(1, budget - b) if together else budget)
     alone = n - len(parts) if together else n
     if alone < 0 or n == 0 or seconds <= 0:
         return False

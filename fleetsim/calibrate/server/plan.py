@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fleetsim.calibrate.batches import CV, PROMPT, G, heavy_tailed
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.play import Ask, Play
 from fleetsim.dataclass import dataclass
 
 CACHE_SHARE = 0.85  # of the KV cache that a sweep may fill: nothing is to be preempted in it
-G = 8
 PASSES = 3
 
 
@@ -177,22 +177,20 @@ def batches(limits: Limits, *, quick: bool, seed: int, at_once: int, cached: boo
     """
     longest = limits.max_model_len
     groups = max(2, min(32 if quick else 64, 2 * limits.max_num_seqs // G, at_once // G))
-    prompt = max(8, min(512, longest // 4))
+    prompt = max(8, min(PROMPT, longest // 4))
     cap = min(2048 if quick else 8192, longest - prompt - 1)
-    mean, cv = min(384 if quick else 1536, max(8, cap // 5)), 0.9
-    sigma2 = np.log(1 + cv * cv)
+    mean = min(384 if quick else 1536, max(8, cap // 5))
     random = np.random.default_rng([seed, 2])
     found = []
     for phase, n in (("rl_requests", 1), ("rl_n", G)):
-        drawn = random.lognormal(np.log(mean) - sigma2 / 2, np.sqrt(sigma2), groups * G // n)
-        lengths = tuple(float(x) for x in np.repeat(drawn, n))
+        lengths = tuple(float(x) for x in np.repeat(heavy_tailed(groups * G // n, mean, random), n))
         label = {
             "groups": groups,
             "G": G,
             "P": prompt,
             "mean": mean,
             "cap": cap,
-            "cv": cv,
+            "cv": CV,
             "cached": cached,
             "client": True,
         }

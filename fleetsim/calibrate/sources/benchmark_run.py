@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.calibrate.sources.source import Measured, iteration, prompt_chunks
+from fleetsim.calibrate.sources.source import Measured, iteration, of_a_prompt
 from fleetsim.dataclass import dataclass
 
 ALONE = 1.05  # mean requests in flight up to which a first token waits for nobody else
@@ -73,8 +73,8 @@ def measured_of(run: Run, budget: int, number: int) -> list[Measured]:
         rate = b / later * (b - 1.0) / b  # prompts per iteration that a decode sees
         found.append(_cycle(run, b, context, rate, budget, number))
     if run.first_token_s is not None and run.in_flight is not None and run.in_flight <= ALONE:
-        chunks = prompt_chunks(1, run.prompt_tokens, budget)
-        found.append(Measured(run.first_token_s, chunks, overheads=1.0, run=number))
+        prompt = of_a_prompt(run.prompt_tokens, budget)
+        found.append(Measured(run.first_token_s, prompt, overheads=1.0, run=number))
     return found
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from fleetsim.calibrate.engine_flags import Given
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
 from fleetsim.calibrate.sources.documents import Fields, refuse
-from fleetsim.calibrate.sources.source import Measured, Source, iteration, observations_from, prompt_chunks
+from fleetsim.calibrate.sources.source import Measured, Source, iteration, observations_from, of_a_prompt
 from fleetsim.calibrate.sources.vllm_bench import BUDGET
 from fleetsim.errors import InputError, Problem
 
@@ -133,5 +133,5 @@ def _of_run(fields: Fields, scale: Mapping[str, float], budget: int, number: int
     if output > 1.0:
         found = measured_of(Run(prompt, output, batch, seconds), budget, number)
     if first_s is not None and batch <= 1.0:
-        found.append(Measured(first_s, prompt_chunks(1, prompt, budget), overheads=1.0, run=number))
+        found.append(Measured(first_s, of_a_prompt(prompt, budget), overheads=1.0, run=number))
     return found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
+from fleetsim.calibrate.loads import prompt_chunks
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
@@ -62,24 +63,9 @@ def iteration(decodes: float, kv_tokens: float, prefill_tokens: float = 0.0, att
     return np.array([[decodes, kv_tokens, prefill_tokens, attn_pairs]], np.float64)
 
 
-def prompt_chunks(prompts: int, prompt_tokens: float, budget: int) -> Array:
-    """The iterations that compute `prompts` equal prompts on an empty engine, `budget` tokens at a time.
-
-    shape (iterations, 4). Pairs of a chunk of q tokens after c cached ones: q c + q (q + 1) / 2.
-    """
-    rows = []
-    queue = [prompt_tokens] * prompts
-    while queue:
-        left, tokens, pairs = float(budget), 0.0, 0.0
-        while queue and left > 0:
-            chunk = min(left, queue[0])
-            cached = prompt_tokens - queue[0]
-            tokens, pairs, left = tokens + chunk, pairs + chunk * cached + chunk * (chunk + 1) / 2, left - chunk
-            queue[0] -= chunk
-            if queue[0] <= 0:
-                queue.pop(0)
-        rows.append([0.0, 0.0, tokens, pairs])
-    return np.array(rows)
+def of_a_prompt(tokens: float, budget: float) -> Array:
+    """The iterations that compute one prompt on an empty engine, shape (iterations, 4)."""
+    return np.concatenate([iteration(0, 0, *chunk) for chunk in prompt_chunks([tokens], budget)])
 
 
 def observations_from(measured: Sequence[Measured], path: str) -> tuple[Observations, NDArray[np.int64]]:

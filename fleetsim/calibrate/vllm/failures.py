@@ -99,17 +99,17 @@ def diagnose(error: str, log: list[str], code: int) -> tuple[End, str]:
     for text in (error, "\n".join(telling(log, most=20))):
         for cause in CAUSES:
             if re.search(cause.shows, text):
-                last = told(error, log)
+                last = main_error(error, log)
                 return cause.end, f"{cause.means}: {last}; {cause.remedy}" if last else f"{cause.means}; {cause.remedy}"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         remedy = "look at the kernel's log (dmesg); a smaller model or fewer workers need less of the host's memory"
         return End.OUT_OF_MEMORY, f"it was killed, most likely because the host ran out of memory; {remedy}"
     how = f"it ended with {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
-    last = told(error, log)
+    last = main_error(error, log)
     return End.DIED, f"{how}: {last}" if last else how
 
 
-def told(error: str, log: list[str]) -> str:
+def main_error(error: str, log: list[str]) -> str:
     """The sentence that says most: the exception's first line, else the last error in the log."""
     first = error.strip().splitlines()[0] if error.strip() else ""
     if first:

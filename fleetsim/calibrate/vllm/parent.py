@@ -21,7 +21,7 @@ from typing import Any
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.vllm.failures import End, diagnose, telling
-from fleetsim.calibrate.vllm.session import told
+from fleetsim.calibrate.vllm.session import progress_words
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
@@ -132,7 +132,7 @@ class Followed:
         elif kind == "load":
             self.current = record
             rate = f"; {self.rates[max(self.rates)]:,.0f} tok/s at batch {max(self.rates)}" if self.rates else ""
-            return told(record["ph"], label, record["i"], record["n"], record["left_s"]) + rate
+            return progress_words(record["ph"], label, record["i"], record["n"], record["left_s"]) + rate
         elif kind == "seg" and record.get("ph") != "warmup":
             self.current = None
             self.loads += not record.get("cut")

@@ -96,7 +96,7 @@ def measure(
             continue
         place = 0 if load.optional else i + 1 - sum(b.optional for b in todo[:i])
         writer.put("load", ph=load.phase, lab=load.label, i=place, n=required, left_s=round(left, 1))
-        tell(told(load.phase, load.label, place, required, left))
+        tell(progress_words(load.phase, load.label, place, required, left))
         try:
             went = engine.run(load, engine.now() + until_s)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises is recorded, and the next load goes on
@@ -116,7 +116,7 @@ def measure(
     return Measured(ran, failed, left_out, lost)
 
 
-def told(phase: str, label: Any, i: int, n: int, left_s: float) -> str:
+def progress_words(phase: str, label: Any, i: int, n: int, left_s: float) -> str:
     """Progress in words: which load of how many (0: a repeat in time to spare), what it is, the time left."""
     words = {
         "decode": "decodes, batch {B}, context {C}",
