@@ -14,7 +14,7 @@ from fleetsim.calibrate.loads import Limits, Load, Request
 G = 8  # samples per prompt
 CV = 0.9  # of the lognormal lengths before the cap
 PROMPT = 512
-POOL_SHARE = 0.6  # of the blocks that a batch needs at its peak: what is left to it where preemption is wanted
+POOL_SHARE = 0.6  # of the blocks that a batch needs at its peak: rl_preempt gets no more, so that it preempts
 
 
 def batches(limits: Limits, *, quick: bool, seed: int) -> list[Load]:

@@ -91,7 +91,7 @@ def prepare(places: Places, *, resume: bool, force: bool) -> frozenset[str]:
 
 
 @contextmanager
-def alone(places: Places) -> Iterator[None]:
+def locked(places: Places) -> Iterator[None]:
     """Nobody else measures into these places meanwhile. Raises InputError where somebody does."""
     lock = places.raw.with_name(f".{places.raw.name}.lock")
     try:

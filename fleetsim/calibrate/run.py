@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.engine_flags import NAMES, Given
-from fleetsim.calibrate.output_paths import SUFFIX, Places, alone, ended, prepare, same_engine, slug
+from fleetsim.calibrate.output_paths import SUFFIX, Places, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
 from fleetsim.dataclass import dataclass
@@ -48,7 +48,7 @@ def run(asked: Calibrate, tell: Tell) -> Calibrated:
     """
     if asked.source == "files":
         return _from_files(asked, tell)
-    with alone(asked.places):
+    with locked(asked.places):
         return _measured(asked, tell)
 
 

@@ -14,7 +14,7 @@ from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.loads import Load
 from fleetsim.calibrate.raw import Raw, compress, raw_of, read_raw, records_of
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.errors import InputError
@@ -22,7 +22,7 @@ from tests.calibrate.fake_engine import CALM, SMALL, TRUTH, Weather, measured
 
 
 def loads(kept_out: bool = True) -> list[Load]:
-    return [load for load in program(SMALL, quick=True) if not load.optional and (kept_out or not load.kept_out)]
+    return [load for load in loads_in_order(SMALL, quick=True) if not load.optional and (kept_out or not load.kept_out)]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from fleetsim.calibrate.fit.fit import Fit, Prior, fit
 from fleetsim.calibrate.fit.observations import Observations, observations_of
 from fleetsim.calibrate.loads import Load
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.engine import StepTime
 from fleetsim.errors import InputError
 from tests.calibrate.fake_engine import CALM, ROUGH, SMALL, TRUTH, Weather, measured
@@ -26,7 +26,7 @@ Row = tuple[float, float, float, float]
 
 @cache
 def sweeps() -> tuple[Load, ...]:
-    return tuple(load for load in program(SMALL, quick=True) if not load.kept_out and not load.optional)
+    return tuple(load for load in loads_in_order(SMALL, quick=True) if not load.kept_out and not load.optional)
 
 
 def observed(folder: Path, weather: Weather = CALM, seed: int = 0, step_time: StepTime = TRUTH) -> Observations:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fleetsim.calibrate.batches import batches, lognormal, peak_blocks, scaled
 from fleetsim.calibrate.loads import Limits, Load, Request, key_of
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.calibrate.vllm.sweeps import decodes, mixtures, prompts
 from fleetsim.calibrate.vllm.warm_ups import computed, warm_ups
 
@@ -40,7 +40,7 @@ def blocks_of(load: Load, limits: Limits) -> int:
     st.booleans(),
 )
 def test_every_load_fits_every_engine(limits: Limits, quick: bool) -> None:
-    for load in program(limits, quick=quick):
+    for load in loads_in_order(limits, quick=quick):
         assert load.requests
         for r in load.requests:
             assert r.prompt_tokens >= 1
@@ -60,10 +60,10 @@ def test_every_load_fits_every_engine(limits: Limits, quick: bool) -> None:
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_program_is_reproducible_and_names_every_load_once(quick: bool) -> None:
-    loads = program(H200, quick=quick, seed=3)
-    assert loads == program(H200, quick=quick, seed=3)
+    loads = loads_in_order(H200, quick=quick, seed=3)
+    assert loads == loads_in_order(H200, quick=quick, seed=3)
     assert len({load.key for load in loads}) == len(loads)
-    other = program(H200, quick=quick, seed=4)
+    other = loads_in_order(H200, quick=quick, seed=4)
     assert {load.key for load in other} == {load.key for load in loads}
     assert [load.key for load in other] != [load.key for load in loads]
 
@@ -87,7 +87,7 @@ def test_a_decode_load_runs_at_one_batch_size_after_warm_up() -> None:
 
 
 def test_prompts_are_never_seen_twice() -> None:
-    loads = program(H200)
+    loads = loads_in_order(H200)
     keys = [r.prompt for load in loads for r in load.requests if not r.cached_tokens and not load.kept_out]
     assert len(set(keys)) == len(keys)
 
@@ -149,7 +149,7 @@ def test_small_engines_get_small_batches() -> None:
 
 
 def test_batches_lie_between_the_passes_and_the_first_pass_is_coarse() -> None:
-    loads = [load for load in program(H200) if not load.optional]
+    loads = [load for load in loads_in_order(H200) if not load.optional]
     passes = [load.label.get("pass", load.phase) for load in loads]
     order = [name for name, _ in itertools.groupby(passes)]
     assert order == [1, "rl_on", 2, "rl_off", 2, "rl_preempt", 3, "rl_long"]

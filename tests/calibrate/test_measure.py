@@ -13,7 +13,7 @@ from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.loads import Limits, Load, Ran, Request
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.calibrate.vllm.session import EngineLostError, measure, progress_words
 from fleetsim.calibrate.vllm.sweeps import decodes
 from fleetsim.calibrate.vllm.time_estimate import Pace
@@ -44,7 +44,7 @@ def engine(path: Path, **options: Any) -> Failing:
 def run(path: Path, budget_s: float, quick: bool = True, done: frozenset[str] = frozenset(), **options: Any) -> Any:
     fake = engine(path, **options)
     began = fake.now()
-    went = measure(fake, program(LIMITS, quick=quick), fake.writer, budget_s=budget_s, done=done)
+    went = measure(fake, loads_in_order(LIMITS, quick=quick), fake.writer, budget_s=budget_s, done=done)
     fake.writer.close()
     return went, fake, fake.now() - began
 
@@ -56,7 +56,7 @@ def records(path: Path, kind: str) -> list[dict[str, Any]]:
 def test_everything_runs_where_there_is_time(tmp_path: Path) -> None:
     path = tmp_path / "a.raw.jsonl"
     went, _, took_s = run(path, 1e6)
-    loads = program(LIMITS, quick=True)
+    loads = loads_in_order(LIMITS, quick=True)
     assert (went.ran, went.failed, went.left_out, went.lost) == (len(loads), 0, 0, False)
     raw = read_raw(path)
     assert len(raw.starts) == 1
@@ -76,7 +76,7 @@ def test_a_budget_is_kept_and_what_it_costs_is_written_down(tmp_path: Path, budg
     notes = [n for n in records(path, "note") if "left_out" in n]
     assert len(notes) == went.left_out
     cut = {s["seg"] for s in records(path, "seg") if s["cut"]}
-    asked = [load for load in program(LIMITS, quick=quick) if not load.optional]
+    asked = [load for load in loads_in_order(LIMITS, quick=quick) if not load.optional]
     ran = [load for load in asked if load.key in ended(path)]
     assert len(ran) + len(notes) + len(cut) >= len(asked)
 
@@ -143,7 +143,7 @@ def test_a_second_session_does_what_the_first_did_not(tmp_path: Path) -> None:
     _, second, _ = run(path, 1e6, done=done)
     assert not done & set(second.seen)
     assert first.seen[12] == second.seen[0]
-    assert ended(path) == {load.key for load in program(LIMITS, quick=True)}
+    assert ended(path) == {load.key for load in loads_in_order(LIMITS, quick=True)}
     raw = read_raw(path)
     assert len(raw.starts) == 2
     assert len(raw.segments) == len({s.id for s in raw.segments})
@@ -152,7 +152,7 @@ def test_a_second_session_does_what_the_first_did_not(tmp_path: Path) -> None:
 def test_progress_says_what_runs_now_and_how_long_it_may(tmp_path: Path) -> None:
     said: list[str] = []
     fake = engine(tmp_path / "a.raw.jsonl")
-    measure(fake, program(LIMITS, quick=True), fake.writer, budget_s=1e6, tell=said.append)
+    measure(fake, loads_in_order(LIMITS, quick=True), fake.writer, budget_s=1e6, tell=said.append)
     assert said[0].startswith("1 of ")
     assert any("decodes, batch 64, context 256;" in text for text in said)
     assert (
@@ -165,7 +165,7 @@ def test_progress_says_what_runs_now_and_how_long_it_may(tmp_path: Path) -> None
 def test_estimates_come_close(tmp_path: Path) -> None:
     fake = FakeEngine(RawWriter(tmp_path / "a.raw.jsonl"), limits=SMALL)
     pace = Pace(SMALL)
-    for load in program(SMALL, quick=True):
+    for load in loads_in_order(SMALL, quick=True):
         if load.kept_out or load.label["pass"] == 1:
             if load.kept_out:
                 estimate_s = pace.seconds(load)

@@ -15,7 +15,7 @@ from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
 from fleetsim.calibrate.vllm import parent
 from fleetsim.calibrate.vllm.failures import End
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.calibrate.vllm.parent import EngineFailedError, Outcome, Spec
 from fleetsim.calibrate.vllm.session import measure
 from fleetsim.cli.main import app
@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
 
 
 def wanted() -> list[Load]:
-    return [load for load in program(SMALL, quick=True) if not load.optional]
+    return [load for load in loads_in_order(SMALL, quick=True) if not load.optional]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.calibrate.build import build_profile
 from fleetsim.calibrate.raw import compress
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario
 from fleetsim.config.profile_files import load_profile, profile_text, shipped_profiles
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile with its raw measurements beside it, of an engine with virtual time."""
     folder = tmp_path_factory.mktemp("calibrated")
-    raw = measured(folder / "small.raw.jsonl", list(program(SMALL, quick=True)))
+    raw = measured(folder / "small.raw.jsonl", list(loads_in_order(SMALL, quick=True)))
     packed = compress(folder / "small.raw.jsonl")
     profile = build_profile(raw, name="small", raw_file=packed.name)
     (folder / "small.profile.json").write_text(profile_text(profile))
@@ -203,7 +203,7 @@ def test_check_says_what_is_missing(here: Path, changes: dict[str, Any], argumen
 
 
 def test_check_refuses_measurements_without_a_batch(tmp_path: Path) -> None:
-    sweeps = [load for load in program(SMALL, quick=True) if load.phase == "decode"][:2]
+    sweeps = [load for load in loads_in_order(SMALL, quick=True) if load.phase == "decode"][:2]
     measured(tmp_path / "sweeps.raw.jsonl", sweeps)
     result = run("check", profiles.profile_file(tmp_path), "--raw", str(tmp_path / "sweeps.raw.jsonl"))
     assert result.exit_code == 2

@@ -22,7 +22,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import StepTime
 
 DRAWS = 400
-LOST = 0.01  # of the time
+LOST = 0.01  # of the time: outliers that took more are told
 SLACK = 0.1  # of a prior's spread: a curve this near to it is as good as the prior itself
 
 _Groups = tuple[NDArray[np.bool_], NDArray[np.bool_], float]  # as knots.choose takes them

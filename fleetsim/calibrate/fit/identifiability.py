@@ -13,8 +13,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 TWICE, APART = 2.0, 1.5  # batch sizes and prompts; contexts
-ALONE = 1e-7  # share of a column's square that no other column explains: below it, it is the others
-MOSTLY, VAGUE = 0.5, 0.1
+ALONE = 1e-7  # share of a column's square that no other column explains: below it the others explain the column
+MOSTLY, VAGUE = 0.5, 0.1  # of a variance, of a coefficient: see `resting_on`
 
 
 @dataclass(frozen=True, slots=True)

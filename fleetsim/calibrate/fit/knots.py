@@ -38,8 +38,8 @@ def choose(
     """The fewest knots whose cross-validated error is within a standard error of the best.
 
     Knots go one by one, each time the one that the fit to everything misses least; so the choices are nested and one
-    round of folds compares them all. The standard error is that of the difference, unit by unit; it is large where a
-    single load shows a bend, so no load may become worse by more than it is unsure either.
+    round of folds compares them all. The standard error is that of the difference, unit by unit. It is large where
+    a single load shows a bend; so, besides, no load may become worse by more than its own uncertainty.
 
     free: which of the linear coefficients may be above 0. fold: per unit. measured: units that were. guessed: units of
     a prior that shape f where nothing was measured; of these, a relative error of `slack` is good enough.
@@ -106,7 +106,8 @@ def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _path(grams: Grams, basis: Basis, free: NDArray[np.bool_], judged: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """All knots, then one fewer each time, down to the outer two: the one whose loss the judged units feel least."""
+    """All knots, then one fewer each time, down to the outer two. The knot that goes is the one without which the judged units
+    are predicted best."""
     keep = np.ones(len(basis.knots), np.bool_)
     path = [keep]
     felt = grams.total(judged / np.count_nonzero(judged))

@@ -1,10 +1,13 @@
-"""Which durations count, and how much: hiccups left out, every load alike unless it is known badly.
+"""Which durations count, and how much. Hiccups are left out; all loads count alike, but one that is known badly less.
 
-Three things spoil durations. A hiccup (garbage collection, a graph captured late, a neighbour) makes one iteration
-long, and a result that arrives late makes one long and the next short: such rows are found inside their own load,
-beside iterations that held the same, so that a load which the model misses as a whole is never taken for an outlier.
-What is left has tails: Huber's weights. And what a load shares (a clock, a temperature, the model's own error) does not
-average out over its iterations: a load counts with 1 / (tau^2 + sigma^2 / n), tau between loads, sigma within.
+Three things spoil durations.
+
+- A hiccup (garbage collection, a graph captured late, a neighbour) makes one iteration long; a result that arrives late
+  makes one long and the next short. Such rows are found inside their own load, beside iterations that held the same. So
+  a load that the model predicts badly as a whole is never taken for an outlier.
+- What is left still has long tails. Huber's weights make it count less.
+- What a load shares (a clock, a temperature, the model's own error) does not average out over its iterations. So a load
+  counts with 1 / (tau^2 + sigma^2 / n), tau between loads, sigma within.
 """
 
 from __future__ import annotations

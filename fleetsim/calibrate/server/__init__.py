@@ -1,10 +1,11 @@
 """A running OpenAI-compatible server, measured from outside: vLLM, SGLang, TensorRT-LLM, or what speaks like them.
 
-    address -> client -> dialect -> identity -> plan -> player -> observe -> records
+    address -> client -> dialect -> identity -> plan -> http_player -> observe -> records
 
 A client sees no iterations, only when tokens arrive. Three things follow from that: a decode iteration is the time
 between two tokens of a stream while exactly b streams decode; a prompt is the time to its first token, in which the
-request's own fixed cost lies as well (`ovh`); a mixture is the gap that a new prompt tears into the others' streams.
+request's own fixed cost lies as well (`ovh`); a mixture is the gap in the others' streams while a new prompt is
+computed.
 """
 
 from __future__ import annotations

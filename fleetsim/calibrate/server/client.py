@@ -1,6 +1,6 @@
 """HTTP to one server: requests, streams, and what goes wrong with them, in words.
 
-Nothing is followed to another host (no redirects, no proxies from the environment), so the key stays where it belongs.
+No redirect is followed, and no proxy from the environment is used: the key goes to this server alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is anybody else on the server? Looked at before every load: nobody's work is disturbed, nothing foreign measured."""
+"""Does anybody else use the server? The guard looks before every load, so that nobody's work is disturbed or measured."""
 
 from __future__ import annotations
 

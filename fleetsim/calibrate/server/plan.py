@@ -69,7 +69,7 @@ def sweep(limits: Limits, *, quick: bool, seed: int, at_once: int) -> Sweep:
 
 
 def _warm_up(limits: Limits, slots: int, keys: Keys) -> tuple[Play, ...]:
-    """Kernels compiled, connections made, caches warm: nothing of it is recorded."""
+    """Compiles kernels, makes connections, warms caches. Nothing of it is recorded."""
     long = min(limits.max_model_len - 8, 2 * limits.max_num_batched_tokens, 8192)
     few, many = min(4, slots), min(64, slots)
     return (

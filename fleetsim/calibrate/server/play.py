@@ -129,7 +129,7 @@ PATIENCE = 192  # tokens per running stream without another one beginning, after
 class Course:
     """How far a play has come, counted as tokens arrive: constant work per arrival, whatever the number of streams.
 
-    Reached are, in turn: all began, each of Play.then's moments, the end of the window.
+    Its moments come in turn: all streams have begun, each request of Play.then, the end of the window.
     """
 
     play: Play

@@ -14,7 +14,7 @@ class Response:
     """Reads a response. streams: one per choice. done: its end has come. just_ended: choices that the last read ended.
 
     counted_by: how tokens were counted. usage_counts: whether each chunk's running usage counts its own choice (it
-    does in vLLM and SGLang; a server that sums over the choices is found out, and its usage not used).
+    does in vLLM and SGLang; a server that sums over the choices is recognised, and its usage is not used).
     """
 
     def __init__(self, streams: Sequence[Stream], tokens_per_chunk: float) -> None:

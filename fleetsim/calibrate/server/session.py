@@ -79,7 +79,7 @@ class Session:
         self.writer.put("note", note=text)
 
     async def warm_up(self, sweep: Sweep) -> None:
-        """Plays that nothing is recorded of."""
+        """Plays of which nothing is recorded."""
         for play in sweep.warm_up:
             self.tell("warming up")
             await self.watch.idle()

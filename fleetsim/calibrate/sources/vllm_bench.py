@@ -27,8 +27,6 @@ BUDGET = 8192  # max_num_batched_tokens where nobody says: vLLM's for most serve
 LEAST_WINDOWS = 3
 SWEPT = ("max_num_seqs", "max_num_batched_tokens", "block_size", "dtype")
 DISTINCT = "prompts that a prefix cache did not know"
-
-
 MOST_ITERATIONS = 200_000
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.vllm import engine as vllm_engine
-from fleetsim.calibrate.vllm.order import program
+from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.calibrate.vllm.session import measure
 from fleetsim.calibrate.vllm.sync import measure_sync
 
@@ -41,7 +41,7 @@ def main(spec: dict[str, Any], began: float) -> int:
         return NOT_STARTED
     left_s = spec["budget_s"] - (perf_counter() - began) - LEAVE_S
     sync_s = min(SYNC_S, left_s / 5) if spec.get("measure_sync") else 0.0
-    loads = program(engine.limits, quick=bool(spec.get("quick")), seed=int(spec.get("seed") or 0))
+    loads = loads_in_order(engine.limits, quick=bool(spec.get("quick")), seed=int(spec.get("seed") or 0))
     went = measure(engine, loads, writer, budget_s=left_s - sync_s, done=done)
     if went.lost:
         return LOST

@@ -100,7 +100,7 @@ def _get(part: Any, name: str, what: str) -> Any:
 
 
 def facts(llm: Any, core: Any) -> dict[str, Any]:
-    """What the engine came up with: versions, limits, graphs, model, hardware. Fills its KV cache on the way."""
+    """The engine as it came up: versions, limits, graphs, model, hardware. Fills its KV cache on the way."""
     import torch
     import vllm
 

@@ -2,7 +2,7 @@
 
 Machines drift: they warm up, and neighbours come and go. So the sweeps run in several passes, each shuffled, with the
 batches between them: a drift then looks like noise instead of bending a curve, and the batches are predicted from
-measurements of before and after. The first pass is coarse, so that a short budget has seen every corner.
+measurements of before and after. The first pass is coarse, so that a short budget covers the whole range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fleetsim.calibrate.vllm.sweeps import sweep
 EXTRA_PASSES = 3  # over everything, where time is left in the end
 
 
-def program(limits: Limits, *, quick: bool = False, seed: int = 0) -> list[Load]:
+def loads_in_order(limits: Limits, *, quick: bool = False, seed: int = 0) -> list[Load]:
     """All loads in the order in which they should run. Quick: two coarse passes, a short batch after each."""
     keys = itertools.count(1_000_000)
     rng = np.random.default_rng([11, seed])

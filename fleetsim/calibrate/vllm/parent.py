@@ -28,7 +28,7 @@ from fleetsim.errors import OutsideError
 MODULE = "fleetsim.calibrate.vllm.child"
 POLL_S = 0.2
 GRACE_S = 15.0  # past the budget before the child is stopped
-STOP_S = 5.0  # between asking it to stop and making it
+STOP_S = 5.0  # between asking it to stop and killing it
 NOT_STARTED = 3  # the child's exit code
 LOG_BYTES = 1 << 16
 
@@ -235,7 +235,7 @@ def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child and all that it started: asked first, so that it writes what it has; made to after STOP_S."""
+    """Ends the child and all that it started. It is asked first, so that it writes what it has, and killed after STOP_S."""
     if child.poll() is None:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -2,7 +2,7 @@
 
 `schedule()` says what an iteration holds, `update_from_output()` that its result is there. With asynchronous scheduling
 the next schedule() comes before the last result, so a duration runs from result to result: durations add up to the wall
-time, and what the CPU does behind the GPU's back is not counted twice.
+time, and what the CPU does while the GPU computes is not counted twice.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ class Recorder:
 
     scheduled: iterations of the segment so far. tracked: by request id, those whose times are wanted. last,
     last_decodes: clock value of the last result, and the decodes in it. held_blocks: KV blocks that are kept from the
-    engine. Inside, _pending: by id of a schedule's output,
-    its row and the requests whose prompts it ends; _prefilling: by request id, the tokens that must be in the cache
-    before it decodes.
+    engine. _pending: by id of a schedule's output, its row and the requests whose prompts it ends. _prefilling: by
+    request id, the tokens that must be in the cache before it decodes.
     """
 
     scheduler: Any

@@ -18,8 +18,8 @@ COARSE_BATCHES = (1, 8, 32, 64, 128, 256, 512, 768, 1024)
 BETWEEN = (3, 12, 100, 130, 520, 640, 896)  # not sizes of a graph; the last three beyond the largest
 CONTEXTS = (256, 2048, 8192, 32768)
 COARSE_CONTEXTS = (256, 2048)
-ROOM = 0.97  # of the KV cache is used at most: running out of it preempts, which is for other loads to show
-LESS = 0.6  # of a context: where a batch does not fit with all of it, it runs with this much at least, or not at all
+ROOM = 0.97  # of the KV cache is used at most: nothing is to be preempted here
+LESS = 0.6  # of a context: a batch for which there is no room runs with a shorter one, this much of it at least
 ALIKE = 1.15  # points closer together than this factor say the same
 
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -37,7 +37,7 @@ def sweep(limits: Limits, *, coarse: bool, number: int, keys: Iterator[int]) -> 
 
 
 def decodes(limits: Limits, coarse: bool) -> list[Load]:
-    """Decodes only: label B, C. Contexts are whole blocks, a little less rather than none where the cache is small."""
+    """Decodes only: label B, C. Contexts are whole blocks, and a little shorter where the cache is small."""
     warm, measured = (5, 14) if coarse else (6, 28)
     steps = warm + measured + 2
     spare = steps + 2 * limits.block_size
