@@ -106,8 +106,10 @@ def folds(held: Array, load: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _path(grams: Grams, basis: Basis, free: NDArray[np.bool_], judged: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """All knots, then one fewer each time, down to the outer two. The knot that goes is the one without which the judged units
-    are predicted best."""
+    """All knots, then one fewer each time, down to the outer two.
+
+    The knot that goes is the one without which the judged units are predicted best.
+    """
     keep = np.ones(len(basis.knots), np.bool_)
     path = [keep]
     felt = grams.total(judged / np.count_nonzero(judged))

@@ -11,7 +11,7 @@ from fleetsim.dataclass import dataclass
 
 BOTH = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 LAST = {"stream_options": {"include_usage": True}}
-# The first tells most, the last is taken by every server. TensorRT-LLM's and strict gateways refuse fields they do not know.
+# The first tells most, the last is taken by every server: TensorRT-LLM's and strict gateways refuse unknown fields.
 EXTRAS: tuple[dict[str, Any], ...] = (
     {"ignore_eos": True, "return_token_ids": True, **BOTH},
     {"ignore_eos": True, **BOTH},

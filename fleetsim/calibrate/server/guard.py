@@ -1,4 +1,4 @@
-"""Does anybody else use the server? The guard looks before every load, so that nobody's work is disturbed or measured."""
+"""Does anybody else use the server? The guard looks before every load: nobody's work is to be disturbed or measured."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def prefill_rows(streams: Sequence[Stream], budget: int, rows: Rows) -> None:
 
 
 def mixed_rows(streams: Sequence[Stream], late: Stream, budget: int, rows: Rows, *, together: bool = True) -> bool:
-    """The gap in decoding streams while a new prompt is computed: from their last tokens before it was sent to its first.
+    """The gap in decoding streams while a prompt is computed: from their last tokens before it was sent to its first.
 
     together: chunks share iterations with the decodes (vLLM), which take their part of the budget first; otherwise
     they run alone in between (SGLang without mixed chunks). Returns whether there was something to observe: not where

@@ -235,7 +235,7 @@ def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child and all that it started. It is asked first, so that it writes what it has, and killed after STOP_S."""
+    """Ends the child and all that it started: asks first, so that it writes what it has, and kills after STOP_S."""
     if child.poll() is None:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
