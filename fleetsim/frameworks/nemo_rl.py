@@ -25,7 +25,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.nemo_rl_recipe import put_recipe
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
+from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, times
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 GENERATION = "policy.generation"
@@ -174,22 +174,17 @@ def _gpus(draft: Draft) -> None:
 
 def _pools(trainer: int, rollout: int) -> dict[str, int] | None:
     """A cluster of a trainer and a rollout pool: one node for up to eight GPUs of both, else nodes of their own."""
+    if trainer + rollout <= NODE_GPUS:
+        nodes, each, rollout_nodes, rollout_each = 1, trainer + rollout, 1, rollout
+    else:
+        (train_nodes, rollout_nodes), each = nodes_of((trainer, rollout))
+        nodes, rollout_each = train_nodes + rollout_nodes, each
     resources = f"{GENERATION}.colocated.resources"
-    if trainer + rollout <= 8:
-        return {
-            "cluster.num_nodes": 1,
-            "cluster.gpus_per_node": trainer + rollout,
-            f"{resources}.num_nodes": 1,
-            f"{resources}.gpus_per_node": rollout,
-        }
-    each = next(n for n in range(8, 0, -1) if trainer % n == 0 and rollout % n == 0)
-    if each < 4:  # no cluster has such nodes: whole ones, with GPUs beyond what was asked for
-        each, trainer, rollout = 8, -(-trainer // 8) * 8, -(-rollout // 8) * 8
     return {
-        "cluster.num_nodes": (trainer + rollout) // each,
+        "cluster.num_nodes": nodes,
         "cluster.gpus_per_node": each,
-        f"{resources}.num_nodes": rollout // each,
-        f"{resources}.gpus_per_node": each,
+        f"{resources}.num_nodes": rollout_nodes,
+        f"{resources}.gpus_per_node": rollout_each,
     }
 
 

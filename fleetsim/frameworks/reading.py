@@ -8,7 +8,7 @@ itself; for a product, a list or a law of its own, the way back stands beside th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from fleetsim.dataclass import dataclass
@@ -17,7 +17,7 @@ T = TypeVar("T")
 # A wanted value -> the settings that say it; None if none do.
 Back = Callable[[Any], Mapping[str, Any] | None]
 # GPUs of a server, where a framework asks for nodes.
-_NODE_GPUS = 8
+NODE_GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +93,26 @@ def on_nodes(
     def back(want: Any) -> Mapping[str, Any] | None:
         if not isinstance(want, int) or want < 1:
             return None
-        count, each = nodes_of(want, part, exact=exact)
+        (count,), each = nodes_of((want,), part, exact=exact)
         return {nodes_key or nodes.key: count, per_node_key or per_node.key: each}
 
     product = times(nodes, per_node)
     return Read(product.key, product.value, product.given, back)
 
 
-def nodes_of(gpus: int, part: int = 1, *, exact: bool = False) -> tuple[int, int]:
-    """Nodes, and GPUs of each, for so many GPUs: one node for up to 8, else nodes as full as divides them evenly.
+def nodes_of(pools: Sequence[int], part: int = 1, *, exact: bool = False) -> tuple[tuple[int, ...], int]:
+    """Nodes of each pool, and GPUs of a node, for so many GPUs of each: nodes as full as divides all of them evenly.
 
-    Nodes that would be less than half full are no cluster: then as few nodes as hold the GPUs, with one or more GPUs
-    beyond what was asked for. part: GPUs that must share a node. exact: never more GPUs than asked for.
+    Nodes that would be less than half full are no cluster, unless one is all there is: then as few nodes as hold the
+    GPUs, with one or more beyond what was asked for. part: GPUs that must share a node. exact: never more than asked
+    for.
     """
-    fits = [n for n in range(min(_NODE_GPUS, gpus), 0, -1) if n % part == 0 or part % n == 0]
-    even = next((n for n in fits if gpus % n == 0), 1)
-    if exact or gpus <= _NODE_GPUS or even >= _NODE_GPUS // 2:
-        return gpus // even, even
-    nodes = -(-gpus // fits[0])
-    each = min(n for n in fits if n * nodes >= gpus)
-    return nodes, each
+    fits = [n for n in range(min(NODE_GPUS, max(pools)), 0, -1) if n % part == 0 or part % n == 0]
+    even = next((n for n in fits if all(gpus % n == 0 for gpus in pools)), 1)
+    if exact or sum(pools) <= NODE_GPUS or even >= NODE_GPUS // 2:
+        return tuple(gpus // even for gpus in pools), even
+    nodes = tuple(-(-gpus // fits[0]) for gpus in pools)
+    return nodes, min(n for n in fits if all(n * count >= gpus for count, gpus in zip(nodes, pools, strict=True)))
 
 
 def parts_of(whole: Read[int], each: Read[int]) -> Back:

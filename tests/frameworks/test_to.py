@@ -104,13 +104,25 @@ def test_gpus_that_fill_no_node_come_on_nodes_that_there_are() -> None:
 @pytest.mark.parametrize("part", [1, 2, 3, 4, 8, 16])
 def test_nodes_hold_the_gpus_and_split_no_instance(part: int) -> None:
     for gpus in range(part, 200, part):
-        nodes, each = nodes_of(gpus, part)
+        (nodes,), each = nodes_of((gpus,), part)
         assert nodes * each >= gpus
         assert nodes * each - gpus < nodes * part
         assert each <= 8
         assert each % part == 0 or part % each == 0
         assert nodes == 1 or each >= 4 or part > 4
-        assert nodes_of(gpus, part, exact=True)[0] * nodes_of(gpus, part, exact=True)[1] == gpus
+        (nodes,), each = nodes_of((gpus,), part, exact=True)
+        assert nodes * each == gpus
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_two_pools_on_nodes_of_one_size_have_no_node_too_many(trainer: int, rollout: int) -> None:
+    (one, other), each = nodes_of((trainer, rollout))
+    assert one * each >= trainer
+    assert other * each >= rollout
+    assert (one - 1) * each < trainer
+    assert (other - 1) * each < rollout
+    assert trainer + rollout <= 8 or 4 <= each <= 8
+    assert nodes_of((trainer, trainer)) == ((one, one), each) or trainer != rollout
 
 
 def test_a_framework_that_nobody_knows() -> None:
