@@ -4,7 +4,7 @@
 
 writes tests/history/log_keys/verl.tsv: repository, commit and date, then each key with the file that writes it.
 `tests/history/test_log_keys.py` asks of every key whether fleetsim maps it or says why not
-(`fleetsim/history/run_log_unused.py`). Only names are taken, nothing else of the framework's code. What is put together
+(`fleetsim/history/step_logs`). Only names are taken, nothing else of the framework's code. What is put together
 while it runs stands as {}.
 """
 

@@ -1,8 +1,8 @@
 """Consoles on which a step spans several lines: AReaL's grid, open-instruct's panel, NeMo-RL's bullets, SkyRL's
 pprint; and prime-rl's line of named values. Each reader takes clean lines and gives rows; SkyRL's cleans them itself.
 
-Sources, each at the commit that `run_log_maps.py` names: AReaL areal/utils/stats_logger.py, printing.py; open-instruct
-open_instruct/model_utils.py (print_rich_single_line_metrics); NeMo-RL nemo_rl/algorithms/grpo.py; SkyRL
+Sources, each at the commit that its file in `step_logs` names: AReaL areal/utils/stats_logger.py, printing.py;
+open-instruct open_instruct/model_utils.py (print_rich_single_line_metrics); NeMo-RL nemo_rl/algorithms/grpo.py; SkyRL
 skyrl/train/utils/tracking.py (ConsoleLogger); prime-rl src/prime_rl/trainer/rl/train.py, orchestrator/orchestrator.py.
 """
 

@@ -128,7 +128,8 @@ class Framework:
     step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. mode:
     names and values -> mode; notes: per mode, what its columns mean. overlaps: modes in which parts run side by side,
     or in which the step is no more than their sum. rests: mode -> the part of a step that no metric says alone: what
-    wait and compute leave of it.
+    wait and compute leave of it. unused: (why, patterns of names with
+    blanks between them) of the metrics that no column needs.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Framework:
     notes: Mapping[str, str] | None = None
     overlaps: tuple[str, ...] = ()
     rests: Mapping[str, str] = field(default_factory=dict)
+    unused: tuple[tuple[str, str], ...] = ()
 
     def serial(self, mode: str) -> bool:
         """Whether the parts of a step come one after the other, beside a total that a clock took: then what is missing

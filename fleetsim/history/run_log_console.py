@@ -1,6 +1,6 @@
 """Consoles of RL frameworks: which framework's a log is, told by a line that it alone prints, and its lines as rows.
 
-Sources, each at the commit that `run_log_maps.py` names: ROLL roll/utils/logging.py; OpenRLHF openrlhf/trainer/
+Sources, each at the commit that its file in `step_logs` names: ROLL roll/utils/logging.py; OpenRLHF openrlhf/trainer/
 ppo_trainer.py, ppo_trainer_async.py; slime slime/observability/*.py; TRL through transformers' trainer_callback.py;
 verl verl/utils/logger/aggregate_logger.py. What spans several lines is in `run_log_blocks.py`.
 """

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
-from fleetsim.history.run_log_unused import markdown, why_unused
+from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS, unused_markdown, why_unused
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((Path(__file__).parent / "log_keys").glob("*.tsv"))
@@ -38,7 +37,7 @@ def test_every_key_is_mapped_or_not_used_for_a_reason(table: Path) -> None:
     keys = _keys(table)
     assert len(keys) > 20
     forgotten = [key for key in keys if not _mapped(table.stem, key) and why_unused(table.stem, key) is None]
-    assert not forgotten, f"{table.stem}: map them, or say why not (history/run_log_unused.py): {forgotten}"
+    assert not forgotten, f"{table.stem}: map them, or say why not (history/step_logs): {forgotten}"
 
 
 def test_a_new_key_would_be_noticed() -> None:
@@ -47,7 +46,8 @@ def test_a_new_key_would_be_noticed() -> None:
 
 
 def test_the_docs_have_the_list() -> None:
-    assert markdown() in (ROOT / "docs" / "run_logs.md").read_text(), "write what run_log_unused.markdown() returns"
+    page = (ROOT / "docs" / "run_logs.md").read_text()
+    assert unused_markdown() in page, "write what run_log_maps.unused_markdown() returns"
 
 
 def test_the_script_reads_keys_off_source(tmp_path: Path) -> None:
