@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
@@ -114,7 +115,7 @@ def transfer_of(scenario: Scenario) -> Transfer:
         adapters = Adapters(lora.rank, experts=lora.experts)
         model_bytes, tensors = model_bytes or round(adapters.bytes_each(shape)), tensors or adapters.tensors(shape)
     elif shape is not None:
-        model_bytes = model_bytes or shape.weight_bytes(dtype)
+        model_bytes = model_bytes or _weight_bytes(shape, dtype)
         tensors = tensors or checkpoint_tensors(shape)
     assert model_bytes is not None
     assert tensors is not None
@@ -142,8 +143,20 @@ def _kept(engine: EngineConfig, shape: ModelShape | None, dtype: str) -> float:
     layouts = [layout_of(engine)]
     if apart is not None:
         layouts.append(Layout(engine.prefill_tp, dp=apart.prefill_dp, exchange=engine.expert_exchange))
-    kept = max(max(stage_bytes(shape, layout, engine.name, dtype)) for layout in layouts)
-    return kept / shape.weight_bytes(dtype)
+    return max(_fullest(shape, layout, engine.name, dtype) for layout in layouts) / _weight_bytes(shape, dtype)
+
+
+# Both are remembered: a search asks for the same engine thousands of times.
+@lru_cache(maxsize=256)
+def _fullest(shape: ModelShape, layout: Layout, engine: str, dtype: str) -> float:
+    """Bytes of weights on the fullest GPU."""
+    return max(stage_bytes(shape, layout, engine, dtype))
+
+
+@lru_cache(maxsize=256)
+def _weight_bytes(shape: ModelShape, dtype: str) -> int:
+    """Bytes of all weights."""
+    return shape.weight_bytes(dtype)
 
 
 def checkpoint_tensors(shape: ModelShape) -> int:

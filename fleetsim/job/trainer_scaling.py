@@ -86,14 +86,19 @@ def scaled(scenario: Scenario, gpus: int) -> dict[str, Any]:
         p.model_copy(update={"fixed_s": p.fixed_s * factor, "per_token_s": p.per_token_s * factor}).model_dump()
         for p in trainer.phases
     ]
-    share = None if trainer.scaling.parallel_share is None else parallel_share(trainer, gpus)
     return {
         "trainer.gpus": gpus,
         "trainer.fixed_s": trainer.fixed_s * factor,
         "trainer.per_token_s": trainer.per_token_s * factor,
         "trainer.phases": phases,
-        "trainer.scaling.parallel_share": share,
+        **scaled_share(trainer, gpus),
     }
+
+
+def scaled_share(trainer: TrainerConfig, gpus: int) -> dict[str, float | None]:
+    """The change that keeps a share that was given what it is, seen from `gpus`."""
+    share = None if trainer.scaling.parallel_share is None else parallel_share(trainer, gpus)
+    return {"trainer.scaling.parallel_share": share}
 
 
 def anchored(scenario: Scenario, given: frozenset[str]) -> Scenario:

@@ -59,8 +59,7 @@ def plan(
     space = Space(Asked(job, given, tuple(gpu_types), allowed.staleness), budget)
     search = Search(remembered(measure), tell)
     try:
-        pareto(search, space, allowed)
-        rows = _rows(search, space, budget)
+        rows = tuple(_row(search, found) for found in worth_a_look(search, space, allowed))
         bought = tuple(_bought(search, space, allowed, rows[0]))
     except KeyboardInterrupt:
         t = search.tally
@@ -155,9 +154,13 @@ def _nothing(space: Space, search: Search) -> Exception:
     return InputError([Problem(flag("gpus"), budget.gpus, rule, "give more GPUs, or another type")])
 
 
-def _rows(search: Search, space: Space, budget: Budget) -> tuple[Row, ...]:
-    """The front of what was simulated, with limits tried and all replications: the recommended one first."""
-    found = list(search.found.values())
+def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
+    """The front of all plans, with limits tried and all replications: the recommended one first.
+
+    Raises InputError where nothing fits the budget, StuckError where every plan gets stuck.
+    """
+    pareto(search, space, allowed)
+    budget, found = space.budget, list(search.found.values())
     ranked = sorted(found, key=lambda f: budget.badness(f.step_s, f.usd))
     shown = thinned(front_of(found), ranked[0])
     # One run may miss a step that the mean of all runs makes.
@@ -169,8 +172,7 @@ def _rows(search: Search, space: Space, budget: Budget) -> tuple[Row, ...]:
     full = search.simulated([(f.candidate, f.scenario) for f in (*tuned, *contenders)], runs)
     front = front_of(full)
     best = recommended(front, budget)
-    chosen = sorted(thinned(front, best, MOST_ROWS), key=lambda f: (f is not best, f.step_s))
-    return tuple(_row(search, f) for f in chosen)
+    return sorted(thinned(front, best, MOST_ROWS), key=lambda f: (f is not best, f.step_s))
 
 
 def recommended(found: Sequence[Found], budget: Budget) -> Found:

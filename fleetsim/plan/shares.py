@@ -7,7 +7,7 @@ between them beside the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import seconds_of, with_derived
-from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
+from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled, scaled_share
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
 from fleetsim.plan.staleness import Ahead, own_staleness
@@ -30,6 +30,8 @@ from fleetsim.trainer.estimate import estimate_of
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
+# What a plan chooses is no longer assumed.
+_CHOSEN = ("engine", "admission", "fleet.instances", "fleet.placement", "trainer.gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Engines:
     value: Value
     given: frozenset[str]
     _trainers: dict[tuple[bool, int], dict[str, Any] | None] = field(default_factory=dict, repr=False)
+    _bases: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
 
     @cached_property
     def prices(self) -> tuple[float, float]:
@@ -136,33 +139,38 @@ class Engines:
             found = estimate_of(scenario, gpus)
         except InputError:
             return None
-        phases = [phase.model_dump() for phase in seconds_of(found)["trainer.phases"]]
-        return {**seconds_of(found), "trainer.phases": phases, "trainer.gpus": gpus}
+        seconds = seconds_of(found)
+        phases = [phase.model_dump() for phase in seconds["trainer.phases"]]
+        return {**scaled_share(scenario.trainer, gpus), **seconds, "trainer.phases": phases, "trainer.gpus": gpus}
 
     def scenario_of(self, share: Share, ahead: Ahead) -> Scenario | None:
-        """The scenario that runs it; None where there is none."""
+        """The scenario that runs it; None where there is none. It is validated once, for a search makes thousands."""
         seconds = self.trainer(share)
         if seconds is None:
             return None
-        base = self.scenario
+        assumed = [p for p in self.scenario.assumed if p not in self.given and not p.startswith(_CHOSEN)]
+        trained = {**seconds, "assumed": assumed}
         try:
-            if ahead.changes:
-                base = with_changes(base, ahead.changes)
+            base = self._ahead(ahead.changes)
             if share.kind == "split":
-                made = split(base, share.instances, share.gpus)
+                made = split(base, share.instances, share.gpus, trained)
             elif share.kind == "colocated_sync":
-                made = colocated_sync(base, share.gpus)
+                made = colocated_sync(base, share.gpus, trained)
             else:
-                made = colocated_async(base, share.gpus)
+                made = colocated_async(base, share.gpus, trained)
             waits = law_of(base).waits_for_trainer and share.kind != "colocated_sync"
             if waits and own_staleness(made.scenario) != ahead.steps:
                 return None
-            chosen = {"engine", "admission", "fleet.instances", "fleet.placement", "trainer.gpus"}
-            assumed = [p for p in made.scenario.assumed if p not in self.given and not p.startswith(tuple(chosen))]
-            found = with_changes(made.scenario, {**seconds, "assumed": assumed})
-            return with_derived(found, self.given | {"trainer.gpus", "fleet.placement"})
+            return with_derived(made.scenario, self.given | {"trainer.gpus", "fleet.placement"})
         except InputError:
             return None
+
+    def _ahead(self, changes: Mapping[str, Any]) -> Scenario:
+        """The scenario that runs so far ahead. Raises InputError where it cannot."""
+        key = tuple(sorted(changes.items()))
+        if key not in self._bases:
+            self._bases[key] = with_changes(self.scenario, changes) if changes else self.scenario
+        return self._bases[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ out, or what CUDA IPC takes where a transport gives the times; sync.trainer_bloc
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from fleetsim.config.counted import law_of
@@ -32,6 +33,7 @@ from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
 
 Kind = Literal["colocated_sync", "colocated_async", "split"]
+Changes = Mapping[str, Any]
 
 # Seconds to hand the GPUs over, each way, where nobody measured it. verl's published colocated steps (docs/advance/
 # fully_async.md of verl-project/verl at 1dda039, a 7B model) last 10.9 s and 10.7 s longer than generation, log-probs
@@ -132,11 +134,14 @@ def _refused(gpus: int, rule: str, remedy: str) -> InputError:
     return InputError([Problem(flag("gpus"), gpus, rule, remedy)])
 
 
-def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
-    """So many rollout instances, and the other GPUs for the trainer."""
+def split(scenario: Scenario, instances: int, gpus: int, trained: Changes | None = None) -> Arrangement:
+    """So many rollout instances, and the other GPUs for the trainer.
+
+    trained: the changes that give the trainer its GPUs, where they are known already; None = its seconds scaled.
+    """
     rollout = instances * scenario.engine.gpus
     changes = {
-        **_sized(scenario, instances, gpus - rollout),
+        **_sized(scenario, instances, gpus - rollout, trained),
         **_ahead(scenario),
         **_over_the_network(scenario),
         "fleet.placement": "disaggregated",
@@ -144,10 +149,10 @@ def split(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
     return Arrangement("split", rollout, gpus - rollout, with_changes(scenario, changes))
 
 
-def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
-    """All GPUs in turn, whole batches."""
+def colocated_sync(scenario: Scenario, gpus: int, trained: Changes | None = None) -> Arrangement:
+    """All GPUs in turn, whole batches. trained: as for `split`."""
     changes = {
-        **_in_turn(scenario, gpus),
+        **_in_turn(scenario, gpus, trained),
         "admission.law": "barrier",
         "admission.age_action": "train_anyway",
         "admission.max_age": None,
@@ -159,9 +164,9 @@ def colocated_sync(scenario: Scenario, gpus: int) -> Arrangement:
     return Arrangement("colocated_sync", gpus, gpus, with_changes(scenario, changes))
 
 
-def colocated_async(scenario: Scenario, gpus: int) -> Arrangement:
-    """All GPUs in turn, unfinished samples carried over."""
-    changes: dict[str, Any] = {**_in_turn(scenario, gpus), **_ahead(scenario), "sync.in_flight": "abort_resume"}
+def colocated_async(scenario: Scenario, gpus: int, trained: Changes | None = None) -> Arrangement:
+    """All GPUs in turn, unfinished samples carried over. trained: as for `split`."""
+    changes = _in_turn(scenario, gpus, trained) | _ahead(scenario) | {"sync.in_flight": "abort_resume"}
     if LAWS[changes.get("admission.law", scenario.admission.law)].rounds == "overlapping":
         # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
         ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)
@@ -169,8 +174,8 @@ def colocated_async(scenario: Scenario, gpus: int) -> Arrangement:
     return Arrangement("colocated_async", gpus, gpus, with_changes(scenario, changes))
 
 
-def _sized(scenario: Scenario, instances: int, trainer_gpus: int) -> dict[str, Any]:
-    changes = {**scaled(scenario, trainer_gpus), "fleet.instances": instances}
+def _sized(scenario: Scenario, instances: int, trainer_gpus: int, trained: Changes | None) -> dict[str, Any]:
+    changes = {**(trained or scaled(scenario, trainer_gpus)), "fleet.instances": instances}
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
     return changes
@@ -208,10 +213,10 @@ def steps_per_version(scenario: Scenario) -> int:
     return sync.every_steps
 
 
-def _in_turn(scenario: Scenario, gpus: int) -> dict[str, Any]:
+def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str, Any]:
     """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
     return {
-        **_sized(scenario, gpus // scenario.engine.gpus, gpus),
+        **_sized(scenario, gpus // scenario.engine.gpus, gpus, trained),
         "fleet.placement": "colocated",
         **_in_place(scenario),
         "sync.scope": "global",
