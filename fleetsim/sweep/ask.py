@@ -93,7 +93,7 @@ class Sweep:
     def ready(self) -> Self:
         """The same question with the job and the axes themselves. Raises InputError with all that is wrong with the
         grid, the objectives and the job."""
-        from fleetsim.sweep.grid import axes_written
+        from fleetsim.sweep.axes import axes_written
         from fleetsim.sweep.objective import objectives_of
 
         axes, wrong = list(self.axes), Problems()
@@ -216,7 +216,7 @@ def sweep(
     Interrupted with the SweepResult so far on Ctrl-C.
     """
     from fleetsim.job.job_face import load
-    from fleetsim.sweep.grid import axes_of
+    from fleetsim.sweep.axes import axes_of
 
     start = load(job, **options)
     asked = Sweep(job=start, axes=axes_of(grid), objective=list(objectives), workers=workers, ray=ray)

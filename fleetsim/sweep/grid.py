@@ -1,23 +1,20 @@
 """The grid of a sweep: some keys of a scenario, some values each, and every combination of them as a cell.
 
-What one key's values may be, as text: `values.py`.
+How a person says it: `axes.py` (and `values.py`, one key's values as text).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
-from fleetsim.config.override import parse_override
 from fleetsim.config.paths import overlap
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, Problem, Problems
+from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.options import change_texts
-from fleetsim.sweep.values import parse_sweep
 
 MOST_CELLS = 100_000
 MOST_VALUES = 10_000
@@ -49,35 +46,6 @@ class Grid:
             cell, at = divmod(cell, len(axis.values))
             found[axis.path] = axis.values[at]
         return {axis.path: found[axis.path] for axis in self.axes}
-
-
-def axes_written(texts: Sequence[str]) -> list[Axis]:
-    """The axes of `KEY=VALUES` texts. Raises InputError with all problems."""
-    axes, wrong = list[Axis](), Problems()
-    for one in texts:
-        with wrong.check():
-            axes.append(Axis(*parse_sweep(one, "--grid", MOST_VALUES)))
-    wrong.stop()
-    return axes
-
-
-def axes_of(grid: Mapping[str, Sequence[Any]]) -> tuple[Axis, ...]:
-    """The axes of a mapping, dotted path -> values, which are kept as a file would hold them.
-
-    Raises InputError with all problems.
-    """
-    if not isinstance(grid, Mapping) or not grid:
-        example = '{"fleet.instances": [4, 8, 12]}'
-        raise InputError([Problem("grid", grid, "must say what to sweep over", f"for example {example}")])
-    axes, wrong = list[Axis](), Problems()
-    for path, values in grid.items():
-        with wrong.check():
-            if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") or not len(values):
-                raise InputError([Problem(f"grid {path}", values, "must be a list of values", "[4, 8, 12]")])
-            texts = [change_texts({path: value})[path] for value in values]
-            axes.append(Axis(path, tuple(parse_override(text)[1] for text in texts)))
-    wrong.stop()
-    return tuple(axes)
 
 
 def grid_of(axes: Iterable[Axis]) -> Grid:
