@@ -36,6 +36,7 @@ def size_document(result: SizeResult) -> dict[str, Any]:
         "targets": [asdict(t) for t in result.targets],
         "rate_matching": asdict(result.rate_matching),
         "headroom": asdict(result.headroom),
+        "larger_trainer": None if result.larger_trainer is None else asdict(result.larger_trainer),
         "queue_cap": asdict(result.queue_cap),
         "candidates": [_candidate(c) for c in result.candidates],
         "confidence": result.confidence,

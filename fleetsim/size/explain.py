@@ -123,11 +123,17 @@ def _others(alternatives: Alternatives) -> list[str]:
 
 
 def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
-    """What levers save with the count that is best for each, the largest saving first; only those that save some."""
+    """What levers save with the count that is best for each, the largest saving first; only those that save some.
+
+    Those that one run each decides are told apart: their seconds and dollars change a little when they are typed.
+    """
     saving = [(a, a.anew) for a in alternatives.tried if a.anew is not None and a.anew.saves and a.name != told]
     saving.sort(key=lambda pair: -pair[1].saves_usd)
-    each = [f"{a.text}, {_fleet(found)}" for a, found in saving]
-    return [f"With a count of its own: {'; '.join(each)}."] if each else []
+    sure, rough = ([(a, x) for a, x in saving if (x.replications < a.replications) is few] for few in (False, True))
+    told_as = (("With a count of its own", sure), ("Roughly, by one run each with a count of its own", rough))
+    return [
+        f"{said}: {'; '.join(f'{a.text}, {_fleet(found)}' for a, found in those)}." for said, those in told_as if those
+    ]
 
 
 def _fleet(found: Anew) -> str:

@@ -28,7 +28,7 @@ class Anew:
 
     instances: its count. instead_of: the recommendation without the change. holds: whether it holds all targets that
     were given or that more instances help. step_ratio: its step time / that of the recommendation as it is; saves_usd:
-    how much less a step costs than there.
+    how much less a step costs than there. replications: runs of both.
     """
 
     instances: int
@@ -40,6 +40,7 @@ class Anew:
     cost_per_step: float
     staleness_p99_steps: float
     saves_usd: float
+    replications: int
 
     @property
     def saves(self) -> bool:
@@ -76,4 +77,5 @@ def anew(changed: Scenario, now: Trial, targets: Sequence[Target], measure: Meas
         cost_per_step=trial.mean("cost_per_step"),
         staleness_p99_steps=trial.mean("staleness_steps.p99"),
         saves_usd=now.mean("cost_per_step") - trial.mean("cost_per_step"),
+        replications=now.replications,
     )

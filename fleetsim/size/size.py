@@ -44,6 +44,7 @@ from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.knee import usd_per_h
 from fleetsim.size.larger_budget import WayOut, way_out_of, wider
+from fleetsim.size.larger_trainer import LargerTrainer, larger_trainer_of
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
 from fleetsim.size.reasons import Reasons
@@ -76,6 +77,7 @@ class SizeResult(Reasons[Spread]):
     targets: tuple[Target, ...]
     rate_matching: RateMatching
     headroom_later: Later[Headroom] = field(repr=False, compare=False)
+    larger_trainer_later: Later[LargerTrainer | None] = field(repr=False, compare=False)
     queue_cap: QueueCap
     candidates: tuple[Trial, ...]
     confidence: float | None = None
@@ -85,6 +87,11 @@ class SizeResult(Reasons[Spread]):
     def headroom(self) -> Headroom:
         """Where the headroom goes: worked out when it is first asked for, by runs that nothing else needs."""
         return self.headroom_later()
+
+    @property
+    def larger_trainer(self) -> LargerTrainer | None:
+        """What more trainer GPUs would buy, where the trainer binds: worked out when it is first asked for."""
+        return self.larger_trainer_later()
 
     @property
     def recommended(self) -> Trial:
@@ -177,6 +184,7 @@ def size(
     drafts = drafts_of(here, min(_LEVERS, replications), measure, tell)
     sides = sides_of(here, min(_LEVERS, replications), measure, tell)
     binding = bound_by(chosen.binding, alternatives)
+    larger_trainer = Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell))
     profile = engine_source(job, instances)
     return SizeResult(
         scenario=job,
@@ -189,6 +197,7 @@ def size(
         targets=targets,
         rate_matching=rate,
         headroom_later=headroom,
+        larger_trainer_later=larger_trainer,
         queue_cap=queue_cap,
         candidates=candidates,
         alternatives=alternatives,

@@ -60,6 +60,7 @@ def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
             words.reach(result),
             words.way_out(result),
             terminal_only(result.explanation),
+            words.larger_trainer(result),
             None if result.drafts is None else result.drafts.text,
             None if result.sides is None else result.sides.text,
         ),

@@ -130,6 +130,18 @@ def way_out(result: SizeResult) -> str | None:
     )
 
 
+def larger_trainer(result: SizeResult) -> str | None:
+    """What more trainer GPUs would buy, where the trainer binds."""
+    t = result.larger_trainer
+    if t is None:
+        return None
+    return (
+        f"A larger trainer: {t.gpus:,} GPUs instead of {t.of:,} ({t.flag}) and "
+        f"{units.plural(t.instances, 'instance')} instead of {t.instead_of:,} make a step {units.seconds(t.step_s)} "
+        f"instead of {units.seconds(result.recommended.mean('step_s'))}, for {cost_words(t)}."
+    )
+
+
 def verdict(result: SizeResult) -> str:
     """The numbers behind the headline, in one line."""
     trial = result.recommended
