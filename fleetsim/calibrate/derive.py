@@ -12,12 +12,11 @@ from fleetsim.calibrate.engine_flags import NAMES, Given
 from fleetsim.calibrate.fit.observations import Observations
 from fleetsim.calibrate.roofline_prior import roofline_prior
 from fleetsim.calibrate.sources.source import Source, config_of, joined
-from fleetsim.config.coefficients import Coefficients, EstimateFields
-from fleetsim.config.engine_profile import Profile, ProfileError, ProfileLimits, Provenance
+from fleetsim.config.engine_profile import Profile, ProfileError, Provenance
 from fleetsim.engine.known_error import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.profile_fields import coefficients_of, limit_fields
 from fleetsim.engine.roofline_step import roofline
-from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")
@@ -54,7 +53,7 @@ def derive_profile(sources: Sequence[Source], given: Given, *, name: str, seed: 
         kind="derived",
         coefficients=fitted.coefficients,
         ranges=fitted.ranges,
-        limits=_limit_fields(limits),
+        limits=limit_fields(limits),
         error=left_out_error(observations, runs, prior, seed, "point" if single else "benchmark run"),
         fit=fitted.error,
         points=points_of(observations, overhead_s=fitted.error.overhead_s),
@@ -113,7 +112,7 @@ def estimate_profile(
         name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
         kind="derived",
         coefficients=coefficients_of(step_time.seeing_all),
-        limits=_limit_fields(limits),
+        limits=limit_fields(limits),
         error=ProfileError(median=known.median, worst=known.p90, what=what),
         provenance=Provenance(
             source="roofline",
@@ -125,18 +124,6 @@ def estimate_profile(
             assumed=(step_time.source, *_guesses([k for k, v in said.items() if v is None], limits)),
             fleetsim_version=__version__,
         ),
-    )
-
-
-def coefficients_of(step_time: StepTime) -> Coefficients:
-    """A step time as a profile holds it, without intervals; every digit is kept."""
-    return Coefficients(
-        knots_tokens=step_time.knots_tokens,
-        knots_s=tuple(EstimateFields(value=s) for s in step_time.knots_s),
-        per_seq_s=EstimateFields(value=step_time.per_seq_s),
-        per_prefill_token_s=EstimateFields(value=step_time.per_prefill_token_s),
-        per_kv_token_s=EstimateFields(value=step_time.per_kv_token_s),
-        per_attn_pair_s=EstimateFields(value=step_time.per_attn_pair_s),
     )
 
 
@@ -240,12 +227,3 @@ def _with_flags(problems: Sequence[Problem], known: Given) -> list[Problem]:
         return list(problems)
     remedy = f"add {' and '.join(flags)}, so that a roofline fills it in, or more measurements"
     return [replace(p, remedy=remedy) for p in problems]
-
-
-def _limit_fields(limits: EngineLimits) -> ProfileLimits:
-    return ProfileLimits(
-        max_num_seqs=limits.max_num_seqs,
-        max_num_batched_tokens=limits.max_num_batched_tokens,
-        kv_blocks=limits.keeping_all.kv_blocks,
-        block_size=limits.block_size,
-    )

@@ -9,7 +9,7 @@ from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.compared import catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import WAITS
-from fleetsim.replay.diagnose.finding import Finding, Verdict
+from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.diagnose.removals import trusted
 from fleetsim.replay.run import Replayed
 from fleetsim.tell.document import Brief, Cell, NextLines, Tone, brief
@@ -92,13 +92,13 @@ def evidence_words(grounds: Sequence[str]) -> str:
 
 def _also(fault: Finding) -> str:
     price = words.price_words(fault)
-    what = f"{words.CHECKS[fault.check]}: {fault.title}"
+    what = f"{QUESTIONS[fault.check].called}: {fault.title}"
     return what if price is None else f"{what}; {price.partition(';')[0]}"
 
 
 def _fine(verdict: Verdict) -> str:
     """What is ruled out, by name as far as one line has room."""
-    names = [words.CHECKS[f.check] for f in verdict.findings if f.state == "ok"]
+    names = [QUESTIONS[f.check].called for f in verdict.findings if f.state == "ok"]
     if len(", ".join(names)) <= _LINE:
         return ", ".join(names)
     few = names
@@ -112,5 +112,5 @@ def _open(verdict: Verdict) -> str:
     asked: dict[str, list[str]] = {}
     for f in verdict.findings:
         if f.state == "unknown":
-            asked.setdefault(f.missing or f.title, []).append(words.CHECKS[f.check])
+            asked.setdefault(f.missing or f.title, []).append(QUESTIONS[f.check].called)
     return "; ".join(f"{', '.join(names)}: {missing}" for missing, names in asked.items())

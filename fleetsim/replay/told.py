@@ -10,7 +10,7 @@ from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest_tables import backtest_blocks
 from fleetsim.replay.brief import brief_of
-from fleetsim.replay.diagnose.finding import Finding, Verdict
+from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.model_pictures import backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import OverTime
@@ -95,7 +95,7 @@ def _findings(verdict: Verdict) -> Judged:
 def _finding(found: Finding) -> Judgement:
     return Judgement(
         words.MARKS[found.state],
-        words.CHECKS[found.check],
+        QUESTIONS[found.check].called,
         found.title,
         words.size_words(found) or "",
         found.evidence,

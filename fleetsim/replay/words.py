@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
-from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.diagnose.finding import Finding, Verdict
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Observed, Quantity
 
@@ -21,19 +21,6 @@ SURE = 0.25
 
 FINDINGS = "findings: faults first, then what stays open, then what is ruled out, in the runbook's order"
 MARKS: Mapping[str, str] = {"fault": "FAULT", "ok": "ok", "unknown": "?"}
-CHECKS: Mapping[Check, str] = {
-    "data": "data",
-    "trainer": "trainer",
-    "sync": "weight sync",
-    "stragglers": "stragglers",
-    "prefix_cache": "prefix cache",
-    "in_flight_cap": "in-flight cap",
-    "max_num_seqs": "max_num_seqs",
-    "preemptions": "preemptions",
-    "rollout": "rollout",
-    "backlog": "backlog",
-    "model": "model",
-}
 
 
 def span_words(observed: Observed) -> str:

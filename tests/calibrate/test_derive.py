@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derive import coefficients_of, derive_profile, estimate_profile
+from fleetsim.calibrate.derive import derive_profile, estimate_profile
 from fleetsim.calibrate.roofline_prior import LEAST_SIGMA, roofline_prior
 from fleetsim.calibrate.sources import Given, Source, read_source
 from fleetsim.config.engine_profile import Profile
@@ -17,6 +17,7 @@ from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.known_error import KnownError, domain_of, known_error
 from fleetsim.engine.model.names import model_shape
+from fleetsim.engine.profile_fields import coefficients_of
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result
 from tests.calibrate.test_tables import lengths, write

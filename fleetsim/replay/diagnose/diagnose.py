@@ -83,9 +83,8 @@ def diagnose(
     only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
     removing a fault saves of a step, by simulation (`replay/diagnose/removals.py`). ranked: the same of a simulation
     that is good enough to compare causes by (default: `gains`). ahead: what running further ahead saves of a step.
-    enough: instances that make a step no longer, by simulation.
-    unsimulated: why there is no back-test. weighed: False where a simulation could confirm or refute what the rules
-    find, and nobody wanted one: then they only suspect it.
+    enough: instances that make a step no longer, by simulation. unsimulated: why there is no back-test. weighed: False
+    where a simulation could confirm or refute what the rules find, and nobody wanted one: then they only suspect it.
     """
     gains = gains or {}
     ranks = gains if ranked is None else ranked
@@ -132,8 +131,10 @@ def _drafts(case: Case) -> list[Draft]:
 
 
 def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
-    """The faults in the order in which they are to be changed, and paid for: the runbook's, but that a backlog comes
-    before what would make rollout faster still, unless the trainer waits."""
+    """The faults in the order in which they are to be changed, and paid for.
+
+    It is the runbook's. Only, unless the trainer waits, a backlog comes before what would make rollout faster still.
+    """
     faults = [d for d in drafts if d.state == "fault"]
     if case.starving or not any(d.check == "backlog" for d in faults):
         return faults

@@ -22,20 +22,34 @@ Check = Literal[
     "backlog",
     "model",
 ]
-# What each check asks, in the runbook's order: first what would make the rest meaningless, then throughput that is to
-# be had for free, and only then the number of instances.
-QUESTIONS: Mapping[Check, str] = {
-    "data": "was enough read to judge?",
-    "trainer": "is the trainer healthy, or did it become slower?",
-    "sync": "is weight sync the stall?",
-    "stragglers": "is an instance slow at its own load? A wide spread is a placement problem, not one of size",
-    "prefix_cache": "do the siblings of a group find their prompt in the cache?",
-    "in_flight_cap": "does the client keep too few samples in flight?",
-    "max_num_seqs": "does the engine's own limit make requests wait while the KV cache has room?",
-    "preemptions": "is the KV cache too small for what runs, so that prompts are computed again?",
-    "rollout": "only then: are there too few instances?",
-    "backlog": "or too many, or a trainer that throws samples away?",
-    "model": "does the back-test predict the window? If not, the model is wrong somewhere",
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """called: a check's name in a text. asks: its question."""
+
+    called: str
+    asks: str
+
+
+# In the runbook's order: first what would make the rest meaningless, then throughput that is to be had for free, and
+# only then the number of instances.
+QUESTIONS: Mapping[Check, Asked] = {
+    "data": Asked("data", "was enough read to judge?"),
+    "trainer": Asked("trainer", "is the trainer healthy, or did it become slower?"),
+    "sync": Asked("weight sync", "is weight sync the stall?"),
+    "stragglers": Asked(
+        "stragglers", "is an instance slow at its own load? A wide spread is a placement problem, not one of size"
+    ),
+    "prefix_cache": Asked("prefix cache", "do the siblings of a group find their prompt in the cache?"),
+    "in_flight_cap": Asked("in-flight cap", "does the client keep too few samples in flight?"),
+    "max_num_seqs": Asked(
+        "max_num_seqs", "does the engine's own limit make requests wait while the KV cache has room?"
+    ),
+    "preemptions": Asked("preemptions", "is the KV cache too small for what runs, so that prompts are computed again?"),
+    "rollout": Asked("rollout", "only then: are there too few instances?"),
+    "backlog": Asked("backlog", "or too many, or a trainer that throws samples away?"),
+    "model": Asked("model", "does the back-test predict the window? If not, the model is wrong somewhere"),
 }
 
 
@@ -92,11 +106,14 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """starves: which side waits. headline: one sentence. findings: in the runbook's order, all checks. binding: the
-    check of the fault to change first, which is the first one, but that of those to be mended before the fleet is sized
-    the dearest counts, that a backlog comes before what would make rollout faster still, and that faults of data or
-    model come last; None = nothing is wrong. withheld: why nothing is to be recommended
-    of this window; None = its fleet may be sized (`replay/change/withheld.py`)."""
+    """What the diagnosis comes to.
+
+    starves: which side waits. headline: one sentence. findings: of all checks, in the runbook's order. binding: the
+    check of the fault to change first; None = nothing is wrong. It is the first fault, with three exceptions: of those
+    to be mended before the fleet is sized the dearest counts; a backlog comes before what would make rollout faster
+    still; faults of data or model come last. withheld: why nothing is to be recommended of this window; None = its
+    fleet may be sized (`replay/change/withheld.py`).
+    """
 
     starves: Literal["trainer", "rollout", "neither", "unknown"]
     headline: str

@@ -14,7 +14,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.implied.logged_speed import ALIKE, CORRELATION, LoggedSpeed, logged_speed
-from fleetsim.replay.implied.scenario_draft import Draft
+from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.implied.workload import OUTPUT, group_size_of
 from fleetsim.replay.observe.observed import Observed
@@ -24,7 +24,7 @@ from fleetsim.sim.engines import engine_of
 _FULL_SCRAPES, _FULL_SHARE = 20, 0.8
 
 
-def take_engine_facts(draft: Draft, observed: Observed) -> None:
+def take_engine_facts(draft: ScenarioDraft, observed: Observed) -> None:
     """What the engines say of themselves: their name, their cache."""
     if observed.prefix_caching is not None:
         draft.take("engine.prefix_caching", observed.prefix_caching, "from cache_config")
@@ -38,7 +38,7 @@ def take_engine_facts(draft: Draft, observed: Observed) -> None:
         draft.take("engine.block_size", observed.block_size, "from cache_config")
 
 
-def take_capacity_policy(draft: Draft) -> None:
+def take_capacity_policy(draft: ScenarioDraft) -> None:
     """TensorRT-LLM's default policy asks for the longest response, which none of its metrics says."""
     path = "engine.capacity_scheduler_policy"
     law = draft.changes.get(OUTPUT, draft.start.workload.output_tokens)
@@ -49,7 +49,7 @@ def take_capacity_policy(draft: Draft) -> None:
 
 
 def take_engine(
-    draft: Draft, observed: Observed, history: History
+    draft: ScenarioDraft, observed: Observed, history: History
 ) -> tuple[Speed | None, tuple[StepTime, EngineLimits] | None]:
     """The engine's speed and limits. A measured profile or a constant rate of the base scenario stays."""
     scenario = draft.scenario()
@@ -97,7 +97,7 @@ def _likely(scenario: Scenario, observed: Observed) -> StepTime | None:
         return None
 
 
-def take_most_seqs(draft: Draft, history: History) -> None:
+def take_most_seqs(draft: ScenarioDraft, history: History) -> None:
     """The engine's own limit on what runs: where requests wait below another one than the scenario's, or where more
     run than that would let."""
     path, said = "engine.max_num_seqs", draft.start.engine.max_num_seqs
@@ -126,7 +126,7 @@ def _ceiling(history: History) -> int | None:
     return round(most) if float((full >= most - 0.5).mean()) >= _FULL_SHARE else None
 
 
-def _limits(draft: Draft, history: History, scenario: Scenario) -> EngineLimits:
+def _limits(draft: ScenarioDraft, history: History, scenario: Scenario) -> EngineLimits:
     """Limits where no GPU and model are known: what the window shows, else the engine's defaults for a large GPU."""
     e = scenario.engine
     seqs, tokens = e.max_num_seqs or 1024, e.max_num_batched_tokens or 16_384
@@ -150,7 +150,7 @@ def _limits(draft: Draft, history: History, scenario: Scenario) -> EngineLimits:
     )
 
 
-def take_slowdown(draft: Draft, observed: Observed) -> LoggedSpeed | None:
+def take_slowdown(draft: ScenarioDraft, observed: Observed) -> LoggedSpeed | None:
     """Of a log, and of a fleet whose size and engine are known: what its engines take over their model's seconds."""
     path = "engine.slowdown"
     known = draft.says("fleet.instances") and (draft.says("engine.gpu") or draft.says("engine.model"))

@@ -35,7 +35,7 @@ from fleetsim.replay.implied.engine import (
 )
 from fleetsim.replay.implied.instances import take_fleet, take_piled
 from fleetsim.replay.implied.logged_speed import LoggedSpeed
-from fleetsim.replay.implied.scenario_draft import Draft
+from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.seconds import take_sync, take_trainer
 from fleetsim.replay.implied.speed import Speed
 from fleetsim.replay.implied.workload import take_batch, take_workload, tell_trend
@@ -102,7 +102,7 @@ def implied(
             ]
         )
     known = base is not None and from_file
-    draft = Draft(base if base is not None else default_scenario(), known, given, written)
+    draft = ScenarioDraft(base if base is not None else default_scenario(), known, given, written)
     resizes = take_fleet(draft, observed, history)
     take_engine_facts(draft, observed)
     _placement(draft, observed)
@@ -142,7 +142,7 @@ def implied(
     )
 
 
-def _placement(draft: Draft, observed: Observed) -> None:
+def _placement(draft: ScenarioDraft, observed: Observed) -> None:
     if draft.from_base:
         if observed.placement is not None and draft.start.fleet.placement != "colocated_lending":
             said = draft.start.fleet.placement
@@ -154,7 +154,7 @@ def _placement(draft: Draft, observed: Observed) -> None:
         draft.assume("fleet.placement", "disaggregated", "disaggregated; the window cannot tell")
 
 
-def _run(draft: Draft) -> None:
+def _run(draft: ScenarioDraft) -> None:
     """Enough steps after warm-up, few enough for seconds."""
     batch = int(draft.changes.get("trainer.batch_samples", draft.start.trainer.batch_samples))
     for path, value in (

@@ -10,7 +10,7 @@ from fleetsim import units
 from fleetsim.engine.step_time import StepTime
 from fleetsim.history.history import History
 from fleetsim.replay.implied.observed_load import own_paces
-from fleetsim.replay.implied.scenario_draft import Draft
+from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import InstanceView, Observed
 from fleetsim.replay.observe.piled import piled, usual_load
 
@@ -19,7 +19,7 @@ _LASTING = 4
 _MOST_RESIZES = 8
 
 
-def take_fleet(draft: Draft, observed: Observed, history: History) -> tuple[tuple[float, int], ...]:
+def take_fleet(draft: ScenarioDraft, observed: Observed, history: History) -> tuple[tuple[float, int], ...]:
     """Instances, resizes, paces."""
     fleet = observed.fleet
     if fleet is None:
@@ -53,7 +53,7 @@ def take_fleet(draft: Draft, observed: Observed, history: History) -> tuple[tupl
     return levels
 
 
-def take_piled(draft: Draft, observed: Observed, step_time: StepTime) -> None:
+def take_piled(draft: ScenarioDraft, observed: Observed, step_time: StepTime) -> None:
     """The pace of instances that show by the work that piles up on them alone: nobody else has their load, so that the
     shape of the engine's iteration times says what they should take there, beside the median instance at its own."""
     here = _counted(observed)[: int(draft.changes.get("fleet.instances", draft.start.fleet.instances))]

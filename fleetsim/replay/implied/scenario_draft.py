@@ -1,4 +1,4 @@
-"""`Draft`: the implied scenario while it is being written, with a word on where each value comes from.
+"""`ScenarioDraft`: the implied scenario while it is being written, with a word on where each value comes from.
 
 One rule for every value, key by key: what the user gave as a key of its own; then what the window measures; then the
 scenario file; then a default. Where two of them say different things, a line says so.
@@ -19,7 +19,7 @@ DIFFERS = 0.05
 _EXACT = ("fleet.instances",)
 
 
-class Draft:
+class ScenarioDraft:
     """Changes to a scenario, by dotted path. A path that the user has given by itself is never changed.
 
     start: the scenario to begin with. from_base: whether it is a file's. given: paths that the user gave one by one.

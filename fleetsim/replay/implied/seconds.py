@@ -10,7 +10,7 @@ from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.observed_load import found_pauses
-from fleetsim.replay.implied.scenario_draft import Draft
+from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import Observed, Quantity
 
 # A base scenario's seconds stay where the window is this near to them, in seconds or as a share.
@@ -29,7 +29,7 @@ def near(a: float, b: float) -> bool:
     return abs(a - b) <= max(NEAR_S, NEAR_SHARE * max(abs(a), abs(b)))
 
 
-def take_trainer(draft: Draft, observed: Observed) -> None:
+def take_trainer(draft: ScenarioDraft, observed: Observed) -> None:
     """Compute seconds of a step. A base scenario's split into fixed and per token is kept and scaled as a whole."""
     view = observed.trainer
     train = _value(view.train_s)
@@ -71,14 +71,14 @@ def take_trainer(draft: Draft, observed: Observed) -> None:
         draft.assumed.append("trainer.per_token_s: 0, a step takes as long whatever its tokens")
 
 
-def _nothing_per_token(draft: Draft) -> None:
+def _nothing_per_token(draft: ScenarioDraft) -> None:
     """Beside the window's seconds of a step the estimate of a model must not stand: they would be counted twice."""
     draft.changes["trainer.per_token_s"] = 0.0
     if not draft.set_by_user("trainer.phases"):
         draft.changes["trainer.phases"] = []
 
 
-def take_sync(draft: Draft, observed: Observed) -> None:
+def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
     """Pause, cadence, the trainer's block, and what a step holds beyond wait, compute and sync."""
     scenario = draft.scenario()
     placement = scenario.fleet.placement
@@ -115,7 +115,7 @@ def take_sync(draft: Draft, observed: Observed) -> None:
 
 
 def _against_base(
-    draft: Draft, scenario: Scenario, observed: Observed, pause: float | None, held: float | None
+    draft: ScenarioDraft, scenario: Scenario, observed: Observed, pause: float | None, held: float | None
 ) -> None:
     """The sync's seconds as measured, where the scenario's, or its transport's, are others. held: the trainer's, of one
     sync. A trainer that can do nothing else meanwhile is held for all of the sync, publication and pause as well."""
@@ -143,7 +143,7 @@ def _source(quantity: Quantity | None) -> str:
     return "" if quantity is None else quantity.source
 
 
-def _cadence(draft: Draft, observed: Observed, step: float | None) -> int:
+def _cadence(draft: ScenarioDraft, observed: Observed, step: float | None) -> int:
     """Steps between two syncs. Pauses that are only a silence may have been missed: they say nothing against a
     scenario; those that the engines count do."""
     if observed.rolling is not None and step and not draft.set_by_user("sync.every_steps"):
@@ -179,7 +179,7 @@ def _count(observed: Observed) -> int:
     return len([p for p in found_pauses(observed) if not p.empty])
 
 
-def _rest(draft: Draft, observed: Observed, scenario: Scenario) -> None:
+def _rest(draft: ScenarioDraft, observed: Observed, scenario: Scenario) -> None:
     """What is left of a step: the switch of colocated GPUs, else a stall after each step."""
     view, checkpoint = observed.trainer, scenario.trainer.checkpoint
     colocated = scenario.fleet.placement == "colocated"

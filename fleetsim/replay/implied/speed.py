@@ -10,13 +10,17 @@ An iteration takes base + per_seq r + per_kv K + per_prefill p seconds (`engine/
 - *Steady intervals*. Between two scrapes with the same r, dt seconds hold g / r iterations for g tokens. The more r
   moved, the less an interval counts; those in a known pause, or in which a batch begins, count not at all.
 
-All of it comes from the first half of the window; the second half's level, instance by instance, is then predicted by a
-fit that never saw it. Where GPU and model are known, their roofline times one factor is taken instead, unless the
-steady intervals fit the free shape clearly better: it holds beyond the loads seen. Where only the model is known, so is
-the shape of its roofline on a GPU of no name, and said to be assumed. Loads too much alike cannot tell a
-fixed cost from one per request; then the shape is the roofline's or assumed, and said to be. So it is where running
-scatters no more than samples that come and go at random would: a gauge's noise is not a load, and a fit to it finds
-that iterations grow with what the gauge happened to show.
+All of it comes from the first half of the window. That fit then predicts the level of the second half, which it never
+saw, instance by instance.
+
+Where GPU and model are known, the shape is that of their roofline times one factor: it holds beyond the loads seen. The
+free shape is taken only where it fits the steady intervals clearly better. Where only the model is known, the shape is
+that of its roofline on a GPU of no name, and is said to be assumed.
+
+Loads that are too much alike cannot tell a fixed cost from one per request. Then the shape is the roofline's, or
+assumed and said to be. Loads count as alike, too, where running scatters no more than samples that come and go at
+random would: a gauge's noise is not a load, and a fit to it finds that iterations grow with what the gauge happened to
+show.
 """
 
 from __future__ import annotations
@@ -74,10 +78,10 @@ class Speed:
     shape: fitted (all terms from the window) | roofline (one factor from the window) | assumed (the level from the
     window, the split into terms not). factor: of the roofline, whether known or assumed; None = no roofline. loads: 5th
     and 95th percentile of requests running per instance. rows: steady intervals. counted: whether the level comes from
-    counted seconds, not from a sampled gauge.
-    held_out: median over instances of the absolute relative error of the second half's level, bias: the mean error
-    (above 0 = predicted too slow); None where the window is too short to keep half of it out. refused: why the window's
-    own shape was not taken although its load moved; "" = it was, or could not be seen.
+    counted seconds, not from a sampled gauge. held_out: median over instances of the absolute relative error of the
+    second half's level, bias: the mean error (above 0 = predicted too slow); None where the window is too short to keep
+    half of it out. refused: why the window's own shape was not taken although its load moved; "" = it was, or could not
+    be seen.
     """
 
     step_time: StepTime

@@ -10,7 +10,7 @@ import numpy as np
 from fleetsim.config.lengths import Lognormal, longest_length
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.length_law import length_law
-from fleetsim.replay.implied.scenario_draft import Draft
+from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import Lengths, Observed, Quantity
 from fleetsim.replay.observe.trends import trend_words
 
@@ -21,7 +21,7 @@ NEAR = 0.02
 _LEAST_INFERRED_GROUP = 1.5
 
 
-def take_workload(draft: Draft, observed: Observed) -> None:
+def take_workload(draft: ScenarioDraft, observed: Observed) -> None:
     """Lengths of responses and prompts, and samples per prompt."""
     lengths, start = observed.lengths, draft.start
     turns = start.workload.turns.count if draft.from_base or draft.set_by_user("workload.turns") else 1
@@ -47,7 +47,7 @@ def take_workload(draft: Draft, observed: Observed) -> None:
     _group(draft, None if lengths is None else lengths.group_size)
 
 
-def _output(draft: Draft, observed: Observed, lengths: Lengths) -> None:
+def _output(draft: ScenarioDraft, observed: Observed, lengths: Lengths) -> None:
     """The law of the responses: as measured, but for the facts that the user gave of it. A cap is one fact, and so is a
     mean; whoever gives a kind or a spread gives the law."""
     facts = draft.facts(OUTPUT)
@@ -95,7 +95,7 @@ def _longer_than(lengths: Lengths) -> float:
     return max((le for le in over if math.isfinite(le)), default=0.0)
 
 
-def _group(draft: Draft, found: Quantity | None) -> None:
+def _group(draft: ScenarioDraft, found: Quantity | None) -> None:
     """Samples per prompt. A hit ratio only shows the siblings that share an engine, and n = 1 is how a client asks that
     sends each sample by itself: neither is held against a scenario."""
     exported = found is not None and found.source != "inferred"
@@ -118,14 +118,14 @@ def _group(draft: Draft, found: Quantity | None) -> None:
             draft.assumed.append(f"{path}: 0")
 
 
-def tell_trend(draft: Draft, observed: Observed) -> None:
+def tell_trend(draft: ScenarioDraft, observed: Observed) -> None:
     """Lengths are those of the whole window: where they moved, neither its start nor its end had them."""
     moved = observed.trend("response_tokens")
     if moved is not None and (OUTPUT in draft.changes or not draft.set_by_user(OUTPUT)):
         draft.assumed.append(f"workload.output_tokens: the mean of the window, although {trend_words(moved)}")
 
 
-def take_batch(draft: Draft, observed: Observed) -> None:
+def take_batch(draft: ScenarioDraft, observed: Observed) -> None:
     """Samples per step, in whole groups."""
     group = group_size_of(draft)
     seen = observed.trainer.batch_samples
@@ -146,6 +146,6 @@ def take_batch(draft: Draft, observed: Observed) -> None:
     draft.take("trainer.batch_samples", batch, f"{seen.value:,.1f} samples a step, {seen.source}")
 
 
-def group_size_of(draft: Draft) -> int:
+def group_size_of(draft: ScenarioDraft) -> int:
     """Samples per prompt, as written so far."""
     return int(draft.changes.get("workload.group_size", draft.start.workload.group_size))
