@@ -20,14 +20,14 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "kernel"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles the kernel of the tree that is being built."""
+        """Compiles the kernel of the tree that is being built, unless this machine has done so."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
         try:
-            from fleetsim.engine.kernel.build import kernel_code
+            from fleetsim.engine.native import llvm_code
 
-            code = kernel_code()
+            code = llvm_code()
         except Exception as error:  # noqa: BLE001 - a wheel without it works as well, only slower at first
             self.app.display_warning(f"kernel not compiled into the wheel: {error!r}")
             return

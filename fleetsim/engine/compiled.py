@@ -23,7 +23,7 @@ from pathlib import Path
 from fleetsim.visible import visible
 
 KERNEL = Path(__file__).parent / "kernel"
-CODE = "kernel.o"
+CODE, LLVM_CODE = "kernel.o", "kernel.ll"
 SHIPPED = Path(__file__).parent.parent / "_data" / "kernel.ll"
 # Set to what was warned of: the processes that this one starts say it no second time.
 TOLD = "_FLEETSIM_CACHE_TOLD"

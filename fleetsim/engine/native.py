@@ -3,8 +3,8 @@
 Importing numba and waking its compiler takes a second, and compiling the kernel takes several: more than all of
 `fleetsim size` besides. So a wheel carries the kernel as LLVM code (`build_hook.py` puts it there), from which
 llvmlite, which numba brings, makes machine code for this processor in a third of a second, once. A checkout has no
-such file: there the first use compiles the kernel with numba. Either way the machine code is kept, and every later
-process just loads it.
+such file: there the first use compiles the kernel with numba, and the LLVM code is kept for whoever builds a wheel.
+Either way the machine code is kept, and every later process just loads it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from fleetsim.engine.compiled import CODE, asked_build, cache_folder, identity, is_checked, shipped_code, strange, warn
+from fleetsim.engine.compiled import (
+    CODE,
+    LLVM_CODE,
+    asked_build,
+    cache_folder,
+    identity,
+    is_checked,
+    shipped_code,
+    strange,
+    warn,
+)
 from fleetsim.engine.kernel.guard import inspect
 from fleetsim.errors import InputError, Problem
 
@@ -50,9 +60,20 @@ def _module() -> llvm.ModuleRef:
             return llvm.parse_assembly(code)
         except RuntimeError:
             pass  # made by a newer LLVM than this one, which cannot read it
-    from fleetsim.engine.kernel.build import kernel_code
+    return llvm.parse_assembly(llvm_code())
 
-    return llvm.parse_assembly(kernel_code())
+
+def llvm_code() -> str:
+    """The kernel as LLVM code, headed by the digests of its sources and of itself: kept on this machine, or compiled
+    now, which takes seconds, and kept."""
+    path = cache_folder() / LLVM_CODE
+    kept = _read(path)
+    if kept is None:
+        from fleetsim.engine.kernel.build import kernel_code
+
+        kept = kernel_code().encode()
+        _write(path, kept)
+    return kept.decode()
 
 
 def _compile(machine: llvm.TargetMachine) -> bytes:

@@ -56,6 +56,19 @@ def test_code_that_this_llvm_cannot_read_is_compiled_anew(code: str, monkeypatch
     assert len(native._compile(native._machine())) > 10_000
 
 
+def test_code_is_compiled_once_and_again_where_what_was_kept_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETSIM_CACHE_DIR", str(tmp_path))
+    compiled_now: list[str] = []
+    monkeypatch.setattr(build, "kernel_code", lambda: compiled_now.append("code") or "code")
+    assert [native.llvm_code(), native.llvm_code(), len(compiled_now)] == ["code", "code", 1]
+    kept = compiled.cache_folder() / compiled.LLVM_CODE
+    kept.write_bytes(kept.read_bytes() + b"; one line more")
+    assert native.llvm_code() == "code"
+    assert len(compiled_now) == 2
+
+
 @pytest.mark.parametrize("damage", ["checksum", "host", "truncated", "empty"])
 def test_damaged_or_foreign_machine_code_is_not_run(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "folder" / "kernel.o"
