@@ -70,3 +70,15 @@ def test_every_file_that_the_map_names_exists() -> None:
     named = {n for n in re.findall(r"`([\w/]+/\w+\.py)`", page) if "NAME" not in n and "FEATURE" not in n}
     assert len(named) > 40
     assert [n for n in sorted(named) if not any((below / n).exists() for below in (ROOT / "fleetsim", ROOT))] == []
+
+
+def test_every_answer_that_the_index_names_is_there() -> None:
+    page = (ROOT / "docs" / "where.md").read_text(encoding="utf-8")
+    answers = [line.split(" | ")[1] for line in page.splitlines() if " | " in line]
+    named = re.findall(r"`([\w/.-]+)`(?: \(`(\w+)`\))?", "\n".join(answers))
+    assert len(named) > 80
+    for path, name in named:
+        found = [below / path for below in (ROOT / "fleetsim", ROOT) if (below / path).exists()]
+        assert found, path
+        if name:
+            assert re.search(rf"^(?:def |class )?{name}\b", found[0].read_text(encoding="utf-8"), re.MULTILINE), name
