@@ -171,7 +171,7 @@ class Identities:
 
     labelsets: of all series of scope instance. Two pods of one name in two namespaces are two instances, as are two
     servers on two ports of one pod; a pod that came back with another address is still one. apart: (name, engine) ->
-    the label that tells several engines under one name apart (`apart.py`); a series without it goes with the first of
+    the label that tells several engines under one name apart (`copies.py`); a series without it goes with the first of
     them. instances: sorted by name and engine; labels: those that all series of an instance share.
     """
 

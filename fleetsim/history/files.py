@@ -14,10 +14,10 @@ from fleetsim.faces import Text, text
 from fleetsim.history.bounds import bounded
 from fleetsim.history.dump import HEADER, load_history
 from fleetsim.history.dump_header import KIND
-from fleetsim.history.foreign import one_job
 from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, load_long
 from fleetsim.history.named import HISTORY, SAVE, SELECTOR
+from fleetsim.history.one_job import one_job
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.run_log import read_run_log, run_log, wanted
 from fleetsim.history.run_log_console import shape_of

@@ -11,11 +11,11 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, base_key
-from fleetsim.history.foreign import one_job
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import picked
 from fleetsim.history.merge import merge
 from fleetsim.history.named import SELECTOR, mapped
+from fleetsim.history.one_job import one_job
 from fleetsim.history.raw import Raw
 from fleetsim.units import seconds
 

@@ -11,8 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
-from fleetsim.history.apart import engines_apart, same, telling
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
+from fleetsim.history.copies import engines_apart, same, telling
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.named import SELECTOR
 from fleetsim.history.ranks import one_per_engine, ranks_apart

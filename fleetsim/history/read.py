@@ -13,11 +13,11 @@ from fleetsim.faces import text
 from fleetsim.history import discover, faults, mapped
 from fleetsim.history.bounds import bounded
 from fleetsim.history.catalogue import Catalogue, Wanted, wanted
-from fleetsim.history.foreign import one_job
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.merge import merge
 from fleetsim.history.named import END, START, STEP
+from fleetsim.history.one_job import one_job
 from fleetsim.history.presence import Present, present
 from fleetsim.history.prometheus import Prometheus, SeriesData
 from fleetsim.history.sampling import Sampling, sampling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -82,3 +83,12 @@ def test_every_answer_that_the_index_names_is_there() -> None:
         assert found, path
         if name:
             assert re.search(rf"^(?:def |class )?{name}\b", found[0].read_text(encoding="utf-8"), re.MULTILINE), name
+
+
+@pytest.mark.parametrize("room", ["calibrate", "calibrate/vllm", "history", "job", "replay", "sim"])
+def test_the_guide_of_a_room_names_files_that_are_there(room: str) -> None:
+    folder = ROOT / "fleetsim" / room
+    guide = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    named = re.findall(r"`([a-z_]+)(?:\.py)?`", guide)
+    assert named
+    assert [n for n in named if not (folder / f"{n}.py").exists() and not (folder / n).is_dir()] == []

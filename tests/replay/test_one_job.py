@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
-from fleetsim.history.apart import same
+from fleetsim.history.copies import same
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
 from fleetsim.replay.implied.contradictions import possible
