@@ -127,15 +127,17 @@ def _of() -> bytes:
 def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callable[..., float]:
     """The entry as a Python function; it runs without the interpreter lock."""
     native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *arguments)(address)
+    places = result * 2  # of the result and of the exception
 
     def call(*values: float) -> float:
-        out, exception = result(), ctypes.c_void_p()
-        status = native(ctypes.addressof(out), ctypes.addressof(exception), *values)
+        out = places()
+        at = ctypes.addressof(out)
+        status = native(at, at + 8, *values)
         if status:
             if is_checked():
                 inspect(int(values[0]))
             raise RuntimeError(f"the simulation kernel failed with status {status}")
-        return out.value  # type: ignore[no-any-return]
+        return out[0]  # type: ignore[no-any-return]
 
     return call
 

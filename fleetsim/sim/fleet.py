@@ -55,6 +55,9 @@ class Fleet:
             turns=workload.turns.count,
             reward_workers=workload.reward.workers or 0,
         )
+        # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
+        self.get: Callable[[str], int] = self.world.get
+        self.set = self.world.set
         self.draws = Draws(scenario, self.world, step_time, limits, replication)
         self.kept, self.group_size, self.samples_of = self.draws.kept, self.draws.group_size, self.draws.samples_of
         capacity = scenario.buffer.capacity_samples
@@ -73,14 +76,6 @@ class Fleet:
     def now(self) -> float:
         """The fleet's clock in seconds."""
         return float(self.world.get("now"))
-
-    def get(self, name: str) -> int:
-        """A counter of the fleet row."""
-        return int(self.world.get(name))
-
-    def set(self, **scalars: float) -> None:
-        """Sets fields of the fleet row."""
-        self.world.set(**scalars)
 
     def advance(self, limit: float, want: int = NO_BATCH) -> int:
         """Moves the fleet to `limit` or to the moment when `want` groups are ready; returns the kernel's code.
@@ -177,9 +172,9 @@ class Fleet:
         return self.command(t.CMD_BLOCKS, which, self.now) / self.limits.kv_blocks
 
     def mean_kv_use(self) -> float:
-        """The same of all instances that are up."""
-        up = int(np.count_nonzero(self.world.instances["account"] != t.ACC_OFF))
-        return self.command(t.CMD_BLOCKS, at=self.now) / (up * self.limits.kv_blocks) if up else 0.0
+        """The same of all instances that were up when they were last added up."""
+        up = self.get("up")
+        return self.get("kv_used") / (up * self.limits.kv_blocks) if up else 0.0
 
     def unfinished(self) -> NDArray[np.int64]:
         """Groups in generation or scoring, in the order in which they were started."""
@@ -188,9 +183,9 @@ class Fleet:
         self.closed = int(found[0]) if len(found) else self.get("next_group")
         return found
 
-    def seconds(self, account: np.int64, at: float) -> float:
-        """Instance-seconds in one account until `at`."""
-        return self.command(t.CMD_SECONDS, int(account), at)
+    def add_up(self, at: float) -> None:
+        """Has the kernel add up all instances as they are at `at`: into the fields `up` .. `off_s` of the fleet row."""
+        self.command(t.CMD_TOTALS, at=at)
 
     def prefill_busy_s(self) -> float:
         """Engine-seconds in which prefill engines have computed prompts; 0 where there are none."""

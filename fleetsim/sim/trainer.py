@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetsim.config.counted import law_of, round_groups
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
-from fleetsim.engine.kernel.tables import ACC_BUSY, ACC_DOWN, ACC_IDLE, ACC_OFF, ACC_PAUSED, CMD_RESUME, DONE
+from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT
@@ -184,20 +184,21 @@ def put_off(job: Job) -> None:
 
 def fleet_state(job: Job) -> tuple[float, ...]:
     """What the fleet looks like when the batch is complete: columns version .. credits of STEP."""
-    fleet, rows = job.fleet, job.fleet.world.both_sides()
+    fleet = job.fleet
     size = job.scenario.workload.group_size
     buffered = ready_groups(fleet)
     versions = fleet.world.groups["version"][buffered]
     oldest = job.steps_behind(int(versions.min())) if len(buffered) else 0.0
+    fleet.add_up(fleet.now)
     return (
         job.progress.version,
         len(buffered) * size,
         fleet.get("n_blocked") * size,
         float(oldest),
         fleet.get("in_flight"),
-        int(_sum(rows["running"])),
-        int(_sum(rows["waiting"])),
-        int(_sum(rows["kv_sum"])),
+        fleet.get("running"),
+        fleet.get("waiting"),
+        fleet.get("kv_sum"),
         fleet.mean_kv_use(),
         fleet.get("credits"),
     )
@@ -207,18 +208,14 @@ def totals(job: Job) -> tuple[float, ...]:
     """Totals since the start of the run: columns instances .. preemptions of STEP."""
     fleet = job.fleet
     fleet.advance(job.now)
-    rows = fleet.world.both_sides()
+    fleet.add_up(job.now)
+    get = fleet.get
     return (
-        int(np.count_nonzero(rows["account"] != ACC_OFF)),
-        *(fleet.seconds(account, job.now) for account in (ACC_BUSY, ACC_PAUSED, ACC_IDLE, ACC_DOWN)),
+        get("up"),
+        *(get("busy_s"), get("paused_s"), get("idle_s"), get("down_s")),
         job.lent_s,
-        float(_sum(rows["block_s"])),
-        int(_sum(rows["generated"])),
-        int(_sum(rows["prefilled"])),
-        int(_sum(rows["hit_tokens"])),
+        float(_sum(fleet.world.instances["block_s"])),
+        *(get("generated"), get("prefilled"), get("hit_tokens")),
         fleet.prefill_busy_s(),
-        fleet.get("aborted_tokens"),
-        fleet.get("lost_tokens"),
-        fleet.get("recomputed_tokens"),
-        int(_sum(rows["preemptions"])),
+        *(get("aborted_tokens"), get("lost_tokens"), get("recomputed_tokens"), get("preemptions")),
     )

@@ -175,7 +175,8 @@ def check_engines(records: Records, fleet: Fleet) -> None:
     end = float(steps["end_s"][-1])
     total = sum(float(steps[f"{name}_s"][-1]) for name in ("busy", "paused", "idle", "down"))
     rows = fleet.world.instances
-    off = fleet.seconds(t.ACC_OFF, end)
+    fleet.add_up(end)
+    off = fleet.world.get("off_s")
     assert total + off == pytest.approx(len(rows) * end, rel=1e-6)
     if not scenario.run.events:
         lent = float(steps["lent_s"][-1])

@@ -13,9 +13,13 @@ from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.prefill import prefill_row
 from fleetsim.engine.kernel.tables import (
+    ACC_BUSY,
+    ACC_DOWN,
     ACC_IDLE,
     ACC_OFF,
+    ACC_PAUSED,
     ACCOUNTS,
+    ALL,
     CMD_BLOCKS,
     CMD_CLOSE,
     CMD_DISCARD,
@@ -27,8 +31,8 @@ from fleetsim.engine.kernel.tables import (
     CMD_REOPEN,
     CMD_RESUME,
     CMD_REVIVE,
-    CMD_SECONDS,
     CMD_SWITCH_OFF,
+    CMD_TOTALS,
     CMD_VERSION,
     DO_KILL,
     DO_MOVE,
@@ -231,9 +235,40 @@ def blocks_used(fleet: int, which: int, t: float) -> int:
     return total
 
 
+@compiled
+def add_up(fleet: int, t: float) -> None:
+    """Writes into the fleet row what all instances come to at t."""
+    w = fleet_at(fleet, 0)
+    w.up = 0
+    w.running = 0
+    w.waiting = 0
+    w.prefilled = 0
+    w.hit_tokens = 0
+    w.kv_sum = 0
+    w.generated = 0
+    w.preemptions = 0
+    for i in range(w.n_rows):
+        instance = instance_at(w.instances, i)
+        w.running += instance.running
+        w.waiting += instance.waiting
+        w.prefilled += instance.prefilled
+        w.hit_tokens += instance.hit_tokens
+        if i < w.n_instances:
+            w.up += instance.account != ACC_OFF
+            w.kv_sum += instance.kv_sum
+            w.generated += instance.generated
+            w.preemptions += instance.preemptions
+    w.kv_used = blocks_used(fleet, ALL, t)
+    w.busy_s = seconds_of(fleet, ACC_BUSY, t)
+    w.paused_s = seconds_of(fleet, ACC_PAUSED, t)
+    w.idle_s = seconds_of(fleet, ACC_IDLE, t)
+    w.down_s = seconds_of(fleet, ACC_DOWN, t)
+    w.off_s = seconds_of(fleet, ACC_OFF, t)
+
+
 @entry("f8(i8, i8, i8, f8, f8)")
 def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
-    """The one door for a run: does `what` (a CMD_ code) at time t to instance, group bound, account or todo `which`."""
+    """The one door for a run: does `what` (a CMD_ code) at time t to instance, group bound or todo `which`."""
     if what == CMD_HOLD:
         hold(fleet, which, t, value)
     elif what == CMD_RESUME:
@@ -260,6 +295,6 @@ def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
         switch_off(fleet, which, t)
     elif what == CMD_REVIVE:
         revive(fleet, which, t)
-    elif what == CMD_SECONDS:
-        return seconds_of(fleet, which, t)
+    elif what == CMD_TOTALS:
+        add_up(fleet, t)
     return 0.0

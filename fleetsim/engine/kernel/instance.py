@@ -77,8 +77,10 @@ def blocks_needed(fleet: int, i: int, k: int) -> int:
     instance = instance_at(w.instances, i)
     size = w.block_size
     n = (k // size) * instance.growing
-    for j in range(k % size):
-        n += int32_at(residues_of(fleet, i), (-instance.count - j) % size)
+    at = (-instance.count) % size  # counts down: divisions take longer than all else here
+    for _ in range(k % size):
+        n += int32_at(residues_of(fleet, i), at)
+        at = at - 1 if at > 0 else size - 1
     return n
 
 
@@ -101,7 +103,11 @@ def iterations_that_fit(fleet: int, i: int, most: int) -> int:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
-    if instance.growing == 0 or blocks_needed(fleet, i, grown(fleet, i, most)) <= instance.free:
+    tokens = grown(fleet, i, most)
+    # Most often even whole cycles fit: then nothing has to be counted.
+    if (tokens // size + 1) * instance.growing <= instance.free:
+        return most
+    if instance.growing == 0 or blocks_needed(fleet, i, tokens) <= instance.free:
         return most
     cycles = instance.free // instance.growing
     k = cycles * size

@@ -53,7 +53,7 @@ REBASE = np.int64(1 << 30)
     CMD_REOPEN,
     CMD_SWITCH_OFF,
     CMD_REVIVE,
-    CMD_SECONDS,
+    CMD_TOTALS,
     CMD_VERSION,
     CMD_MOVE,
     CMD_BLOCKS,
@@ -310,6 +310,21 @@ FLEET = np.dtype(
         ("redrafts", "i1"),  # the drafter is young again after `ages` versions; else it stays as old as that
         ("most_drafts", "i8"),  # lengths of a line of `growths`: one for each number of drafted tokens, 0 included
         ("ages", "i8"),  # lines of `growths`: one for each weight version
+        # Of all instances together, when they were last added up (CMD_TOTALS)
+        ("up", "i8"),  # that serve or stand still
+        ("running", "i8"),  # requests, those of prefill engines too; so the next three
+        ("waiting", "i8"),
+        ("prefilled", "i8"),
+        ("hit_tokens", "i8"),
+        ("kv_sum", "i8"),
+        ("kv_used", "i8"),  # blocks
+        ("generated", "i8"),
+        ("preemptions", "i8"),
+        ("busy_s", "f8"),  # instance-seconds in each account
+        ("paused_s", "f8"),
+        ("idle_s", "f8"),
+        ("down_s", "f8"),
+        ("off_s", "f8"),
         ("n_log", "i8"),  # rows of the log, those that found no room counted too
         ("cap_log", "i8"),  # rows that it has room for; 0 = accounts are not logged
         ("most_log", "i8"),  # `advance` returns when it has more rows than this
