@@ -7,6 +7,7 @@ FLEETSIM_VLLM_PYTHON names another environment's Python. With FLEETSIM_REQUIRE_V
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_vllm.serving import ENVIRONMENT, Serving, served
+from tests.real_vllm.serving import NGRAM, Serving, environment, served
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -55,7 +56,7 @@ def tiny_model() -> str:
 
 @pytest.fixture(scope="session")
 def serving(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A real server, perhaps still starting: that takes half a minute of one core, in which others can work."""
+    """A real server, perhaps still starting: that takes 20 s of one core, in which others can work."""
     with served(vllm_python, tiny_model, tmp_path_factory.mktemp("server")) as found:
         yield found
 
@@ -66,9 +67,17 @@ def server(serving: Serving) -> str:
     return serving.ready()
 
 
+@pytest.fixture(scope="session")
+def drafting(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A real server that drafts by n-grams, for what is counted and not timed; perhaps still starting."""
+    home = tmp_path_factory.mktemp("drafting")
+    with served(vllm_python, tiny_model, home, "--speculative-config", json.dumps(NGRAM)) as found:
+        yield found
+
+
 @pytest.fixture
-def vllm_environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def vllm_environment(vllm_python: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a vLLM on the CPU of a test machine runs under; set in this process, so that children inherit it."""
-    for name, value in ENVIRONMENT.items():
+    for name, value in environment(vllm_python).items():
         monkeypatch.setenv(name, value)
-    return {**os.environ, **ENVIRONMENT}
+    return dict(os.environ)

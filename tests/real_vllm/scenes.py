@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from time import perf_counter
 
 from fleetsim.calibrate.loads import Load, Request
 from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.vllm import child
 from fleetsim.calibrate.vllm import engine as vllm_engine
 from fleetsim.calibrate.vllm.broadcast import broadcast_rate
 from fleetsim.calibrate.vllm.sync import measure_sync
@@ -33,7 +35,9 @@ LATER = Load("later", {}, tuple(Request(i, 20, 2, at=50 * i) for i in range(3)),
 
 
 def main(model: str, raw: str) -> None:
-    """Runs all scenes, then a weight update, and ends."""
+    """Is refused an engine, then runs all scenes on another one, then a weight update, and ends."""
+    refused = {"raw": raw, "engine_args": {"model": model, "max_num_sequences": 4}}
+    assert child.main(refused, perf_counter()) == child.NOT_STARTED
     writer = RawWriter(raw)
     engine = vllm_engine.start({"model": model, **ENGINE}, writer)
     writer.put("start", **engine.start_record())

@@ -14,10 +14,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-# One thread of the model's and none bound: the machine of a test run has few cores, and other work on them.
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 BLOCK, SLOTS = 32, 32
 UP_S = 600.0  # it starts within a minute where nothing else runs
+# The engine runs its model itself, as on a GPU; on a CPU, vLLM would start one more process for it.
+EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+DRAFTED = 3
+NGRAM = {"method": "ngram", "num_speculative_tokens": DRAFTED, "prompt_lookup_min": 1, "prompt_lookup_max": 2}
+
+
+def environment(vllm_python: str) -> dict[str, str]:
+    """What vLLM runs under here.
+
+    One thread of the model's, and one for its search of drafts, which would spin waiting for a second one; none bound:
+    the machine of a test run has few cores, and other work on them. Each vLLM looks at the model's classes in a process
+    of its own, unless an earlier one left in the cache what it found.
+    """
+    return {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+        "VLLM_CACHE_ROOT": str(Path(vllm_python).parents[1] / "vllm-cache"),
+    }
 
 
 class Serving(NamedTuple):
@@ -48,12 +66,12 @@ def served(vllm_python: str, model: str, home: Path, *more: str) -> Iterator[Ser
         str(Path(vllm_python).parent / "vllm"),
         *f"serve {model} --served-model-name tiny --load-format dummy --skip-tokenizer-init".split(),
         *f"--host 127.0.0.1 --port {port} --max-model-len 2048 --max-num-seqs {SLOTS} --enforce-eager".split(),
-        *f"--block-size {BLOCK}".split(),
+        *f"--block-size {BLOCK} --distributed-executor-backend {EXECUTOR}".split(),
         *more,
     ]
-    environment = {
+    under = {
         **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LD_LIBRARY_PATH")},
-        **ENVIRONMENT,
+        **environment(vllm_python),
         "HOME": str(home),
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
@@ -61,7 +79,7 @@ def served(vllm_python: str, model: str, home: Path, *more: str) -> Iterator[Ser
     }
     url = f"http://127.0.0.1:{port}"
     with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=under, start_new_session=True)
     try:
         yield Serving(url, process, home / "log")
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,16 @@ from fleetsim.calibrate.drafts import counts_in, measured_drafts
 from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.raw import RawWriter, read_raw
 from fleetsim.calibrate.server import ServerRun, measure_server
-from tests.real_vllm.serving import served
+from tests.real_vllm.serving import DRAFTED as K
+from tests.real_vllm.serving import Serving
 
-K, REQUESTS, TOKENS = 3, 8, 400
-NGRAM = {"method": "ngram", "num_speculative_tokens": K, "prompt_lookup_min": 1, "prompt_lookup_max": 2}
+REQUESTS, TOKENS = 8, 400
 
 
 @pytest.fixture(scope="module")
-def server(vllm_python: str, tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(drafting: Serving) -> str:
     """The address of a server that drafts."""
-    home = tmp_path_factory.mktemp("drafting")
-    with served(vllm_python, tiny_model, home, "--speculative-config", json.dumps(NGRAM)) as serving:
-        yield serving.ready()
+    return drafting.ready()
 
 
 def completion(url: str, prompt: list[int], **more: Any) -> urllib.request.Request:
@@ -60,11 +57,12 @@ def counter(page: str, name: str, labels: str = "") -> int:
 @pytest.fixture(scope="module")
 def traffic(server: str) -> str:
     """What the server's metrics say after requests of its users, half of which repeat themselves."""
+    before = counter(page_of(server), "generation_tokens_total")
     asks = [completion(server, [5 + i, 6, 7, 5, 6, 7], temperature=float(i % 2)) for i in range(REQUESTS)]
     with ThreadPoolExecutor(REQUESTS) as at_once:
         tokens = sum(at_once.map(generated, asks))
     page = page_of(server)
-    assert tokens == REQUESTS * TOKENS == counter(page, "generation_tokens_total")
+    assert tokens == REQUESTS * TOKENS == counter(page, "generation_tokens_total") - before
     return page
 
 
@@ -82,9 +80,10 @@ def test_calibrate_takes_what_the_users_requests_had_accepted(server: str, traff
     assert found.measured_on == "requests of its users"
     # every token is the first of its request, one that an iteration brings in any case, or an accepted one; the last
     # iteration of a request may accept more than it still wanted
-    beyond = REQUESTS + found.iterations + sum(at) - REQUESTS * TOKENS
-    assert 0 <= beyond <= REQUESTS * K
-    assert drafts <= found.iterations < REQUESTS * TOKENS
+    requests, tokens = (counter(traffic, n) for n in ("request_generation_tokens_count", "generation_tokens_total"))
+    beyond = requests + found.iterations + sum(at) - tokens
+    assert 0 <= beyond <= requests * K
+    assert drafts <= found.iterations < tokens
     assert found.acceptance == pytest.approx([n / found.iterations for n in at], rel=1e-6)
     assert found.drafted_tokens == pytest.approx(drafted / found.iterations, rel=1e-6)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,14 +13,15 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.raw import Raw, Segment, read_raw
-from fleetsim.calibrate.vllm.parent import EngineFailedError, Spec, run_child
+from fleetsim.calibrate.vllm.failures import End, diagnose
+from fleetsim.calibrate.vllm.parent import NOT_STARTED
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from tests.real_vllm.attempts import LIMIT, shown_bias
 from tests.real_vllm.conftest import ROOT
 from tests.real_vllm.scenes import BLOCK, CONTEXTS, ENGINE
-from tests.real_vllm.serving import ENVIRONMENT, Serving
+from tests.real_vllm.serving import Serving, environment
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def played(vllm_python: str, tiny_model: str, serving: Serving, tmp_path_factory
     done = subprocess.run(
         [vllm_python, "-m", "tests.real_vllm.scenes", tiny_model, str(raw)],
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(raw.parent), **ENVIRONMENT},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(raw.parent), **environment(vllm_python)},
         capture_output=True,
         text=True,
         timeout=900,
@@ -62,6 +64,13 @@ def test_the_engine_says_what_it_is(played: Raw) -> None:
     text = str(played.starts[0])
     assert str(ROOT) not in text
     assert played.starts[0]["weights"]["params"] > 0
+
+
+def test_an_argument_that_vllm_does_not_have_is_named(played: Raw) -> None:
+    (error,) = [r for r in played.records if r["t"] == "error"]
+    end, said = diagnose(error["err"], [], NOT_STARTED)
+    assert end is End.NOT_STARTED
+    assert re.search("refused its arguments.*max_num_sequences", said)
 
 
 def test_siblings_share_their_prompt_even_within_one_iteration(played: Raw) -> None:
@@ -209,31 +218,3 @@ def test_a_calibration_predicts_the_batches_kept_out(
         return profile
 
     assert shown_bias(calibrate)[1] <= LIMIT
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        ({"model": "no-such-folder/no-such-model"}, "the model was not found"),
-        ({"max_num_sequences": 4}, "refused its arguments.*max_num_sequences"),
-    ],
-)
-def test_an_engine_that_cannot_start_says_why(
-    vllm_python: str,
-    tiny_model: str,
-    vllm_environment: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    args: dict[str, object],
-    says: str,
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    spec = Spec(
-        raw=str(tmp_path / "a.raw.jsonl"),
-        log=str(tmp_path / "a.log"),
-        engine_args={"model": tiny_model, **args},
-        budget_s=60.0,
-        python=vllm_python,
-    )
-    with pytest.raises(EngineFailedError, match=says):
-        run_child(spec)

@@ -16,9 +16,15 @@ from fleetsim.history.read import read_prometheus
 from fleetsim.replay.observe.observe import observe
 from tests.real_prometheus.conftest import prometheus  # noqa: F401 - a fixture
 from tests.real_prometheus.server import Server
-from tests.real_vllm.serving import BLOCK
+from tests.real_vllm.serving import BLOCK, Serving
 
 SIBLINGS, TOKENS, PROMPT, ROUNDS = 8, 256, 100, 6
+
+
+@pytest.fixture
+def server(drafting: Serving) -> str:
+    """The address of a server that answers; that it drafts changes no counter that is looked at here."""
+    return drafting.ready()
 
 
 @pytest.fixture
