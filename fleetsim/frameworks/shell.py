@@ -1,22 +1,24 @@
 """What a launch script starts, with its variables filled in as far as they can be known without running it.
 
 Followed: `NAME=value`, `export`, arrays (`ARGS=(...)`, `"${ARGS[@]}"`), `${NAME}`, `${NAME:-default}`,
-`${NAME:=default}`, `$((1024 * 8))`.
-Not followed, and said so: `$(commands)`, sourced files, positional parameters. An assignment inside `if`, `for` or
-`case` counts only where nothing else gives the variable a value.
+`${NAME:=default}`, `${1:-default}`, `$((1024 * 8))`; of a `case` whose word is known, the branch that is taken.
+Not followed, and said so: `$(commands)`, sourced files, positional parameters without a default. An assignment inside
+`if`, `for` or any other `case` counts only where nothing else gives the variable a value.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import field
+from fnmatch import fnmatchcase
+from itertools import takewhile
 
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
 from fleetsim.frameworks.shell_words import Command, Piece, Word, commands_of, word_of
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"([A-Za-z_]\w*)(?:\[[@*0]\])?(?:(:?[-=])(.*))?", re.DOTALL)
+_VARIABLE = re.compile(r"([A-Za-z_]\w*|[1-9](?=:?[-=]))(?:\[[@*0]\])?(?:(:?[-=])(.*))?", re.DOTALL)
 _IN_ARITHMETIC = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?")
 _OPENS, _CLOSES = frozenset({"if", "for", "while", "until", "case"}), frozenset({"fi", "done", "esac"})
 _SKIPPED = frozenset({"then", "else", "elif", "do", "{", "}", "!", "time", "exec"}) | _CLOSES
@@ -52,12 +54,27 @@ def expanded(text: str) -> Script:
     return Script(shell.commands, shell.not_understood, shell.remarks)
 
 
+@dataclass(slots=True)
+class _Case:
+    """An open `case`. value: its word, None where it is not known. depth: of the shell within it. taken: whether the
+    branch at hand is; done: whether one was. matched: whether a pattern of the branch at hand fits so far. nested: what
+    is open within a branch that is skipped."""
+
+    value: str | None
+    depth: int
+    taken: bool = False
+    done: bool = False
+    matched: bool = False
+    nested: int = 0
+
+
 class _Shell:
     """Variables as they stand after each line. maybe: those whose unknown value was given under a condition."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Words] = {}
         self.maybe: set[str] = set()
+        self.cases: list[_Case] = []
         self.commands: list[tuple[Words, int]] = []
         self.not_understood: list[str] = []
         self.remarks: list[str] = []
@@ -73,6 +90,8 @@ class _Shell:
     def run(self, command: Command) -> None:
         """One command: an assignment changes the variables, everything else is kept."""
         self.line = command.line
+        if self.cases and self._of_case(self.cases[-1], command):
+            return
         if command.array:
             words = [w for word in command.words for w in self._expand(word)][:_MOST_WORDS]
             before = self.variables.get(command.array) or [] if command.append else []
@@ -82,8 +101,11 @@ class _Shell:
         while words_left:
             first = self._literal(words_left[0])
             if first in _OPENS:
+                if first == "case":
+                    self._open_case(words_left, command.end)
+                    return
                 self.depth += 1
-                if first in ("for", "case"):
+                if first == "for":
                     return
                 words_left.pop(0)
             elif first in _SKIPPED:
@@ -104,6 +126,38 @@ class _Shell:
         if words_left:
             words = [w for word in words_left for w in self._expand(word)][:_MOST_WORDS]
             self.commands.append((words, self.line))
+
+    def _open_case(self, words: list[Word], end: str) -> None:
+        """`case WORD in`, with the first pattern behind it where both stand on one line."""
+        found = [part for word in words[1:2] for part in self._expand(word)]
+        value = found[0][0] if len(found) == 1 and found[0][1] else None
+        self.depth += value is None
+        self.cases.append(_Case(value, self.depth))
+        if len(words) > 3:
+            self._pattern(self.cases[-1], words[3], end)
+
+    def _pattern(self, case: _Case, word: Word, end: str) -> None:
+        pattern = "".join(piece.text for piece in word)
+        case.matched = case.matched or (case.value is not None and fnmatchcase(case.value, pattern))
+        if end != "|":
+            case.taken, case.matched, case.done = case.matched and not case.done, False, case.done or case.matched
+
+    def _of_case(self, case: _Case, command: Command) -> bool:
+        """Whether a command is a pattern of the innermost `case`, ends it, or stands in a branch that is not taken."""
+        skips = case.value is not None and not case.taken
+        outermost = case.nested == 0 if skips else self.depth == case.depth
+        if outermost and len(command.words) == 1 and command.end in ("|", ")"):
+            self._pattern(case, command.words[0], command.end)
+            return True
+        words = [self._literal(word) for word in command.words]
+        if outermost and words[:1] == ["esac"]:
+            self.cases.pop()
+            self.depth = max(0, self.depth - (case.value is None))
+            return True
+        if skips:
+            leading = takewhile(lambda word: word in _OPENS | _SKIPPED, words)
+            case.nested = max(0, case.nested + sum((w in _OPENS) - (w in _CLOSES) for w in leading))
+        return skips
 
     def _literal(self, word: Word) -> str | None:
         return word[0].text if len(word) == 1 and word[0].kind == "text" and not word[0].quoted else None

@@ -30,12 +30,13 @@ Word = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One simple command, or one array assignment (array: its name; append: `+=`)."""
+    """One simple command, or one array assignment (array: its name; append: `+=`). end: the character behind it."""
 
     words: tuple[Word, ...]
     line: int
     array: str = ""
     append: bool = False
+    end: str = ""
 
 
 def commands_of(text: str) -> list[Command]:
@@ -68,7 +69,7 @@ class _Lexer:
             char = self.text[self.at : self.at + 1]
             if char in ("", "\n", ";", "&", "|", "(", ")"):
                 if words:
-                    commands.append(Command(tuple(words), first_line))
+                    commands.append(Command(tuple(words), first_line, end=char))
                     words = []
                 self._end_of_command(char)
                 continue

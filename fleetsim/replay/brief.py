@@ -91,9 +91,9 @@ def evidence_words(grounds: Sequence[str]) -> str:
 
 
 def _also(fault: Finding) -> str:
-    price = words.price_words(fault)
+    price = words.size_words(fault)
     what = f"{QUESTIONS[fault.check].called}: {fault.title}"
-    return what if price is None else f"{what}; {price.partition(';')[0]}"
+    return what if price is None else f"{what}; {price}"
 
 
 def _fine(verdict: Verdict) -> str:

@@ -62,10 +62,9 @@ def fleet_words(observed: Observed) -> str:
 
 
 def size_words(finding: Finding) -> str | None:
-    """ "up to 70.1 GPU-h and $210.16 a day", None where it has no size."""
-    if finding.gpu_h_per_day is None or finding.usd_per_day is None:
-        return None
-    return f"up to {units.count(round(finding.gpu_h_per_day, 1))} GPU-h and {units.money(finding.usd_per_day)} a day"
+    """ "up to 70.1 GPU-h and $210.16 a day": the price without what it is of a step; None where nobody knows it."""
+    price = price_words(finding)
+    return None if price is None else price.partition(";")[0]
 
 
 def told_ends(finding: Finding) -> tuple[float, float]:
@@ -84,7 +83,8 @@ def price_words(finding: Finding) -> str | None:
     share = finding.step_share or 0.0
     step = f"; a step {'' if finding.simulated else 'up to '}{units.share(share)} shorter" if share > 0 else ""
     if finding.gpu_h_per_day == 0:
-        return f"none: what mends it costs as much as it gives back{step}"
+        nothing = "no step is shorter without it" if finding.simulated and not share > 0 else ""
+        return f"none: {nothing or 'what mends it costs as much as it gives back'}{step}"
     least, most = told_ends(finding)
     at_most = "" if finding.simulated else "up to "
     if least == most:

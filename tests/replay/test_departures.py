@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fleetsim.history.history import History
 from fleetsim.replay.diagnose.diagnose import diagnose
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.words import ordered
+from fleetsim.replay.words import ordered, price_words, size_words
 from tests.replay.histories import START, Fleet
-from tests.replay.test_diagnose import DEFAULT, STARVED, finding, judged, text
+from tests.replay.test_diagnose import DEFAULT, STARVED, finding, judged, scenario, text
 from tests.replay.windows import HEALTHY, window
 
 SIX = Fleet(instances=6, span_s=7200.0)
@@ -46,6 +46,62 @@ def test_one_that_is_replaced_soon_says_by_whom_and_leaves_the_headline_alone() 
     assert gone.replaced_by is not None
     assert gone.replaced_by.name == "rollout-5"
     assert "vanished" not in diagnose(observe(history), DEFAULT).headline
+
+
+@pytest.mark.parametrize("later", [-20, -10, -2, 0, 1, 5])
+def test_one_that_is_only_renamed_has_not_vanished(later: int) -> None:
+    """Prometheus shows the old name for up to five minutes (20 samples) beside the new one; the fleet is of six."""
+    history = without(without(Fleet(instances=7, span_s=7200.0).history(), 2, 100), 5, 0, 100 + later)
+    observed = observe(history)
+    (gone,) = observed.departed
+    assert (str(gone.id), str(gone.replaced_by), gone.of) == ("rollout-2", "rollout-5", 6)
+    verdict = diagnose(observed, DEFAULT)
+    told = [verdict.headline, *(note.text for note in observed.notes), *map(text, verdict.findings)]
+    assert not any("vanished" in words for words in told)
+    assert any("rollout-5 took the place of rollout-2 at" in words for words in told)
+
+
+def test_an_instance_that_appeared_long_before_took_no_place() -> None:
+    history = without(without(Fleet(instances=7, span_s=7200.0).history(), 2, 100), 5, 0, 70)
+    (gone,) = observe(history).departed
+    assert gone.replaced_by is None
+
+
+@pytest.mark.parametrize("gain", [0.02, 0.032, 0.05, 0.058, 0.06, 0.065])
+def test_what_went_is_started_again_where_more_instances_pay(gain: float) -> None:
+    """A quarter more of 8 rollout GPUs beside 8 of the trainer: they pay while step time x cost per step falls."""
+    (gone,) = observe(without(SIX.history(), 2, 100)).departed
+    slow = {**STARVED, "fleet.idle_share": 0.4, "departed": (replace(gone, waits=(0.671, 0.692)),)}
+    base, given = scenario()
+    verdict = diagnose(window(**slow), base, given=given, gains={"rollout": gain})
+    now, then = 16.0, (1 - gain) * ((1 - gain) * (8 + 1.25 * 8))
+    told = finding(verdict, "rollout").next or ""
+    assert told.startswith("start rollout-2 again" if then < now else "rollout-2 need not come back")
+
+
+def test_a_remedy_that_gives_nothing_by_simulation_has_no_price_and_is_not_advised() -> None:
+    slow = window(**{**STARVED, "fleet.idle_share": 0.4})
+    base, given = scenario()
+    helps, useless = (
+        finding(diagnose(slow, base, given=given, gains={"rollout": 0.0}, ahead=ahead), "rollout")
+        for ahead in (0.2, 0.0)
+    )
+    assert helps.step_share == 0.2
+    assert "fleetsim replay" in (helps.next or "")
+    assert "simulated so, a step is 0.0 % shorter" in useless.evidence
+    assert (price_words(useless), useless.step_share) == (None, None)
+    assert "fleetsim" not in (useless.next or "")
+
+
+def test_a_simulated_price_is_no_upper_bound() -> None:
+    slow = window(**{**STARVED, "fleet.idle_share": 0.4})
+    base, given = scenario()
+    rule, simulated = (
+        finding(diagnose(slow, base, given=given, gains={"rollout": 0.0}, ahead=ahead), "rollout")
+        for ahead in (None, 0.2)
+    )
+    assert (size_words(rule) or "").startswith("up to ")
+    assert "up to" not in (size_words(simulated) or "up to")
 
 
 def test_a_last_scrape_that_failed_and_a_hole_are_no_departure() -> None:

@@ -13,13 +13,14 @@ from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.load import default_scenario, load_scenario, with_changes
 from fleetsim.errors import InputError
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.replay.as_seen import in_flight
 from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.implied.length_law import length_law
 from fleetsim.replay.observe.observed import Lengths, Quantity
 from fleetsim.sim.run import simulate
 from fleetsim.workload.lengths import mean_length, quantile_length, sample_lengths
-from tests.replay.from_records import BOUNDS
+from tests.replay.from_records import BOUNDS, history_of, observed_of, run_of
 from tests.replay.test_backtest import window_of
 
 
@@ -135,6 +136,28 @@ def test_the_user_wins_over_both() -> None:
     assert found.scenario.trainer.fixed_s == 35.0
     assert "fleet.instances: as set" in found.taken
     assert found.resizes[0][1] == 9
+
+
+def test_what_tools_answer_is_trained_as_well() -> None:
+    """A job of three turns whose tools answer 800 tokens each: its own window leaves its trainer as it is."""
+    agentic = with_changes(
+        load_scenario("async-one-step"),
+        {
+            "workload.turns.count": 3,
+            "workload.turns.tool_tokens": 800,
+            "workload.turns.tool_latency_s": 0.5,
+            "trainer.fixed_s": 0.0,
+            "trainer.per_token_s": 2e-5,
+            "run.steps": 30,
+        },
+    )
+    records = run_of(agentic)
+    history = history_of(records)
+    observed = observed_of(records, history)
+    found = implied(observed, history, agentic).scenario
+    assert observed.trainer.train_s is not None
+    assert mean_step_s(found) == pytest.approx(observed.trainer.train_s.value, rel=0.03)
+    assert found.trainer.per_token_s == pytest.approx(2e-5, rel=0.03)
 
 
 def test_without_a_scenario_all_that_nothing_shows_is_listed() -> None:

@@ -28,6 +28,7 @@ Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused", "adde
 Claims = Mapping[Slice, float]
 
 _TRAINERS: tuple[Slice, ...] = ("train", "wait", "sync", "rest")
+ROLLOUT: tuple[Slice, ...] = ("busy", "idle", "paused", "added")
 _HOURS = 24.0
 
 

@@ -26,7 +26,7 @@ from fleetsim.replay.diagnose.checks import (
 )
 from fleetsim.replay.diagnose.checks.backlog import TOO_LARGE
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, Gains, told
-from fleetsim.replay.diagnose.cost import Size, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.cost import ROLLOUT, Size, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
@@ -152,10 +152,13 @@ def _weighed(case: Case, draft: Draft) -> Draft:
         return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
     if draft.state != "fault" or gain is None or draft.check == "rollout":
         return draft
-    if draft.check == "stragglers" and draft.claims and (gain < WORTH or not _paced(case)):
-        return draft  # its GPUs lose their pace whether or not a step is longer for it
+    if draft.check == "stragglers" and draft.claims and not _paced(case):
+        return draft
     what = "a request" if serves(case.observed) else "a step"
     said = (*draft.evidence, f"simulated without it, {what} is {units.share(max(0.0, gain))} shorter")
+    if draft.check == "stragglers" and draft.claims and gain < WORTH:
+        # Its GPUs lose their pace although no step is longer for it.
+        return replace(draft, evidence=said, claims={of: share for of, share in draft.claims.items() if of in ROLLOUT})
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
     unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
     if gain < WORTH and (draft.check in _COSTS_OR_NOT or unheld or (draft.check == "stragglers" and not draft.claims)):
@@ -173,11 +176,14 @@ def _ends(case: Case, check: Check) -> tuple[float, float] | None:
 
 
 def _run_ahead(case: Case, draft: Draft, gain: float) -> Draft:
-    """Slow responses with what the remedy gives, unless that is nothing: their price at least, as the wait at most."""
+    """Slow responses with what the remedy gives: their price at least, as the wait at most. A remedy that gives nothing
+    has no price."""
     if "added" in draft.claims:
         return draft
     said = (*draft.evidence, f"simulated so, a step is {units.share(max(0.0, gain))} shorter")
-    if gain < WORTH or case.idle is None:
+    if gain < WORTH:
+        return replace(draft, evidence=said, claims={})
+    if case.idle is None:
         return replace(draft, evidence=said)
     return replace(draft, evidence=said, claims=case.shorter(gain), saves=gain, ends=(gain, max(gain, case.idle.value)))
 

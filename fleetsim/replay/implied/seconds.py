@@ -8,7 +8,7 @@ from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
-from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import Observed, Quantity
@@ -47,9 +47,9 @@ def take_trainer(draft: ScenarioDraft, observed: Observed) -> None:
         return
     scenario = draft.scenario()
     t = scenario.trainer
-    # What was trained, where it is exported: a client that drops stale samples trains on the short ones.
-    output = _value(view.batch_tokens) or t.batch_samples * mean_output_tokens(scenario)
-    tokens = t.batch_samples * mean_prompt_tokens(scenario) + output
+    tokens, output = mean_batch_tokens(scenario), _value(view.batch_tokens)
+    if output:  # what was trained, where it is exported: a client that drops stale samples trains on the short ones
+        tokens += output - t.batch_samples * mean_output_tokens(scenario)
     now = t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
     by_user = any(draft.set_by_user(f"trainer.{name}") for name in ("fixed_s", "per_token_s", "phases"))
     text = f"{train:.2f} s a step, {source}"

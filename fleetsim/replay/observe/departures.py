@@ -18,8 +18,10 @@ MISSING = 4
 SEEN = 8
 # A hole longer than this is an engine that comes and goes (lent by the trainer, restarted), not one that was lost.
 HOLE_S = 300.0
-# Within this time of a departure an instance that appears takes the place.
-REPLACED_S = 900.0
+# Within this time of a departure an instance that appears takes the place; before it, where an old name lingers beside
+# the new one: Prometheus answers with the last sample of a series for five minutes, and a rolling update starts a pod
+# before it ends another.
+REPLACED_S, LINGERS_S = 900.0, 300.0
 # Rows of steps on a side of a departure that tell how long the trainer waited there.
 FEWEST_STEPS = 4
 # Instances that a sentence names.
@@ -44,11 +46,11 @@ def departures_of(history: History, intervals: Intervals, steps: Steps | None = 
         missed = np.diff(read[seen]).max() * intervals.step_s  # while others were read: a hole of all is nobody's
         if missed > max(HOLE_S, MISSING * intervals.step_s):
             continue
-        most = end + REPLACED_S / intervals.step_s
-        heir = next((r for r, at in newcomers.items() if r != row and end - 1 <= at <= most), None)
-        if heir is not None:
-            del newcomers[heir]
-        there = max(1, int(intervals.present[:, end - 1].sum()))
+        least, most = end - max(1.0, LINGERS_S / intervals.step_s), end + REPLACED_S / intervals.step_s
+        near = [r for r, at in newcomers.items() if r != row and least <= at <= most]
+        heir = min(near, key=lambda r: abs(newcomers[r] - end), default=None)
+        both = heir is not None and newcomers.pop(heir) < end  # one of them counts
+        there = max(1, int(intervals.present[:, end - 1].sum()) - both)
         name = None if heir is None else history.instances[heir]
         at_s = float(intervals.times[end])
         gone.append(Departure(history.instances[row], at_s, there, name, _waits(steps, at_s)))
@@ -65,10 +67,10 @@ def _waits(steps: Steps | None, at_s: float) -> tuple[float, float] | None:
 
 def departure_words(gone: Departure) -> str:
     """Who, when, and what share of the fleet that was."""
-    after = "" if gone.replaced_by is None else f"; {gone.replaced_by} took its place"
-    return (
-        f"{gone.id} vanished at {units.clock(gone.at_s)}, {units.share(1 / gone.of)} of the fleet of {gone.of}{after}"
-    )
+    at, share = units.clock(gone.at_s), f"{units.share(1 / gone.of)} of the fleet of {gone.of}"
+    if gone.replaced_by is not None:
+        return f"{gone.replaced_by} took the place of {gone.id} at {at}, {share}"
+    return f"{gone.id} vanished at {at}, {share}"
 
 
 def unreplaced(departed: Sequence[Departure]) -> tuple[Departure, ...]:

@@ -23,7 +23,7 @@ from fleetsim.replay.diagnose.checks.case import (
     unseen,
 )
 from fleetsim.replay.diagnose.checks.in_flight_cap import OUT_OF_WORK
-from fleetsim.replay.diagnose.cost import Claims
+from fleetsim.replay.diagnose.cost import Claims, pools_of
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
 from fleetsim.replay.observe.observed import Departure
@@ -36,8 +36,10 @@ EBBS = 1.5
 # A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
 # less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
+QUARTER_MORE = 1.25
 # The trainer waits longer since an instance went, by this share of its time: less is chance, or another cause's.
 LONGER = 0.05
+_NOT_AHEAD = "running further ahead gives nothing: cut the longest responses, or make each faster (a larger engine.tp)"
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
     "sync": "the sync is shorter",
@@ -102,6 +104,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
             evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         ahead = Typed(_ahead(case))
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
+        then = _NOT_AHEAD if _in_vain(case) else then
         return Draft(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
             tuple(evidence), _back(case, gain) + then, case.shorter(wait),
@@ -159,11 +162,14 @@ def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
         said.append(f"of a hundred samples the slowest takes {units.seconds(spread['p99'])}, {times}")
     if idle > OUT_OF_WORK:
         ahead = Typed({"admission.max_staleness": 2})
-        return Draft(
-            "rollout", "fault", "work runs out before the batch is complete, not instances", tuple(said),
+        then = (
             "let more begin before the trainer is done (verl: async_training.staleness_threshold, or a smaller"
             " trigger_parameter_sync_step); what that gives only a simulation tells:\n"
-            f"fleetsim replay ... --scenario job.yaml {ahead}",
+            f"fleetsim replay ... --scenario job.yaml {ahead}"
+        )
+        return Draft(
+            "rollout", "fault", "work runs out before the batch is complete, not instances", tuple(said),
+            _NOT_AHEAD if _in_vain(case) else then,
             case.shorter(wait.value), "engines run out of work while the batch waits for its slowest responses",
             remedy=ahead.changes,
         )  # fmt: skip
@@ -177,6 +183,11 @@ def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
         tuple(said), "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
         {"wait": wait.value}, "the fleet is too small, or too slow",
     )  # fmt: skip
+
+
+def _in_vain(case: Case) -> bool:
+    """Whether running further ahead saves nothing, by simulation."""
+    return case.ahead is not None and case.ahead < WORTH
 
 
 def _changed(case: Case) -> list[str]:
@@ -211,10 +222,19 @@ def _longer(gone: Departure) -> bool:
 
 
 def _back(case: Case, gain: float | None) -> str:
-    """What went in the window comes first, where more instances help at all: it is what the fleet was planned with."""
+    """What went in the window comes first, for it is what the fleet was planned with; unless more instances do not pay.
+
+    They do while step time x cost per step falls, as for `size` (`size/knee.py`). gain: what a quarter more instances
+    save of a step, by simulation.
+    """
     gone = unreplaced(case.observed.departed)
     if not gone or (gain is not None and gain < WORTH):
         return ""
+    if gain is not None:
+        pools = pools_of(case.observed, case.scenario, case.given)
+        rollout, trainer = pools.rollout_gpus * pools.rollout_usd_h, pools.trainer_gpus * pools.trainer_usd_h
+        if (1.0 - gain) ** 2 * (trainer + QUARTER_MORE * rollout) > trainer + rollout:
+            return f"{names_of(gone)} need not come back: more instances cost more than they save;\n"
     return f"start {names_of(gone)} again, or what takes the place;\n"
 
 
