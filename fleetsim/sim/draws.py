@@ -58,7 +58,8 @@ class Draws:
         wanted = max(1, int(world.get("credits"))) if self.exact else self.chunk
         check_samples((int(world.get("n_groups")) + wanted) * self.group_size, self._turns)
         drawn = self._source.take(wanted)
-        self.chunk = max(64, len(drawn) // 8)  # the first draw was meant to be enough
+        # The first draw was meant to be enough; where it is not, what is drawn in all grows by an eighth each time.
+        self.chunk = max(64, self._source.taken // 8)
         s, g = world.add_samples(len(drawn) * size), world.add_groups(len(drawn))
         groups, samples = world.groups[g], world.samples[s]
         groups["first"] = np.arange(s.start, s.stop, size)
