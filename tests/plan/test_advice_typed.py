@@ -35,6 +35,11 @@ def _typed_it_gives(job: fs.Job, flag: str, said: Anew) -> None:
     assert found == pytest.approx([said.step_s, said.cost_per_step], rel=1e-9)
 
 
+# Half of the first twenty: what takes least to simulate, with every kind of change that there is among the twenty
+# (staleness, a sync every second step, a cap on the responses).
+CHEAP = (1, 2, 3, 5, 6, 7, 10, 14, 16, 18)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [8, 14, 18])
 def test_a_larger_trainer_that_is_typed_gives_what_was_said(seed: int) -> None:
@@ -59,7 +64,7 @@ def test_nothing_is_said_of_a_larger_trainer_whose_seconds_nobody_knows_or_whose
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", CHEAP)
 def test_a_change_that_is_typed_gives_what_was_said(seed: int) -> None:
     job = fs.load(None, {"run.steps": 10}, replications=2, **drawn(seed))
     now = job.size()

@@ -158,7 +158,7 @@ def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
 )
 def test_the_change_that_is_advised_is_what_asking_for_it_says(options: dict[str, Any]) -> None:
     """Of the simulator, whose runs differ: what the line "change" promises is what its flags give, to the digit."""
-    job = fs.load(None, {"run.steps": 15}, replications=3, **options)
+    job = fs.load(None, {"run.steps": 10}, replications=2, **options)
     now = job.size()
     change = now.plan.change
     assert change is not None

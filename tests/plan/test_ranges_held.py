@@ -3,8 +3,8 @@
 
 Few draws say little of a share (120 of them are off by 4 points), so there are many. Which ones was decided before any
 was seen: the first three seeds that there are, all of them, and what they say together. A range promises 80 %, and 70
-to 90 % are asked of it. Last seen: 75 and 76 % of the steps and their dollars, 76 and 81 % of the trainer's idle share,
-and all of the splits, of which there are few.
+to 90 % are asked of it. Last seen: 77 and 78 % of the steps and their dollars, 81 and 79 % of the trainer's idle share,
+and all of the splits, of which there are few. Twice the draws said 75 and 76 %, 76 and 81 %.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import fleetsim as fs
-from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import estimate
 from fleetsim.job.moved import METRICS, in_doubt, ranges_of, shortened
@@ -24,11 +23,12 @@ from fleetsim.job.trials import simulated
 from fleetsim.job.uncertain import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import split
+from tests.plan.draws import all_off
 
 JOB: dict[str, Any] = {"batch": 128, "len": 1536, "max_staleness": 2, "max_len": 4096}
 SEEDS = (0, 1, 2)
 # Of each seed.
-DRAWS, OF_SPLITS = 200, 14
+DRAWS, OF_SPLITS = 100, 14
 pytestmark = pytest.mark.slow
 Measured = Callable[[Scenario], Mapping[str, Any]]
 
@@ -42,9 +42,7 @@ def worlds(job: Scenario, given: frozenset[str], draws: int) -> Iterator[tuple[M
         factors = [(u, high**x if x > 0 else low**-x) for (u, (low, high)), x in zip(inputs, z, strict=True)]
 
         def measure(scenario: Scenario, factors: Any = factors) -> Mapping[str, Any]:
-            for u, factor in factors:
-                scenario = with_changes(scenario, u.times(scenario, factor))
-            return simulated(scenario, 0)
+            return simulated(all_off(scenario, factors), 0)
 
         yield measure, 1.0 + RERUN * again
 

@@ -24,6 +24,7 @@ from fleetsim.size.spread import Doubt, Spread
 from fleetsim.size.targets import Target, targets_of
 from fleetsim.size.words import headline, likely
 from fleetsim.trainer.estimate import estimate_of
+from tests.plan.draws import all_off
 from tests.plan.fakes import fluid
 
 JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
@@ -105,7 +106,7 @@ def test_ranges_hold_what_draws_of_all_inputs_at_once_give(options: dict[str, An
     A range that said 80 % and held half would be false comfort; the parts add as squares, so it holds more than it
     says, never far less.
     """
-    job = fs.load(**{**JOB, **options})
+    job = fs.load(None, {"run.steps": 8}, **{**JOB, **options})
     plan = job.size().plan
     assert plan.spread is not None
     targets = targets_of(job.scenario, job.given)
@@ -119,9 +120,7 @@ def test_ranges_hold_what_draws_of_all_inputs_at_once_give(options: dict[str, An
         factors = [(u, high**x if x > 0 else low**-x) for (u, (low, high)), x in zip(inputs, z, strict=True)]
 
         def measure(scenario: Scenario, r: int, factors: Any = factors) -> Mapping[str, Any]:
-            for u, factor in factors:
-                scenario = with_changes(scenario, u.times(scenario, factor))
-            return simulated(scenario, r)
+            return simulated(all_off(scenario, factors), r)
 
         best = best_of(Trials(plan.scenario, measure), plan.instances, targets, 1)
         counts += [best.instances * plan.instances / likeliest] if best.knee is None else []
