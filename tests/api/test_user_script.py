@@ -11,6 +11,7 @@ import fleetsim as fs
 from tests.api.user_script import MISTAKES, decide
 
 
+@pytest.mark.slow
 def test_it_runs_from_end_to_end(tmp_path: Path) -> None:
     assert decide(tmp_path)["fleet.instances"] == 7
     assert {"steps.parquet", "samples.parquet", "history.om", "job.yaml"} <= {p.name for p in tmp_path.iterdir()}

@@ -138,6 +138,7 @@ def test_show_imports_nothing_heavy(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------- check
 
 
+@pytest.mark.slow
 def test_check_passes_on_the_measurements_that_made_the_profile(calibrated: Path) -> None:
     result = run("check", str(calibrated / "small.profile.json"))
     assert result.exit_code == 0, result.output

@@ -106,6 +106,7 @@ def test_what_if_sweep_and_facts(folder: Path) -> None:
     assert not any("engine.tp" in line for line in document["priced_on_assumptions"])
 
 
+@pytest.mark.slow
 def test_a_plan_its_patch_and_its_verification(folder: Path) -> None:
     plan, patch = folder / "plan.json", folder / "patch.yaml"
     scenario = ("--scenario", str(folder / "job.yaml"))

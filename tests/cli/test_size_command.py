@@ -126,6 +126,7 @@ def test_exit_codes(arguments: tuple[str, ...], exit_code: int, told: str) -> No
         assert result.stdout == ""
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(step_s=st.floats(15.0, 60.0), cost=st.floats(0.05, 0.5), staleness=st.sampled_from([0.5, 1.0, 2.0]))
 @pytest.mark.usefixtures("fake_fleet")
@@ -234,6 +235,7 @@ arguments = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(parts=arguments)
 def test_whatever_is_typed_there_is_no_traceback(parts: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ def direct(s: Scenario) -> SizeResult:
     return size(s, measure=filled)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(cap=st.integers(40, 90), staleness=st.integers(0, 4), trainer=st.integers(1, 32))
 def test_what_is_said_of_an_alternative_is_what_asking_for_it_says(cap: int, staleness: int, trainer: int) -> None:

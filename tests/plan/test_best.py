@@ -89,6 +89,7 @@ LUCKY = with_changes(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(job=small_jobs(), guess=st.sampled_from([1, 3, 8]))
 @example(job=LUCKY, guess=1)

@@ -61,6 +61,7 @@ def test_a_scenario_equals_itself_in_every_metric(scenario: Scenario) -> None:
     assert found.headline == f"B equals A in all {len(METRICS)} metrics"
 
 
+@pytest.mark.slow
 def test_luck_is_called_luck() -> None:
     """Thirty pairs of the same scenario under other seeds, no smallest change: wrongly called changed at most as often
     as is said, for any metric of a pair, and each interval by itself."""

@@ -13,6 +13,7 @@ def knee(s: Scenario, step_s: object, start: int, most: int, **others: object) -
     return least(step_s, lambda n: price_per_s(s, n), start, most, **others)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @given(
     work=st.floats(1.0, 5000.0),
     floor=st.floats(1.0, 100.0),

@@ -44,13 +44,15 @@ def _every_one(space: Space, allow: str, measure: Measure) -> list[tuple[float, 
         (2, "fp8", {"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 1}),
         (4, "", {"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 2}),
         (8, "", {"model": "Qwen/Qwen2.5-7B", "max_staleness": 1, "tp": 2}),
+        # Its first run, and only that, misses a step that the cheapest plan makes.
+        (8, "", {"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 1, "changes": {"run.steps": 16}}),
     ],
 )
 def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str, options: dict[str, Any]) -> None:
     """For the shortest step, and the cheapest, on so many GPUs. Then for a step alone: no GPUs are said, so that all
     plans of so many are some of those that may be had, and none of them that makes the step is cheaper by more than a
     percent, for steps that few of them make and that most of them make."""
-    space = space_of(gpus, allow, **SMALL, **options)
+    space = space_of(gpus, allow, **(SMALL | options))
     measure, permitted = remembered(simulated), allowed(allow)  # what the search looks at was simulated already
     everything = sorted(_every_one(space, allow, measure))
 

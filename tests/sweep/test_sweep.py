@@ -211,6 +211,7 @@ def test_chunks_of_another_version_are_refused() -> None:
         _check_sources(Chunk((), 0.0, "another"))
 
 
+@pytest.mark.slow
 def test_a_cell_costs_the_same_among_many_as_among_few(tmp_path: Path) -> None:
     """Journal, front and table included; the best of three, for the machine does other things too."""
 
