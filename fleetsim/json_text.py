@@ -9,11 +9,13 @@ from __future__ import annotations
 import gc
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 # Wider integers fit no numpy column; up to here they stay exact.
 _WIDEST = 2**63
+_MANY_DIGITS, _MANY_DIGITS_IN_BYTES = re.compile(r"[0-9]{19}"), re.compile(rb"[0-9]{19}")
 
 
 def from_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
@@ -22,7 +24,7 @@ def from_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any
     pairs: makes a mapping from its pairs, as json's object_pairs_hook. Raises ValueError, as its kind
     json.JSONDecodeError where the text is no JSON.
     """
-    return _read(text, _refuse, pairs)
+    return _read(text, _refuse, pairs, _wide(text))
 
 
 def from_long_json(text: bytes) -> Any:
@@ -47,7 +49,7 @@ def from_loose_json(text: str | bytes) -> Any:
     For logs, and for readers that name the field or the row of each wrong value.
     """
     if isinstance(text, bytes):
-        return _read(text, _no_number, None)
+        return _read(text, _no_number, None, True)
     try:
         value = _QUICK.decode(text)
         return _LOOSE.decode(text) if _overflows(value) else value
@@ -77,9 +79,18 @@ def _numbers(wrong: Callable[[str], float], **otherwise: Any) -> dict[str, Any]:
     return {"parse_constant": wrong, "parse_float": real, "parse_int": whole, **otherwise}
 
 
-def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any) -> Any:
+def _wide(text: str | bytes) -> bool:
+    """Whether an integer in it may be beyond 64 bits, as hardly any is: else Python's reader makes them all by itself.
+    Bytes with zeros among them are UTF-16 or UTF-32, whose digits do not stand side by side."""
+    if isinstance(text, bytes):
+        return b"\0" in text or _MANY_DIGITS_IN_BYTES.search(text) is not None
+    return _MANY_DIGITS.search(text) is not None
+
+
+def _read(text: str | bytes, wrong: Callable[[str], float], pairs: Any, wide: bool) -> Any:
+    numbers = _numbers(wrong) if wide else _numbers(wrong, parse_int=None)
     try:
-        return json.loads(text, object_pairs_hook=pairs, **_numbers(wrong))
+        return json.loads(text, object_pairs_hook=pairs, **numbers)
     except RecursionError:
         raise ValueError("is nested too deep") from None
 

@@ -36,6 +36,9 @@ def test_what_is_json_is_read_as_it_stands(value: object) -> None:
 def test_numbers_beyond_reach_and_texts_beyond_depth_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no number that can be used|nested too deep"):
         from_json(text)
+    for encoding in ("utf-8", "utf-16", "utf-32-be"):
+        with pytest.raises(ValueError, match=r"no number that can be used|nested too deep"):
+            from_json(f'{{"a": {text}}}'.encode(encoding))
 
 
 def test_a_log_may_hold_what_is_no_number() -> None:

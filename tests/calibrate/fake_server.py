@@ -28,7 +28,7 @@ class Faults:
     metrics show, from the foreign_from-th look on. family: whose metric names, none for no page. together: tokens per
     chunk. text_only, strict: refuses token ids, unknown fields. usage: whether it tells token counts at all.
     early: responses end after so many tokens. dev: has the endpoints of vLLM's development mode. interrupt: Ctrl-C
-    comes while it is paused. drops: connections closed in answer to the first requests.
+    comes while it is paused. drops: connections closed in answer to the first requests. context: the longest.
     """
 
     status: int = 200
@@ -56,6 +56,7 @@ class Faults:
     stuck_paused: bool = False
     interrupt: bool = False
     drops: int = 0
+    context: int = 4096
 
 
 @dataclass
@@ -106,7 +107,12 @@ class FakeServer:
             return _error(401, "invalid key")
         owner = {"vllm": "vllm", "old": "vllm", "sglang": "sglang"}.get(self.faults.family, "someone")
         return _json(
-            {"data": [{"id": m, "owned_by": owner, "root": m, "max_model_len": 4096} for m in self.faults.models]}
+            {
+                "data": [
+                    {"id": m, "owned_by": owner, "root": m, "max_model_len": self.faults.context}
+                    for m in self.faults.models
+                ]
+            }
         )
 
     async def server_info(self, request: web.Request) -> web.StreamResponse:
@@ -122,7 +128,7 @@ class FakeServer:
                     "page_size": s.block_size,
                     "tp_size": 2,
                     "enable_mixed_chunk": True,
-                    "context_length": 4096,
+                    "context_length": self.faults.context,
                 }
             )
         config = {
