@@ -18,6 +18,9 @@ What a page needs from an earlier one is made, once for all pages, by a comment 
     <!-- setup: fleetsim size --batch 512 --len 1536 --save job.yaml -->
 
 Figures may differ a little, and lines may break elsewhere: exp() differs in its last bit between processors.
+
+A plain `fleetsim ...`, or `fleetsim ... > FILE`, is a fork of this process, which has imported fleetsim already:
+that is a third of most commands. bash runs everything else.
 """
 
 from __future__ import annotations
@@ -25,8 +28,11 @@ from __future__ import annotations
 import argparse
 import doctest
 import hashlib
+import importlib
 import io
+import multiprocessing
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -35,17 +41,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 
 from markdown_it import MarkdownIt
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the package is not
+import fleetsim  # noqa: E402
 from fleetsim.tell.markdown import same  # noqa: E402
 
 GAP = "..."
@@ -53,6 +58,11 @@ TIMEOUT_S = 600.0
 # Between processors: a length that rounds the other way moves every later event of a run a little.
 RELATIVE, ABSOLUTE = 0.02, 0.3
 _HALF_WIDTH = re.compile(r"± ?[\d.,]*\d")
+# Rooms that no example needs, and the kernel's sources, which compile when they are imported.
+_NOT_IMPORTED = tuple(f"fleetsim.{name}" for name in ("__main__", "calibrate", "engine.kernel", "validate", "watch"))
+# What no shell acts on: words, quoted or not, and one file to write to.
+_PLAIN = re.compile(r"""fleetsim(\s|\\\n|[\w./:,=+@%^-]|'[^']*')*(>\s*(?P<file>[\w.]+))?\s*""")
+_FIXED = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 _SHOW = re.compile(r"<!--\s*show:(.*?)-->", re.DOTALL)
 _SETUP = re.compile(r"<!--\s*setup:(.*?)-->", re.DOTALL)
 
@@ -159,23 +169,66 @@ def environment(folder: Path) -> dict[str, str]:
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m fleetsim "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     path = os.pathsep.join([str(shim), str(Path(sys.executable).parent), kept.get("PATH", "")])
-    fixed = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-    return {**kept, **fixed, "PATH": path, "PYTHONPATH": str(ROOT)}
+    return {**kept, **_FIXED, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def _import_fleetsim() -> None:
+    """What the commands import, in the process that is forked for each of them."""
+    for module in pkgutil.walk_packages(fleetsim.__path__, "fleetsim."):
+        if not module.name.startswith(_NOT_IMPORTED):
+            importlib.import_module(module.name)
+
+
+def _command_line(words: Sequence[str], folder: Path, env: Mapping[str, str], files: Sequence[Path]) -> None:
+    """In a process of its own: the command's standard output and error go to these files."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    for number, file in enumerate(files, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+    sys.argv = list(words)
+    from fleetsim.__main__ import main
+
+    main()
+
+
+def run_command(text: str, before: int, folder: Path, env: Mapping[str, str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command in this folder; before: the exit code of the last one.
+
+    Raises TimeoutExpired.
+    """
+    plain = _PLAIN.fullmatch(text)
+    if not plain:
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {before})\n{text}"],
+            cwd=folder, env=env, text=True, capture_output=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+    words = shlex.split(text.replace("\\\n", ""))
+    with tempfile.TemporaryDirectory() as name:
+        out, err = Path(name) / "out", Path(name) / "err"
+        file = folder / plain["file"] if plain["file"] else out
+        ours = words[: -2 if plain["file"] else None], folder, env, (file, err)
+        process = multiprocessing.get_context("fork").Process(target=_command_line, args=ours)
+        process.start()
+        process.join(TIMEOUT_S)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(text, TIMEOUT_S)
+        return process.exitcode, out.read_text("utf-8") if file is out else "", err.read_text("utf-8")
 
 
 def run_block(block: Block, folder: Path, env: Mapping[str, str]) -> list[str]:
     """What the commands of a block print, as the page would show it. Raises ValueError where one fails unannounced."""
     outputs, code = [], 0
     for i, command in enumerate(block.commands):
-        done = subprocess.run(
-            ["bash", "-c", f"(exit {code})\n{command.text}"],
-            cwd=folder, env=env, text=True, capture_output=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-        code = done.returncode
+        code, out, err = run_command(command.text, code, folder, env)
         asked = i + 1 < len(block.commands) and block.commands[i + 1].text == "echo $?"
         if code and not asked:
-            raise ValueError(f"$ {command.text}\nexits with {code}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        printed = done.stdout + (done.stderr if code else "")
+            raise ValueError(f"$ {command.text}\nexits with {code}:\n{out[-2000:]}{err[-2000:]}")
+        printed = out + (err if code else "")
         tidy = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
         try:
             outputs.append(picked(tidy, block.show) if command.text != "echo $?" and tidy else tidy)
@@ -193,17 +246,16 @@ def says(shown: str, printed: str) -> bool:
     return same(ours, theirs, RELATIVE, ABSOLUTE)
 
 
-def prepared(page: str, folder: Path, shared: Path, lock: Lock) -> None:
+def prepared(page: str, folder: Path, shared: Path) -> None:
     """Puts what the setup commands of the page make into the folder; each runs once. Raises ValueError if one fails."""
     for setup in _SETUP.findall(page):
         command = " ".join(setup.split())
         made = shared / hashlib.sha256(command.encode()).hexdigest()[:16]
-        with lock:
-            if not made.exists():
-                work = made.with_suffix(".work")
-                work.mkdir()
-                run_block(Block(0, 0, (), [Command(command)]), work, environment(shared))
-                work.rename(made)
+        if not made.exists():
+            work = made.with_suffix(".work")
+            work.mkdir()
+            run_block(Block(0, 0, (), [Command(command)]), work, environment(shared))
+            work.rename(made)
         shutil.copytree(made, folder, dirs_exist_ok=True)
 
 
@@ -221,10 +273,10 @@ def python_problems(page: str, name: str, folder: Path) -> list[str]:
     return [out.getvalue()] if out.getvalue() else []
 
 
-def run_page(path: Path, shared: Path, lock: Lock, *, write: bool = False) -> list[str]:
+def run_page(path: Path, shared: Path, *, write: bool = False) -> list[str]:
     """Runs a page's console blocks in a folder of their own; what differs, or nothing. Rewrites it if asked to.
 
-    shared: a folder for what setup commands make, of which one runs at a time (lock).
+    shared: a folder for what setup commands make.
     """
     page = path.read_text(encoding="utf-8")
     lines, problems = page.splitlines(), []
@@ -233,7 +285,7 @@ def run_page(path: Path, shared: Path, lock: Lock, *, write: bool = False) -> li
         folder.mkdir()
         env = environment(Path(name))
         try:
-            prepared(page, folder, shared, lock)
+            prepared(page, folder, shared)
             blocks = blocks_of(page)
             for block in blocks:
                 for command, printed in zip(block.commands, run_block(block, folder, env), strict=True):
@@ -261,27 +313,25 @@ def _executed(path: Path) -> bool:
 
 
 def main() -> int:
-    """Runs the pages, two at a time; returns the exit code."""
+    """Runs the pages, one after the other; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path)
     parser.add_argument("--write", action="store_true", help="put what was printed into the pages")
     arguments = parser.parse_args()
     chosen = arguments.pages or pages()
     failed = False
+    os.environ.update(_FIXED)
+    _import_fleetsim()
 
-    lock = Lock()
-
-    def timed(path: Path) -> tuple[list[str], float]:
-        began = time.monotonic()
-        return run_page(path, Path(shared), lock, write=arguments.write), time.monotonic() - began
-
-    with tempfile.TemporaryDirectory() as shared, ThreadPoolExecutor(2) as pool:
-        for path, (problems, seconds) in zip(chosen, pool.map(timed, chosen), strict=True):
-            print(f"{'ok  ' if not problems else 'FAIL'} {seconds:5.1f} s  {path}", flush=True)
+    with tempfile.TemporaryDirectory() as shared:
+        for path in chosen:
+            began = time.monotonic()
+            problems = run_page(path, Path(shared), write=arguments.write)
+            print(f"{'ok  ' if not problems else 'FAIL'} {time.monotonic() - began:5.1f} s  {path}", flush=True)
             failed |= bool(problems)
             for problem in problems:
                 print(problem, file=sys.stderr)
-    for path in chosen:  # in one thread: a doctest takes the process's stdout and folder
+    for path in chosen:
         with tempfile.TemporaryDirectory() as name:
             found = python_problems(path.read_text(encoding="utf-8"), str(path), Path(name))
         failed |= bool(found)

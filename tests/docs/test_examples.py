@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from threading import Lock
 from types import ModuleType
 
 import pytest
@@ -35,7 +34,7 @@ def problems(folder: Path, page: str, *, write: bool = False) -> tuple[list[str]
     path.write_text(page, encoding="utf-8")
     shared = folder / "shared"
     shared.mkdir(exist_ok=True)
-    return examples.run_page(path, shared, Lock(), write=write), path.read_text(encoding="utf-8")
+    return examples.run_page(path, shared, write=write), path.read_text(encoding="utf-8")
 
 
 def console(text: str, before: str = "") -> str:

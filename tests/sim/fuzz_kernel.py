@@ -3,7 +3,9 @@
     FLEETSIM_KERNEL=checked python -m tests.sim.fuzz_kernel --count 20000 --seed 1
 
 The scenarios of `random_scenarios.py`, with engines, groups, turns, caps and buffers down to the smallest that the
-rules allow, and past them: what cannot run must be refused in words. A scenario that fails is printed.
+rules allow, and past them: what cannot run must be refused in words. Their instances may have run for years, and their
+accounts may be recorded in a log that is too short. Between them the requests of `test_jump_equals_loop.py`. What fails
+is printed.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, with_changes
 from fleetsim.engine.compiled import is_checked
+from fleetsim.engine.kernel.tables import REBASE
 from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.window import Window
 from fleetsim.errors import InputError, StuckError
+from fleetsim.sim import activity, fleet
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.run import simulate
+from tests.engine.test_jump_equals_loop import cases
 from tests.sim.random_scenarios import scenarios
 
 # Seconds that a scenario may take, and calls of the kernel after which it has shown enough: some never get a batch.
@@ -111,8 +117,9 @@ def _with_window(limits: EngineLimits, window: Window) -> EngineLimits:
     return replace(limits, window_tokens=window.tokens, window_blocks=2, kv_blocks=3 * limits.kv_blocks)
 
 
-def run(scenario: Scenario, window: Window | None = None) -> None:
-    """So much of a run, by engines with such a window; its fences and sums are looked at in the end."""
+def run(scenario: Scenario, window: Window | None = None, iterations: int = 0, log: int | None = None) -> None:
+    """So much of a run, by engines with such a window that have run so many iterations before; its fences and sums are
+    looked at in the end. log: rows of the log of accounts; None keeps none."""
     fleets: list[Fleet] = []
     begin, move, left = Fleet.__init__, Fleet._move, [MOST_MOVES]
 
@@ -123,6 +130,7 @@ def run(scenario: Scenario, window: Window | None = None) -> None:
             limits = _with_window(limits, window)
             side = None if side is None else replace(side, limits=_with_window(side.limits, window))
         begin(self, scenario, replace(step_time, prefill=side, window=window), limits, *args)
+        self.world.instances["count"] = self.world.instances["ratio_count"] = iterations
         fleets.append(self)
 
     def counted(self: Fleet, *args: Any) -> int:
@@ -131,22 +139,34 @@ def run(scenario: Scenario, window: Window | None = None) -> None:
             raise EnoughError
         return move(self, *args)
 
-    with mock.patch.object(Fleet, "__init__", remembered), mock.patch.object(Fleet, "_move", counted):
+    with (
+        mock.patch.object(Fleet, "__init__", remembered),
+        mock.patch.object(Fleet, "_move", counted),
+        mock.patch.object(fleet, "Activity", lambda world: activity.Activity(world, log)),
+    ):
         try:
-            simulate(scenario)
+            simulate(scenario, activity=log is not None)
         finally:
-            for fleet in fleets:
-                fleet.world.inspect()
-                rows = fleet.world.instances
+            for one in fleets:
+                one.world.inspect()
+                rows = one.world.instances
                 still = rows[rows["decodes"] == 0]
                 assert not any(still[name].any() for name in ("near_sum", "near", "crossings_n", "growing"))
-                assert not fleet.world.residues[rows["decodes"] == 0].any()
+                assert not one.world.residues[rows["decodes"] == 0].any()
                 empty = rows[rows["running"] == 0]
-                assert (empty["free"] == fleet.limits.kv_blocks).all(), "what a request took it gave back"
+                assert (empty["free"] == one.limits.kv_blocks).all(), "what a request took it gave back"
+
+
+def run_case(case: dict[str, Any]) -> None:
+    """Requests that arrive when they will, without a trainer."""
+    run_requests(
+        case["step_time"], case["limits"], case["prompt"], case["output"], arrival_s=case["arrival"],
+        group=case["group"], prefix_caching=case["caching"], instances=case["instances"], routing=case["routing"],
+    )  # fmt: skip
 
 
 def fuzz(count: int, first: int) -> Counter[str]:
-    """Runs `count` scenarios, the same for the same seed, and says how they ended."""
+    """Runs `count` examples, the same for the same seed, and says how they ended."""
     ends: Counter[str] = Counter()
 
     @seed(first)
@@ -161,16 +181,26 @@ def fuzz(count: int, first: int) -> Counter[str]:
     @given(st.data())
     def one(data: st.DataObject) -> None:
         faulthandler.dump_traceback_later(MOST_S, exit=True)
+        kind = data.draw(st.sampled_from(["requests", "scenario", "wild", "wild"]))
+        if kind == "requests":
+            case = data.draw(cases(kept=data.draw(st.booleans())))
+            note(str(case))
+            run_case(case)
+            ends["requests"] += 1
+            return
         try:
-            scenario = data.draw(wild_scenarios())
+            scenario = data.draw(wild_scenarios() if kind == "wild" else scenarios())
         except InputError:
             ends["refused"] += 1
             return
         window = data.draw(windows())
-        note(str(window))
+        # Few iterations before their counter starts anew.
+        iterations = data.draw(st.sampled_from([0, 0, 0, int(REBASE) - 200]))
+        log = data.draw(st.sampled_from([None, None, None, 0, 7]))
+        note(f"{window}, {iterations} iterations before, log of {log} rows")
         note(yaml.safe_dump(scenario.model_dump(mode="json", exclude_defaults=True)))
         try:
-            run(scenario, window)
+            run(scenario, window, iterations, log)
         except (InputError, StuckError, EnoughError) as error:
             ends[type(error).__name__] += 1
         else:
@@ -184,7 +214,7 @@ def fuzz(count: int, first: int) -> Counter[str]:
 def main() -> None:
     """From the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     faulthandler.enable()
@@ -192,7 +222,9 @@ def main() -> None:
         parser.error("set FLEETSIM_KERNEL=checked: the other build does not notice what this looks for")
     began = time.monotonic()
     ends = fuzz(asked.count, asked.seed)
-    print(f"{ends.total()} scenarios, {dict(ends)}, {time.monotonic() - began:.0f} s: no index left its table")
+    if ends["ran"] < ends.total() / 4:
+        raise SystemExit(f"of {ends.total()} examples {ends['ran']} ran, too few to say anything: {dict(ends)}")
+    print(f"{ends.total()} examples, {dict(ends)}, {time.monotonic() - began:.0f} s: no index left its table")
 
 
 if __name__ == "__main__":
