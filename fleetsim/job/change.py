@@ -8,7 +8,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
-from fleetsim.job.job import PATHS
+from fleetsim.job.flag_paths import PATHS
 
 _FLAGS = {path: name for name, path in PATHS.items()}
 # Below this share of a step two steps take as long.

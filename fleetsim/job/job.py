@@ -21,11 +21,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import is_preset
 from fleetsim.config.unread import unread_notes
 from fleetsim.config.whole_engines import rounded_note
-from fleetsim.config.yaml_text import as_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.faces import SET, flag, setting, text
+from fleetsim.faces import flag, setting, text
 from fleetsim.job.derived import SECONDS, with_derived
+from fleetsim.job.flag_paths import PATHS, contradictions, given_twice, overrides, unused_notes
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
 from fleetsim.job.length_options import LENGTH_FLAGS, law_from_flags
@@ -37,44 +37,6 @@ if TYPE_CHECKING:
 
 # A scenario file or a shipped name, a mapping like a file's, or nothing but the defaults.
 Start = str | os.PathLike[str] | Mapping[str, Any] | None
-
-# Flag (its parameter's name) -> scenario path.
-PATHS: Mapping[str, str] = {
-    "batch": "trainer.batch_samples",
-    "group_size": "workload.group_size",
-    "prompt_len": "workload.prompt_tokens",
-    "trainer_step_s": "trainer.fixed_s",
-    "trainer_gpus": "trainer.gpus",
-    "trainer_point": "trainer.scaling.points",
-    "parallel_share": "trainer.scaling.parallel_share",
-    "switch_s": "fleet.switch_s",
-    "gpu": "engine.gpu",
-    "model": "engine.model",
-    "tp": "engine.tp",
-    "dtype": "engine.dtype",
-    "kv_dtype": "engine.kv_dtype",
-    "profile": "engine.profile",
-    "instance_tok_s": "engine.instance_tok_s",
-    "slowdown": "engine.slowdown",
-    "headroom": "targets.headroom",
-    "max_staleness": "admission.max_staleness",
-    "sync_pause_s": "sync.pause_s",
-    "target_idle": "targets.trainer_idle_fraction",
-    "instance_price": "cost.instance_price_usd_per_gpu_h",
-    "trainer_price": "cost.trainer_price_usd_per_gpu_h",
-    "steps": "run.steps",
-    "replications": "run.replications",
-    "seed": "run.seed",
-}
-# What a flag sets beside its own path: a step's seconds are all its seconds, and a speed has one source.
-_ALSO: Mapping[str, tuple[str, ...]] = {
-    "trainer_step_s": ("trainer.per_token_s=0.0", "trainer.phases=[]"),
-    "gpu": ("engine.kind=roofline",),
-    "model": ("engine.kind=roofline",),
-    "profile": ("engine.kind=measured",),
-    "instance_tok_s": ("engine.kind=constant",),
-}
-
 
 # What the seconds of a trainer's step stand for.
 _MAKE_SECONDS = ("engine.model", "engine.gpu", "trainer.gpus")
@@ -102,37 +64,14 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     Raises InputError with the problems of all sources; a problem of a flag's value is told under the flag's name.
     """
     flags = {name: v for name, v in flags.items() if v is not None and (name in PATHS or name in LENGTH_FLAGS)}
-    problems = [*_contradictions(flags), *_given_twice(sets, flags)]
-    outside: list[str] = []
-    try:
-        outside += env_overrides(os.environ)
-    except InputError as error:
-        problems += error.problems
-    outside += sets
-    readable = []
-    for written in outside:
-        try:
-            parse_override(written)
-            readable.append(written)
-        except InputError as error:
-            problems += error.problems
-    outside = readable
-    from_flags = {name: _lines(name, flags[name]) for name in PATHS if name in flags}
-    try:
-        base = _load(file, outside)
-    except InputError:
-        base = None  # the flags may mend it; if not, the full load tells everything
+    outside, unreadable = _outside(sets)
+    problems = [*contradictions(flags), *given_twice(sets, flags), *unreadable]
+    from_flags = {name: overrides(name, flags[name]) for name in PATHS if name in flags}
     said = {line.partition("=")[0].strip() for line in chain(outside, *from_flags.values())}
     said |= {f"workload.output_tokens.{LENGTH_FLAGS[name]}" for name in flags if name in LENGTH_FLAGS}
-    fitting = [] if base is None else _fitting(base, flags, said)
-    try:
-        scenario = _load(file, [*outside, *chain(*from_flags.values()), *fitting])
-    except InputError as error:
-        problems += error.problems
-        # What is wrong is reported; the other flags are checked against the scenario without it.
-        wrong = [p.path for p in error.problems]
-        good = [lines for name, lines in from_flags.items() if not any(is_at(path, PATHS[name]) for path in wrong)]
-        scenario = _without(file, outside, good)
+    fitting = _fitting(file, outside, flags, said)
+    scenario, wrong = _read(file, outside, from_flags, fitting)
+    problems += wrong
     assumed = _assumed(scenario, said)
     given = _known(scenario, assumed) - {line.partition("=")[0] for line in fitting}
     other = _of_another(file, scenario, said)
@@ -152,34 +91,73 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
     profiled, wrong_engine = _engine(scenario, given)
     problems += [*found, *wrong_engine]
     if problems:
-        raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
+        raise _by_flag(problems, flags)
     given |= {path for path in said if path.startswith("workload.output_tokens.")}
-    if profiled.scenario.engine.kind == "measured":  # a profile knows its engine
-        assumed = [path for path in assumed if not path.startswith("engine.")]
-    if len(assumed) < len(scenario.assumed):
-        changes["assumed"] = assumed
-    shown = [record for record in scenario.observed if not is_touched(record.path, said)]
-    if len(shown) < len(scenario.observed):  # what is said anew, no run showed
-        changes["observed"] = [record.model_dump() for record in shown]
+    known = frozenset(given | profiled.facts)
+    changes |= _outdated(scenario, profiled.scenario, assumed, said)
     scenario = with_changes(profiled.scenario, changes) if changes else profiled.scenario
     try:
-        scenario = with_derived(scenario, given | profiled.facts)
+        scenario = with_derived(scenario, known)
     except InputError as error:
-        raise InputError([replace(p, path=_flag_at(p.path, flags)) for p in error.problems]) from None
-    return Job(
-        scenario,
-        frozenset(given | profiled.facts),
-        (
-            *_notes(flags),
-            *other.notes,
-            *unread_notes(scenario, sets),
-            *profiled.notes,
-            *model_notes(scenario, given),
-            *unlisted_price(scenario),
-            *growth_notes(scenario, given),
-            *rounded_note(asked, scenario, given),
-        ),
+        raise _by_flag(error.problems, flags) from None
+    notes = (
+        *unused_notes(flags),
+        *other.notes,
+        *unread_notes(scenario, sets),
+        *profiled.notes,
+        *model_notes(scenario, given),
+        *unlisted_price(scenario),
+        *growth_notes(scenario, given),
+        *rounded_note(asked, scenario, given),
     )
+    return Job(scenario, known, notes)
+
+
+def _outside(sets: Sequence[str]) -> tuple[list[str], list[Problem]]:
+    """The overrides of the environment and of --set that can be read, and what is wrong with the others."""
+    written: list[str] = []
+    readable: list[str] = []
+    problems: list[Problem] = []
+    try:
+        written += env_overrides(os.environ)
+    except InputError as error:
+        problems += error.problems
+    for one in [*written, *sets]:
+        try:
+            parse_override(one)
+            readable.append(one)
+        except InputError as error:
+            problems += error.problems
+    return readable, problems
+
+
+def _read(
+    file: Start, outside: Sequence[str], from_flags: Mapping[str, Sequence[str]], fitting: Sequence[str]
+) -> tuple[Scenario, list[Problem]]:
+    """The scenario of all sources, and what is wrong with them: then the scenario to check the other flags against."""
+    try:
+        return _load(file, [*outside, *chain(*from_flags.values()), *fitting]), []
+    except InputError as error:
+        wrong = [p.path for p in error.problems]
+        good = [lines for name, lines in from_flags.items() if not any(is_at(path, PATHS[name]) for path in wrong)]
+        return _without(file, outside, good), list(error.problems)
+
+
+def _outdated(scenario: Scenario, profiled: Scenario, assumed: list[str], said: Collection[str]) -> dict[str, Any]:
+    """The changes that drop what no longer holds: assumptions that were said since, records of a run of what is said
+    anew. A profile knows its engine."""
+    if profiled.engine.kind == "measured":
+        assumed = [path for path in assumed if not path.startswith("engine.")]
+    changes: dict[str, Any] = {"assumed": assumed} if len(assumed) < len(scenario.assumed) else {}
+    shown = [record for record in scenario.observed if not is_touched(record.path, said)]
+    if len(shown) < len(scenario.observed):
+        changes["observed"] = [record.model_dump() for record in shown]
+    return changes
+
+
+def _by_flag(problems: Sequence[Problem], flags: Mapping[str, Any]) -> InputError:
+    """The problems, each under the flag that gave its value."""
+    return InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +204,9 @@ def _flag_at(path: str, flags: Mapping[str, Any]) -> str:
 
 def _without(file: Start, outside: Sequence[str], good: Sequence[Sequence[str]]) -> Scenario:
     """The scenario to check the other flags against: with the good flags, else the file alone, else the defaults."""
-    for overrides in ([*outside, *chain(*good)], list(outside)):
+    for kept in ([*outside, *chain(*good)], list(outside)):
         try:
-            return _load(file, overrides)
+            return _load(file, kept)
         except InputError:
             continue
     return default_scenario()
@@ -274,48 +252,12 @@ def _load(file: Start, overrides: Sequence[str]) -> Scenario:
     return load_scenario(file, overrides)
 
 
-def _lines(name: str, value: Any) -> list[str]:
-    """The overrides that a flag stands for. JSON is YAML, so text keeps its quotes and numbers their digits."""
-    return [*_ALSO.get(name, ()), override_text(PATHS[name], value)]
-
-
-def override_text(path: str, value: Any) -> str:
-    """The `key.path=value` of a value: text keeps its quotes and numbers their digits. Raises TypeError for an object
-    that no file could hold."""
-    return f"{path}={as_yaml(value)}"
-
-
-def _contradictions(flags: Mapping[str, Any]) -> list[Problem]:
-    """Flags that name different sources for the engine's speed."""
-    found = []
-    if "profile" in flags:
-        for name in ("instance_tok_s", "gpu", "model"):
-            if name in flags:
-                rule = "a profile has its own engine speed, GPU and model"
-                found.append(Problem(flag(name), flags[name], rule, "drop one of the two"))
-    return found
-
-
-def _given_twice(sets: Sequence[str], flags: Mapping[str, Any]) -> list[Problem]:
-    """A path that a flag and --set both give: neither may lose in silence."""
-    found = []
-    by_path = {PATHS[name]: name for name in flags if name in PATHS}
-    for written in sets:
-        try:
-            path, _ = parse_override(written)
-        except InputError:
-            continue  # told by the load
-        name = by_path.get(path)
-        if name is None and path.startswith("workload.output_tokens"):
-            name = next((n for n in LENGTH_FLAGS if n in flags), None)
-        if name is not None:
-            rule, remedy = text("{} says the same thing", flag(name)), text("keep {} or {}", SET, flag(name))
-            found.append(Problem(SET, written, rule, remedy))
-    return found
-
-
-def _fitting(base: Scenario, flags: Mapping[str, Any], said: Collection[str]) -> list[str]:
+def _fitting(file: Start, outside: Sequence[str], flags: Mapping[str, Any], said: Collection[str]) -> list[str]:
     """An assumed group size that divides the batch, or an assumed batch of whole groups."""
+    try:
+        base = _load(file, outside)
+    except InputError:
+        return []  # the flags may mend it; if not, the full load tells everything
     given = _known(base, _assumed(base, said))
     batch, group = flags.get("batch"), flags.get("group_size")
     if batch is not None and group is None and not is_given("workload.group_size", given) and batch >= 1:
@@ -356,13 +298,3 @@ def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) 
             )
         )
     return problems, changes
-
-
-def _notes(flags: Mapping[str, Any]) -> tuple[str, ...]:
-    """Flags that name the hardware beside a speed that was given as a number."""
-    if "instance_tok_s" not in flags:
-        return ()
-    idle = [f"--{name}" for name in ("gpu", "model") if name in flags]
-    if not idle:
-        return ()
-    return (f"{' and '.join(idle)} only name the instance: its speed is --instance-tok-s",)

@@ -13,8 +13,9 @@ from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import AnyJob
-from fleetsim.job.job import PATHS, job_from_flags
+from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.job import Start as File
+from fleetsim.job.job import job_from_flags
 from fleetsim.job.keywords import keywords
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import Options, change_texts, checked

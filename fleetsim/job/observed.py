@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.faces import flag, setting
-from fleetsim.job.job import PATHS
+from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.tell.document import Section, Table
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.job import override_text
+from fleetsim.job.flag_paths import override_text
 
 
 class Options(TypedDict, total=False):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.job.job import PATHS
+from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import NAMES
 

@@ -20,7 +20,7 @@ from fleetsim.cli.main import app
 from fleetsim.cli.manual import CODES, MANUALS, VARIABLES
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
-from fleetsim.job.job import PATHS
+from fleetsim.job.flag_paths import PATHS
 from fleetsim.tell.next_lines import broken
 
 ROOT = Path(__file__).parents[2]

@@ -25,8 +25,9 @@ from fleetsim.frameworks.printed import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.named import HISTORY
+from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.history_fields import Window
-from fleetsim.job.job import PATHS, Start, job_from_flags
+from fleetsim.job.job import Start, job_from_flags
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.observed import record_words
 from fleetsim.replay.implied.workload import OUTPUT

@@ -1,0 +1,100 @@
+"""Flags, and every keyword of the Python interface, as paths of a scenario: which path each sets, and which contradict
+each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fleetsim.config.override import parse_override
+from fleetsim.config.yaml_text import as_yaml
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import SET, flag, text
+from fleetsim.job.length_options import LENGTH_FLAGS
+
+# Flag (its parameter's name) -> scenario path.
+PATHS: Mapping[str, str] = {
+    "batch": "trainer.batch_samples",
+    "group_size": "workload.group_size",
+    "prompt_len": "workload.prompt_tokens",
+    "trainer_step_s": "trainer.fixed_s",
+    "trainer_gpus": "trainer.gpus",
+    "trainer_point": "trainer.scaling.points",
+    "parallel_share": "trainer.scaling.parallel_share",
+    "switch_s": "fleet.switch_s",
+    "gpu": "engine.gpu",
+    "model": "engine.model",
+    "tp": "engine.tp",
+    "dtype": "engine.dtype",
+    "kv_dtype": "engine.kv_dtype",
+    "profile": "engine.profile",
+    "instance_tok_s": "engine.instance_tok_s",
+    "slowdown": "engine.slowdown",
+    "headroom": "targets.headroom",
+    "max_staleness": "admission.max_staleness",
+    "sync_pause_s": "sync.pause_s",
+    "target_idle": "targets.trainer_idle_fraction",
+    "instance_price": "cost.instance_price_usd_per_gpu_h",
+    "trainer_price": "cost.trainer_price_usd_per_gpu_h",
+    "steps": "run.steps",
+    "replications": "run.replications",
+    "seed": "run.seed",
+}
+# What a flag sets beside its own path: a step's seconds are all its seconds, and a speed has one source.
+ALSO: Mapping[str, tuple[str, ...]] = {
+    "trainer_step_s": ("trainer.per_token_s=0.0", "trainer.phases=[]"),
+    "gpu": ("engine.kind=roofline",),
+    "model": ("engine.kind=roofline",),
+    "profile": ("engine.kind=measured",),
+    "instance_tok_s": ("engine.kind=constant",),
+}
+
+
+def overrides(name: str, value: Any) -> list[str]:
+    """The overrides that a flag stands for. JSON is YAML, so text keeps its quotes and numbers their digits."""
+    return [*ALSO.get(name, ()), override_text(PATHS[name], value)]
+
+
+def override_text(path: str, value: Any) -> str:
+    """The `key.path=value` of a value: text keeps its quotes and numbers their digits. Raises TypeError for an object
+    that no file could hold."""
+    return f"{path}={as_yaml(value)}"
+
+
+def contradictions(flags: Mapping[str, Any]) -> list[Problem]:
+    """Flags that name different sources for the engine's speed."""
+    found = []
+    if "profile" in flags:
+        for name in ("instance_tok_s", "gpu", "model"):
+            if name in flags:
+                rule = "a profile has its own engine speed, GPU and model"
+                found.append(Problem(flag(name), flags[name], rule, "drop one of the two"))
+    return found
+
+
+def given_twice(sets: Sequence[str], flags: Mapping[str, Any]) -> list[Problem]:
+    """A path that a flag and --set both give: neither may lose in silence."""
+    found = []
+    by_path = {PATHS[name]: name for name in flags if name in PATHS}
+    for written in sets:
+        try:
+            path, _ = parse_override(written)
+        except InputError:
+            continue  # told by the load
+        name = by_path.get(path)
+        if name is None and path.startswith("workload.output_tokens"):
+            name = next((n for n in LENGTH_FLAGS if n in flags), None)
+        if name is not None:
+            rule, remedy = text("{} says the same thing", flag(name)), text("keep {} or {}", SET, flag(name))
+            found.append(Problem(SET, written, rule, remedy))
+    return found
+
+
+def unused_notes(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Flags that name the hardware beside a speed that was given as a number."""
+    if "instance_tok_s" not in flags:
+        return ()
+    idle = [f"--{name}" for name in ("gpu", "model") if name in flags]
+    if not idle:
+        return ()
+    return (f"{' and '.join(idle)} only name the instance: its speed is --instance-tok-s",)
