@@ -133,17 +133,14 @@ def rehearse(
         fault.name: tuple(o for (f, _), o in zip(tasks, found, strict=True) if f is fault and o is not None)
         for fault in FAULTS
     }
-    watched_s = 2.0 * windows_s[-1]
-    run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * watched_s / step_s)})
+    run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * end_s / step_s)})
 
     def other(factor: float) -> Scraped | None:
-        return steady_run(run, at_speed(factor), HEALTHY_RUNS, scrape_s, SETTLED_STEPS, watched_s, peak, engine)
+        return steady_run(run, at_speed(factor), HEALTHY_RUNS, scrape_s, SETTLED_STEPS, end_s, peak, engine)
 
-    others = side_by_side(other, GUESSED if guessed else ())
-    return Rehearsal(
-        scenario, expected_of(scenario), scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s,
-        tuple(scraped for scraped in others if scraped is not None),
-    )  # fmt: skip
+    others = tuple(scraped for scraped in side_by_side(other, GUESSED if guessed else ()) if scraped is not None)
+    expected = expected_of(scenario)
+    return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s, others)
 
 
 def _step_s(pilot: Records) -> float:

@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.engine.kernel.tables import ACC_OFF, DOWN, IDLE, INIT_RATIO, INSTANCE
+from fleetsim.engine.kernel.tables import ACC_OFF, DOWN, IDLE, INIT_RATIO, INSTANCE, SGLANG, TENSORRT, VLLM
+from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import WHOLE
-from fleetsim.engine.step_time import PrefillSide
+from fleetsim.engine.step_time import PrefillSide, StepTime, Window
+from fleetsim.errors import InputError, Problem
+
+UNLIMITED = 1 << 60
+_SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 
 
 def instance_rows(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[Any]:
@@ -23,6 +28,45 @@ def instance_rows(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[
     rows["ratio"], rows["growth"] = INIT_RATIO, WHOLE
     rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
     return rows
+
+
+def limit_fields(limits: EngineLimits, window: Window | None) -> dict[str, int]:
+    """The limits' part of the fleet row. window: what the step time looks back. Raises InputError where that is another
+    window than the limits'."""
+    if limits.window_blocks and (window is None or window.chunked or window.tokens != limits.window_tokens):
+        rule = "what the window of the step time looks back, and no chunk"
+        raise InputError([Problem("limits.window_tokens", limits.window_tokens, rule, "give both the same window")])
+    return {
+        "block_size": limits.block_size,
+        "max_num_seqs": limits.max_num_seqs,
+        "max_tokens": limits.max_num_batched_tokens,
+        "kv_blocks": limits.kv_blocks,
+        "state_blocks": limits.state_blocks,
+        "whole_blocks": limits.whole_blocks,
+        "window_blocks": limits.window_blocks,
+        "near_blocks": -(-limits.window_tokens // limits.block_size),
+        "chunk_unit": limits.chunk_unit,
+        "most_output": UNLIMITED if limits.max_output_tokens is None else limits.max_output_tokens,
+        "scheduler": int(_SCHEDULERS[limits.scheduler]),
+        "no_evict": int(limits.no_evict),
+    }
+
+
+def time_fields(step_time: StepTime) -> dict[str, float]:
+    """The step time's part of the fleet row: all of it but what depends on the batch's tokens."""
+    seen, engines = step_time.window, step_time.engines
+    return {
+        "decoders": engines,
+        "per_seq_s": step_time.per_seq_s,
+        "per_prefill_token_s": step_time.prompt_token_s / engines,
+        "per_kv_token_s": step_time.per_kv_token_s,
+        "per_attn_pair_s": step_time.per_attn_pair_s / engines,
+        "window": 0 if seen is None else seen.tokens,
+        "chunked": int(seen is not None and seen.chunked),
+        "window_token_s": 0.0 if seen is None else seen.per_kv_token_s,
+        "window_pair_s": 0.0 if seen is None else seen.per_attn_pair_s / engines,
+        "speculates": int(step_time.speculation is not None),
+    }
 
 
 def prefill_fields(side: PrefillSide | None) -> dict[str, float]:

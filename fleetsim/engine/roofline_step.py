@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -57,13 +58,6 @@ from fleetsim.engine.window import Window
 from fleetsim.errors import InputError, Problem
 
 _KNOTS_PER_OCTAVE = 4
-
-
-def _wrong_share(share: float | None) -> list[Problem]:
-    good = isinstance(share, int | float) and not isinstance(share, bool)
-    if share is None or (good and 0 < share <= 1):
-        return []
-    return [Problem("gpu_memory_utilization", share, "a share in (0, 1]", "vLLM's default is 0.92")]
 
 
 @lru_cache(maxsize=64)
@@ -139,37 +133,24 @@ def roofline(
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
     layout = Layout(tp, pp, dp, dcp, expert_exchange, overlap)
-    problems = [*layout_problems(shape, layout), *_wrong_share(gpu_memory_utilization)]
-    for asked, named in ((dtype, shape.weights_type), (kv_dtype, shape.cache_type)):
-        try:
-            named(asked)
-        except InputError as error:
-            problems += error.problems
-    if engine not in SCHEDULERS:
-        problems.append(Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine"))
-    if entry_point not in ENTRY_POINTS:
-        problems.append(Problem("entry_point", entry_point, f"one of {', '.join(ENTRY_POINTS)}", "name one of them"))
-    given = {
-        "max_num_seqs": max_num_seqs,
-        "max_num_batched_tokens": max_num_batched_tokens,
-        "kv_blocks": kv_blocks,
-        "block_size": block_size,
-        "max_model_len": max_model_len,
-    }
-    for key, value in given.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            problems.append(Problem(key, value, "an integer >= 1", f"raise {key} or leave it out"))
+    counts = {
+        "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
+        "block_size": block_size, "max_model_len": max_model_len,
+    }  # fmt: skip
+    problems = [
+        *layout_problems(shape, layout),
+        *_wrong_share(gpu_memory_utilization),
+        *_wrong_names(shape, dtype, kv_dtype, engine, entry_point),
+        *_wrong_counts(counts),
+    ]
     if problems:
         raise InputError(problems)
 
     dtype, kv_dtype = shape.weights_type(dtype), shape.cache_type(kv_dtype)
     element = KV_BYTES[kv_dtype]
-    default_seqs, default_tokens = default_limits(spec, engine, entry_point)
-    if engine == "sglang":
-        seqs, tokens = max_num_seqs or default_seqs, max_num_batched_tokens or default_tokens
-    else:
-        seqs = max_num_seqs or (min(default_seqs, max_num_batched_tokens) if max_num_batched_tokens else default_seqs)
-        tokens = max_num_batched_tokens or max(default_tokens, seqs)
+    seqs, tokens = _batch_limits(
+        default_limits(spec, engine, entry_point), engine, max_num_seqs, max_num_batched_tokens
+    )
     size = block_size or BLOCK_SIZE[engine]
     share = gpu_memory_utilization or MEMORY_SHARE.get(engine) or sglang_static_share(spec, tp, tokens)
     blocks = kv_blocks or usable_kv_blocks(
@@ -177,10 +158,8 @@ def roofline(
     )
     if engine == "sglang" and max_num_seqs is None:
         seqs = sglang_running_requests(blocks * size, shape.max_position)
-    held = shape.state_bytes(tp) + shape.window_bytes(tp, element)
-    state_blocks = math.ceil(held / (block_bytes_per_token(shape, layout, engine, element) * size))
-    # Each of the batches in flight has its own budget of tokens.
-    tokens *= pp
+    tokens *= pp  # each of the batches in flight has its own budget
+    state_blocks = _state_blocks(shape, layout, engine, element, size)
     limits = EngineLimits(seqs, tokens, blocks, size, state_blocks, scheduler=engine)
     kept = windows_kept(shape, engine, dcp)
     if kept is not None:
@@ -190,3 +169,44 @@ def roofline(
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()
     return roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype), limits
+
+
+def _wrong_names(shape: ModelShape, dtype: str, kv_dtype: str, engine: str, entry_point: str) -> Iterator[Problem]:
+    for asked, named in ((dtype, shape.weights_type), (kv_dtype, shape.cache_type)):
+        try:
+            named(asked)
+        except InputError as error:
+            yield from error.problems
+    if engine not in SCHEDULERS:
+        yield Problem("engine", engine, f"one of {', '.join(SCHEDULERS)}", "name the engine")
+    if entry_point not in ENTRY_POINTS:
+        yield Problem("entry_point", entry_point, f"one of {', '.join(ENTRY_POINTS)}", "name one of them")
+
+
+def _wrong_counts(counts: Mapping[str, int | None]) -> Iterator[Problem]:
+    for key, value in counts.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            yield Problem(key, value, "an integer >= 1", f"raise {key} or leave it out")
+
+
+def _state_blocks(shape: ModelShape, layout: Layout, engine: str, element: float, block_size: int) -> int:
+    """Blocks that the states and windows of one sequence take."""
+    held = shape.state_bytes(layout.tp) + shape.window_bytes(layout.tp, element)
+    return math.ceil(held / (block_bytes_per_token(shape, layout, engine, element) * block_size))
+
+
+def _batch_limits(default: tuple[int, int], engine: str, seqs: int | None, tokens: int | None) -> tuple[int, int]:
+    """Sequences and tokens of an iteration: as given, else the engine's defaults. vLLM and TensorRT-LLM take no more
+    sequences than tokens."""
+    default_seqs, default_tokens = default
+    if engine == "sglang":
+        return seqs or default_seqs, tokens or default_tokens
+    seqs = seqs or (min(default_seqs, tokens) if tokens else default_seqs)
+    return seqs, tokens or max(default_tokens, seqs)
+
+
+def _wrong_share(share: float | None) -> list[Problem]:
+    good = isinstance(share, int | float) and not isinstance(share, bool)
+    if share is None or (good and 0 < share <= 1):
+        return []
+    return [Problem("gpu_memory_utilization", share, "a share in (0, 1]", "vLLM's default is 0.92")]

@@ -16,17 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.compiled import is_checked
-from fleetsim.engine.first_rows import clock_tree, instance_rows, prefill_fields
+from fleetsim.engine.first_rows import UNLIMITED, clock_tree, instance_rows, limit_fields, prefill_fields, time_fields
 from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, PREFIX, SAMPLE, SGLANG, TENSORRT, VLLM
+from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, PREFIX, SAMPLE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import DraftTables
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError, Problem
 
-UNLIMITED = 1 << 60
-SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
 _UNSENT = np.zeros((), SAMPLE)
@@ -87,10 +84,6 @@ class World:
             self.rows = np.concatenate([self.rows, behind])
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
         seen = step_time.window
-        if limits.window_blocks and (seen is None or seen.chunked or seen.tokens != limits.window_tokens):
-            rule = "what the window of the step time looks back, and no chunk"
-            problem = Problem("limits.window_tokens", limits.window_tokens, rule, "give both the same window")
-            raise InputError([problem])
         self.crossings = np.zeros((instances, 1 if seen is None else limits.max_num_seqs), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.clock = np.full(2 * half, np.inf)
@@ -126,35 +119,15 @@ class World:
             returns=1,
             together=1,
             caching=int(prefix_caching),
-            block_size=limits.block_size,
             system_blocks=system_tokens // limits.block_size,
-            max_num_seqs=limits.max_num_seqs,
-            max_tokens=limits.max_num_batched_tokens,
-            kv_blocks=limits.kv_blocks,
-            state_blocks=limits.state_blocks,
-            whole_blocks=limits.whole_blocks,
-            window_blocks=limits.window_blocks,
-            near_blocks=-(-limits.window_tokens // limits.block_size),
-            chunk_unit=limits.chunk_unit,
-            most_output=UNLIMITED if limits.max_output_tokens is None else limits.max_output_tokens,
-            scheduler=int(SCHEDULERS[limits.scheduler]),
-            no_evict=int(limits.no_evict),
+            **limit_fields(limits, seen),
             turns=turns,
             workers=reward_workers,
             half=half,
             n_instances=instances,
             n_rows=every,
-            decoders=step_time.engines,
-            per_seq_s=step_time.per_seq_s,
-            per_prefill_token_s=step_time.prompt_token_s / step_time.engines,
-            per_kv_token_s=step_time.per_kv_token_s,
-            per_attn_pair_s=step_time.per_attn_pair_s / step_time.engines,
-            window=0 if seen is None else seen.tokens,
-            chunked=int(seen is not None and seen.chunked),
-            window_token_s=0.0 if seen is None else seen.per_kv_token_s,
-            window_pair_s=0.0 if seen is None else seen.per_attn_pair_s / step_time.engines,
+            **time_fields(step_time),
             **prefill_fields(prefill),
-            speculates=int(step_time.speculation is not None),
             redrafts=int(drafts.redrafts),
             ages=len(self.growths),
             most_drafts=self.growths.shape[1],

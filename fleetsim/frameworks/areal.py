@@ -49,23 +49,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
     model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
-    n = draft.count("gconfig.n_samples", default=1)
-    draft.put("workload.group_size", n.value, n)
-    batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
-    samples = times(batch, n)
-    consumer = draft.count("rollout.consumer_batch_size", default=1)
-
-    def both(want: int) -> dict[str, Any] | None:
-        prompts = samples.written(want)  # the staleness manager counts in batches of its own size
-        return None if prompts is None else {**prompts, consumer.key: want // n.value}
-
-    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=both)
-    if consumer.given and consumer.value != batch.value:
-        rule = f"differs from {batch}, the batch that is trained"
-        draft.refuse(consumer.key, consumer.value, rule, "make them equal")
-    elif consumer.value != batch.value:
-        why = "AReaL's staleness then counts in batches of one prompt: whole batches are simulated"
-        draft.note(f"{consumer.key} is not set", why)
+    batch, n = _batch(draft)
     answer, prompt = draft.count("gconfig.max_new_tokens", default=16384), draft.maybe_count("train_dataset.max_length")
     lengths(draft, answer, prompt, prompt_key="train_dataset.max_length")
     engine = _parallelism(draft)
@@ -94,6 +78,34 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
     words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
     transport(draft, way, words)
+    _recipe(draft, speed)
+    draft.leave_out(NOT_MODELLED)
+
+
+def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
+    """Prompts of a batch, and responses to each."""
+    n = draft.count("gconfig.n_samples", default=1)
+    draft.put("workload.group_size", n.value, n)
+    batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
+    samples = times(batch, n)
+    consumer = draft.count("rollout.consumer_batch_size", default=1)
+
+    def both(want: int) -> dict[str, Any] | None:
+        prompts = samples.written(want)  # the staleness manager counts in batches of its own size
+        return None if prompts is None else {**prompts, consumer.key: want // n.value}
+
+    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=both)
+    if consumer.given and consumer.value != batch.value:
+        rule = f"differs from {batch}, the batch that is trained"
+        draft.refuse(consumer.key, consumer.value, rule, "make them equal")
+    elif consumer.value != batch.value:
+        why = "AReaL's staleness then counts in batches of one prompt: whole batches are simulated"
+        draft.note(f"{consumer.key} is not set", why)
+    return batch, n
+
+
+def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
     hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
@@ -108,7 +120,6 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
     recipe.words(draft, "offload", {"true": "states"}, "actor.offload")
     recipe.flags(draft, {"recompute": ("actor.gradient_checkpointing", False)})
-    draft.leave_out(NOT_MODELLED)
 
 
 def _parallelism(draft: Draft) -> str:

@@ -77,6 +77,12 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if not active.value and draft.flag("filter_zero_std_samples", default=True).value:
         draft.note("filter_zero_std_samples without active_sampling", "filtered groups make a batch smaller")
     transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
+    _recipe(draft, speed)
+    draft.leave_out(NOT_MODELLED)
+
+
+def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+    """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     reference = draft.flag("load_ref_policy", default=True)
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
     passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}
@@ -95,7 +101,6 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("trainer.recipe.cp", parts.value if parts.given else None, parts, back=split, unless=None)
     recipe.words(draft, "offload", {"true": "states"}, "deepspeed_offload_optimizer")
     recipe.flags(draft, {"recompute": ("gradient_checkpointing", False)})
-    draft.leave_out(NOT_MODELLED)
 
 
 def _gpus(draft: Draft) -> None:

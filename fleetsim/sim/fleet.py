@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from fleetsim.config.counted import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.native import advance, command
 from fleetsim.engine.requests import ROUTERS
-from fleetsim.engine.state import UNLIMITED, World
+from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.activity import Activity
 from fleetsim.sim.draws import Draws

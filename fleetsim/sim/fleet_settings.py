@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fleetsim.config.counted import law_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.state import UNLIMITED
 from fleetsim.policies.law import EachStep
 
 

@@ -11,8 +11,8 @@ import simpy
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
+from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE
-from fleetsim.engine.state import UNLIMITED
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.admission import give_back, top_up

@@ -67,11 +67,7 @@ def train(job: Job) -> Process:
                 yield from hand_over(job, step, step + (part + 1) / parts)
                 sync_block += job.now - began
         train_end = job.now
-        every = scenario.trainer.checkpoint.every_steps
-        checkpoint = scenario.trainer.checkpoint.stall_s if every and (step + 1) % every == 0 else 0.0
-        if checkpoint:
-            job.trainer_does(CHECKPOINT, step)
-            yield env.timeout(checkpoint)
+        checkpoint = yield from _checkpoint(job, step)
         began = job.now
         if _publishes(job, step):
             job.trainer_does(SYNC_HELD, step)
@@ -85,11 +81,20 @@ def train(job: Job) -> Process:
             job.fleet.command(CMD_RESUME, at=job.now)
         give_back_closed(job)
         times = (start, ready, train_start, train_end, job.now, wait, compute, switch, checkpoint, sync_block)
-        trained = (prompt + output, output, scenario.trainer.batch_samples)
-        job.steps.append((step, *times, *trained, *state, *totals(job)))
+        job.steps.append((step, *times, prompt + output, output, scenario.trainer.batch_samples, *state, *totals(job)))
         if job.watch is not None and job.watch(step + 1, job.now):
             break
     job.done = True
+
+
+def _checkpoint(job: Job, step: int) -> Process:
+    """Saves where this step ends with a checkpoint. Returns the seconds that the trainer stands still for it."""
+    saving = job.scenario.trainer.checkpoint
+    if not saving.every_steps or (step + 1) % saving.every_steps or not saving.stall_s:
+        return 0.0
+    job.trainer_does(CHECKPOINT, step)
+    yield job.env.timeout(saving.stall_s)
+    return saving.stall_s
 
 
 def _publishes(job: Job, step: int) -> bool:

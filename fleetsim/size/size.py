@@ -35,7 +35,7 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
-from fleetsim.size.alternatives import alternatives_of
+from fleetsim.size.alternatives import Alternatives, alternatives_of
 from fleetsim.size.best import Best, best_of
 from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.change import change_of
@@ -132,16 +132,13 @@ def size(
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
+    law_given = any(path.startswith("admission.") for path in given)
     resized = any(e.instances is not None or e.lose_instance is not None for e in scenario.run.events)
     job = planned(scenario, given)
 
     rate_of = nameplate.nameplate_rate(job)
-    rate = match_rates(
-        job.trainer.batch_samples * nameplate.mean_output_tokens(job),
-        nameplate.trainer_step_s(job),
-        rate_of,
-        job.targets.headroom,
-    )
+    tokens = job.trainer.batch_samples * nameplate.mean_output_tokens(job)
+    rate = match_rates(tokens, nameplate.trainer_step_s(job), rate_of, job.targets.headroom)
     targets = targets_of(job, given)
     alone, measure = measure, remembered(measure)
     trials = Trials(job, measure, tell)
@@ -150,13 +147,10 @@ def size(
     guess = rate.instances if rate.covers else min(full, rate.instances)
     replications = job.run.replications
     best = best_of(trials, guess, targets, replications)
-    unit = unit_of(job)
     doubt = Doubt(job, best.instances, given, targets, measure, tell)
-    enough = None
-    if confidence is not None:
-        enough = doubt.held
-        if enough:  # else no count is, and the likeliest case's stands
-            best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
+    enough = None if confidence is None else doubt.held
+    if confidence is not None and enough:  # else no count is, and the likeliest case's stands
+        best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
     instances = best.instances
     chosen = trials.at(instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
@@ -166,23 +160,10 @@ def size(
     queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
     way_out = None if best.largest is None else way_out_of(job, chosen, targets, measure, tell)
-    shown = _shown(trials, best, math.ceil(guess / unit) * unit, replications)
-    tried = (trials.at(n, runs) for n, runs in sorted(shown.items()))
-    candidates = tuple(trial for trial in tried if trial.stuck is None)
-    here, grown = (with_instances(job, n) for n in (instances, instances + unit))
-    alternatives = alternatives_of(
-        here,
-        grown,
-        min(_LEVERS, replications),
-        measure,
-        targets=targets,
-        of_grown=replications,
-        more=one_more(job),
-        given=given,
-        tell=tell,
-    )
-    drafts = drafts_of(here, min(_LEVERS, replications), measure, tell)
-    sides = sides_of(here, min(_LEVERS, replications), measure, tell)
+    candidates = _candidates(trials, best, guess, replications)
+    here, few = with_instances(job, instances), min(_LEVERS, replications)
+    alternatives = _alternatives(here, targets, measure, given, tell)
+    drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding = bound_by(chosen.binding, alternatives)
     larger_trainer = Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell))
     profile = engine_source(job, instances)
@@ -205,9 +186,7 @@ def size(
         assumptions=assumptions_of(scenario, given),
         warnings=(
             *notes,
-            *warnings_of(
-                job, chosen, missed, queue_cap, profile, resized, any(p.startswith("admission.") for p in given)
-            ),
+            *warnings_of(job, chosen, missed, queue_cap, profile, resized, law_given),
             *stuck_warnings(trials.stuck),
             *implausible(here, given),
         ),
@@ -228,6 +207,23 @@ def _wider(job: Scenario, way_out: WayOut | None, given: Collection[str]) -> dic
         return {}
     changes = wider(job, way_out.max_staleness)
     return changes | kept_choices(job, with_changes(job, changes), given)
+
+
+def _alternatives(
+    here: Scenario, targets: Sequence[Target], measure: Measure, given: Collection[str], tell: Tell | None
+) -> Alternatives:
+    """What every lever does to the recommended fleet; one more instance, over as many runs as the fleet itself."""
+    grown, runs = with_instances(here, here.fleet.instances + unit_of(here)), here.run.replications
+    few, more = min(_LEVERS, runs), one_more(here)
+    return alternatives_of(here, grown, few, measure, targets=targets, of_grown=runs, more=more, given=given, tell=tell)
+
+
+def _candidates(trials: Trials, best: Best, guess: int, replications: int) -> tuple[Trial, ...]:
+    """The trials that are shown, ascending, without those that get stuck."""
+    unit = unit_of(trials.scenario)
+    shown = _shown(trials, best, math.ceil(guess / unit) * unit, replications)
+    tried = (trials.at(n, runs) for n, runs in sorted(shown.items()))
+    return tuple(trial for trial in tried if trial.stuck is None)
 
 
 def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[int, int]:

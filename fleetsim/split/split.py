@@ -18,9 +18,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
-from fleetsim.job.drafts import drafts_of
+from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.sides import sides_of
+from fleetsim.job.sides import Sides, sides_of
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
     Measure,
@@ -34,7 +34,7 @@ from fleetsim.job.trials import (
     with_instances,
 )
 from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.size.alternatives import alternatives_of
+from fleetsim.size.alternatives import Alternatives, alternatives_of
 from fleetsim.size.change import change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.implausible_defaults import implausible
@@ -128,15 +128,7 @@ def split(
         rules = replace(rules, trainer_least=least_trainer_gpus(job))
     counts = split_counts(job, gpus, rules)
     measure = remembered(measure)
-    ways = WayRuns(job, gpus, measure, tell)
-    try:
-        ways.explore(counts)
-        if ways.runs:
-            ways.replicate(worth_replicating(ways.runs, job, by))
-    except KeyboardInterrupt:
-        raise _interrupted(job, ways, len(counts) + 2, by) from None
-    if not ways.runs:
-        raise next(iter(ways.stuck.values()))
+    ways = _explored(WayRuns(job, gpus, measure, tell), job, counts, by)
     outcomes = _ranked(ways.runs, by)
     best_split = next((o for o in outcomes if o.arrangement.kind == "split"), None)
     best_colocated = _fresher([o for o in outcomes if o.arrangement.kind != "split"], by)
@@ -144,17 +136,7 @@ def split(
     chosen = best_split if verdict == "split" else best_colocated
     assert chosen is not None  # _verdict answers for what there is
     try:
-        alternatives = alternatives_of(
-            chosen.arrangement.scenario,
-            _grown(job, chosen.arrangement),
-            chosen.replications,
-            measure,
-            more=_more(job),
-            given={*given, "trainer.gpus"},
-            tell=tell,
-        )
-        drafts = drafts_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)
-        sides = sides_of(chosen.arrangement.scenario, min(_DRAFTS, chosen.replications), measure, tell)
+        alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
         rival = best_colocated if chosen is best_split else best_split
         doubt = Doubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
         spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
@@ -189,6 +171,32 @@ def split(
         spread=spread,
         change=change_of(alternatives, None, chosen.arrangement.instances),
     )
+
+
+def _explored(ways: WayRuns, job: Scenario, counts: Sequence[int], by: By) -> WayRuns:
+    """The ways, each simulated, and those that might be best replicated. Raises as `split` does."""
+    try:
+        ways.explore(counts)
+        if ways.runs:
+            ways.replicate(worth_replicating(ways.runs, job, by))
+    except KeyboardInterrupt:
+        raise _interrupted(job, ways, len(counts) + 2, by) from None
+    if not ways.runs:
+        raise next(iter(ways.stuck.values()))
+    return ways
+
+
+def _beside(
+    job: Scenario, chosen: Outcome, given: Collection[str], measure: Measure, tell: Tell | None
+) -> tuple[Alternatives, Drafts | None, Sides | None]:
+    """What every lever, speculative decoding and disaggregation do to the way that is advised."""
+    here, runs = chosen.arrangement.scenario, chosen.replications
+    given = {*given, "trainer.gpus"}
+    levers = alternatives_of(
+        here, _grown(job, chosen.arrangement), runs, measure, more=_more(job), given=given, tell=tell
+    )
+    few = min(_DRAFTS, runs)
+    return levers, drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
 
 
 def _interrupted(job: Scenario, ways: WayRuns, of: int, by: By) -> Interrupted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -49,33 +49,12 @@ def front_chart(result: Sweep) -> Chart | None:
             continue
         found = [row.estimates() for row in rows]
         sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [_scaled(right, e) for e in found],
-                "y": [_scaled(up, e) for e in found],
-                "meta": {"colour": style.colour},
-                "marker": {"symbol": style.symbol, "size": sizes, "line": {"width": 1.5}},
-                "hoverinfo": "text",
-                "text": ["<br>".join(_hover(result, row, e)) for row, e in zip(rows, found, strict=True)],
-            }
-        )
+        marker = {"symbol": style.symbol, "size": sizes, "line": {"width": 1.5}}
+        texts = ["<br>".join(_hover(result, row, e)) for row, e in zip(rows, found, strict=True)]
+        data.append({**_trace(name, found, right, up, style.colour, marker), "hoverinfo": "text", "text": texts})
     best = result.row(result.pareto.best[0].cell)
-    of_best = best.estimates()
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": f"best by {_title(up)}",
-            "x": [_scaled(right, of_best)],
-            "y": [_scaled(up, of_best)],
-            "meta": {"colour": "second"},
-            "marker": {"symbol": "star-open", "size": _LARGE_PX + 8, "line": {"width": 2}},
-            "hoverinfo": "skip",
-        }
-    )
+    star = {"symbol": "star-open", "size": _LARGE_PX + 8, "line": {"width": 2}}
+    data.append({**_trace(f"best by {_title(up)}", [best.estimates()], right, up, "second", star), "hoverinfo": "skip"})
     layout: dict[str, Any] = {
         "xaxis": axis(_axis_title(right), nticks=6, tickangle=0),
         "yaxis": axis(_axis_title(up)),
@@ -92,6 +71,25 @@ def front_chart(result: Sweep) -> Chart | None:
         words += f" {units.plural(left_out, 'beaten cell')} not drawn."
     title = f"{_title(up)} against {_title(right)}"
     return Chart("front", units.capital(title), words, tuple(data), layout, 460)
+
+
+def _trace(
+    name: str,
+    found: Sequence[dict[str, Estimate]],
+    right: Objective,
+    up: Objective,
+    colour: str,
+    marker: Mapping[str, Any],
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [_scaled(right, e) for e in found],
+        "y": [_scaled(up, e) for e in found],
+        "meta": {"colour": colour},
+        "marker": marker,
+    }
 
 
 def _hover(result: Sweep, row: Row, found: dict[str, Estimate]) -> Iterator[str]:

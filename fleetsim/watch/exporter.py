@@ -107,6 +107,63 @@ def families(status: Status) -> Iterator[Metric]:
     yield build
 
 
+class _Handler(BaseHTTPRequestHandler):
+    timeout = 10  # a client that says nothing does not hold a thread
+
+    def do_GET(self) -> None:
+        place = urlsplit(self.path).path
+        if place == "/metrics":
+            assert isinstance(self.server, _Server)
+            self._send(200, *self.server.exposition(self.headers.get("Accept", "")))
+        elif place == "/healthz":
+            self._send(200, "text/plain", b"ok\n")
+        else:
+            self._send(404, "text/plain", b"/metrics is here\n")
+
+    def _refuse(self) -> None:
+        self.close_connection = True  # what else it sends is not read
+        self._send(405, "text/plain", b"only GET: nothing can be changed here\n", Allow="GET")
+
+    def do_POST(self) -> None:
+        self._refuse()
+
+    def do_PUT(self) -> None:
+        self._refuse()
+
+    def do_PATCH(self) -> None:
+        self._refuse()
+
+    def do_DELETE(self) -> None:
+        self._refuse()
+
+    def _send(self, code: int, kind: str, body: bytes, **headers: str) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object, **named: object) -> None:
+        pass  # a line per scrape helps nobody
+
+
+class _Server(ThreadingHTTPServer):
+    """exposition: what a client accepts to the type and the text that it gets."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, exposition: Callable[[str], tuple[str, bytes]]) -> None:
+        self.exposition = exposition
+        self.address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
+        super().__init__((host, port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # a client that breaks off is no error of ours
+            super().handle_error(request, client_address)
+
+
 class Exporter:
     """Serves GET /metrics, and /healthz for a probe; nothing else, and nothing that changes anything.
 
@@ -133,60 +190,15 @@ class Exporter:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Statuses())
 
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # a client that says nothing does not hold a thread
-
-            def do_GET(self) -> None:
-                place = urlsplit(self.path).path
-                if place == "/metrics":
-                    try:
-                        encode, kind = choose_encoder(self.headers.get("Accept", ""))
-                    except (TypeError, ValueError):  # the library reads versions that are no numbers
-                        encode, kind = choose_encoder("")
-                    self._send(200, kind, encode(registry))
-                elif place == "/healthz":
-                    self._send(200, "text/plain", b"ok\n")
-                else:
-                    self._send(404, "text/plain", b"/metrics is here\n")
-
-            def _refuse(self) -> None:
-                self.close_connection = True  # what else it sends is not read
-                self._send(405, "text/plain", b"only GET: nothing can be changed here\n", Allow="GET")
-
-            def do_POST(self) -> None:
-                self._refuse()
-
-            def do_PUT(self) -> None:
-                self._refuse()
-
-            def do_PATCH(self) -> None:
-                self._refuse()
-
-            def do_DELETE(self) -> None:
-                self._refuse()
-
-            def _send(self, code: int, kind: str, body: bytes, **headers: str) -> None:
-                self.send_response(code)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: object, **named: object) -> None:
-                pass  # a line per scrape helps nobody
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                if not isinstance(sys.exc_info()[1], OSError):  # a client that breaks off is no error of ours
-                    super().handle_error(request, client_address)
+        def exposition(accepted: str) -> tuple[str, bytes]:
+            try:
+                encode, kind = choose_encoder(accepted)
+            except (TypeError, ValueError):  # the library reads versions that are no numbers
+                encode, kind = choose_encoder("")
+            return kind, encode(registry)
 
         try:
-            self._server = Server((host, port), Handler)
+            self._server = _Server(host, port, exposition)
         except OSError as error:
             raise OutsideError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; give --listen another address"

@@ -112,20 +112,11 @@ async def _measure(address: Address, key: Key, writer: RawWriter, how: ServerRun
         writer.put("start", **known.start_record(), **_drafts_before(gauges), client=dialect.described())
         if dialect.ends_early:
             say("the server ends responses early (it does not honour ignore_eos): lengths are what came")
+        drafting = gauges is not None and gauges.drafts is not None
         session = Session(
-            player,
-            guard,
-            writer,
-            limits,
-            how.tell,
-            how.done,
-            began,
-            how.budget_s,
-            together=known.together,
-            caching=bool(known.prefix_caching),
-            drafting=gauges is not None and gauges.drafts is not None,
-            refusals=(RefusedError,),
-        )
+            player, guard, writer, limits, how.tell, how.done, began, how.budget_s, together=known.together,
+            caching=bool(known.prefix_caching), drafting=drafting, refusals=(RefusedError,),
+        )  # fmt: skip
         loads = sweep(limits, quick=how.quick, seed=how.seed, at_once=at_once)
         kept_out = batches(limits, quick=how.quick, seed=how.seed, at_once=at_once, cached=bool(known.prefix_caching))
 

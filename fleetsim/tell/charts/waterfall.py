@@ -66,12 +66,6 @@ def waterfall_chart(
         if rows
     )
     low, high = scale * min(0.0, *edges), scale * max(edges)
-    # Where the next bar begins: a thin line down from the end of the one before.
-    links = [
-        {"type": "line", "x0": scale * x, "x1": scale * x, "y0": i + 0.19, "y1": i + 0.81,
-         "line": {"color": "var(--quiet)", "width": 1, "dash": "dot"}}
-        for i, x in enumerate(edges)
-    ]  # fmt: skip
     notes = [
         {"x": low, "y": i, "text": f"{wrapped(part.name, 40, 1)}  <b>{_signed(i, names, how)}</b>", "xanchor": "left",
          "yanchor": "bottom", "yshift": 11, "showarrow": False, "align": "left", **BEHIND}
@@ -80,11 +74,17 @@ def waterfall_chart(
     layout: dict[str, Any] = {
         "barmode": "overlay",
         "annotations": notes,
-        "shapes": links,
+        "shapes": [_link(scale * x, i) for i, x in enumerate(edges)],
         "xaxis": axis(x_title, range=[low - 0.01 * (high - low), high + 0.04 * (high - low)]),
         "yaxis": rows_axis(len(names)),
     }
     return Chart(id, title, words, data, layout, 100 + ROW_PX * len(names))
+
+
+def _link(x: float, row: int) -> dict[str, Any]:
+    """Where the next bar begins: a thin line down from the end of the one before."""
+    line = {"color": "var(--quiet)", "width": 1, "dash": "dot"}
+    return {"type": "line", "x0": x, "x1": x, "y0": row + 0.19, "y1": row + 0.81, "line": line}
 
 
 def _signed(i: int, names: Sequence[Part], how: units.Unit) -> str:

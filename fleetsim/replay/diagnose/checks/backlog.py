@@ -48,7 +48,6 @@ def check(case: Case, earlier: Earlier) -> Draft:
     idle = None if case.colocated else case.engines_idle
     if idle is not None:
         evidence.append(f"instances stand without work {units.share(idle)} of the time")
-    dropped = q.dropped_share
     if case.observed.fleet is None and idle is not None and slow and case.starving is False:
         left = idle - sum(d.claims.get("idle", 0.0) for d in slow)
         if left > IDLE:
@@ -58,35 +57,45 @@ def check(case: Case, earlier: Earlier) -> Draft:
                 {"idle": left}, TOO_LARGE,
             )  # fmt: skip
     if case.starving is False and not case.colocated and not slow:
-        if dropped is not None and dropped > DROPPED:
-            return Draft(
-                "backlog", "fault", "more is generated than trained", tuple(evidence),
-                "fleetsim replay ... --recommend", {"busy": dropped, "idle": idle or 0.0},
-                "the fleet generates samples that nobody trains on",
-            )  # fmt: skip
-        if idle is not None and idle > IDLE:
-            return Draft(
-                "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
-                "fleetsim replay ... --recommend", {"idle": idle}, TOO_LARGE,
-            )  # fmt: skip
-        spare = _spare(case, evidence)
-        if spare > 0:
-            return Draft(
-                "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
-                "fleetsim replay ... --recommend", {"idle": idle or 0.0, "busy": max(0.0, spare - (idle or 0.0))},
-                TOO_LARGE,
-            )  # fmt: skip
-        if _lightly_loaded(case, evidence):
-            return Draft(
-                "backlog", "unknown", "next to no requests per instance: fewer instances might do", tuple(evidence),
-                "fleetsim replay ... --recommend", missing="a back-test that holds",
-            )  # fmt: skip
+        found = _too_many(case, idle, evidence)
+        if found is not None:
+            return found
     if q.depth is None and idle is None:
         return Draft(
             "backlog", "unknown", "queue depth is not exported", tuple(evidence),
             "name your own metric with --map queue.samples=METRIC", missing="--map queue.samples=METRIC",
         )  # fmt: skip
     return Draft("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
+
+
+def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Draft | None:
+    """What a trainer that neither waits nor is slow says of the fleet; None where nothing is too much. idle: of the
+    instances' time."""
+    dropped = case.observed.queue.dropped_share
+    if dropped is not None and dropped > DROPPED:
+        return Draft(
+            "backlog", "fault", "more is generated than trained", tuple(evidence),
+            "fleetsim replay ... --recommend", {"busy": dropped, "idle": idle or 0.0},
+            "the fleet generates samples that nobody trains on",
+        )  # fmt: skip
+    if idle is not None and idle > IDLE:
+        return Draft(
+            "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
+            "fleetsim replay ... --recommend", {"idle": idle}, TOO_LARGE,
+        )  # fmt: skip
+    spare = _spare(case, evidence)
+    if spare > 0:
+        return Draft(
+            "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
+            "fleetsim replay ... --recommend", {"idle": idle or 0.0, "busy": max(0.0, spare - (idle or 0.0))},
+            TOO_LARGE,
+        )  # fmt: skip
+    if _lightly_loaded(case, evidence):
+        return Draft(
+            "backlog", "unknown", "next to no requests per instance: fewer instances might do", tuple(evidence),
+            "fleetsim replay ... --recommend", missing="a back-test that holds",
+        )  # fmt: skip
+    return None
 
 
 def _spare(case: Case, evidence: list[str]) -> float:

@@ -26,7 +26,7 @@ from fleetsim.replay.diagnose.checks.in_flight_cap import OUT_OF_WORK
 from fleetsim.replay.diagnose.cost import Claims, pools_of
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
-from fleetsim.replay.observe.observed import Departure
+from fleetsim.replay.observe.observed import Departure, FleetView
 from fleetsim.replay.observe.trends import sized_for_the_end, trend_words
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
@@ -82,12 +82,16 @@ def check(case: Case, earlier: Earlier) -> Draft:
         evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
     if f is None:
         return _of_log(case, tuple(evidence))
+    return _of_fleet(case, earlier, f, case.idle.value, evidence)
+
+
+def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence: list[str]) -> Draft:
+    """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind."""
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
         evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
-    wait = case.idle.value
     if not case.weighed:
         return Draft(
             "rollout", "fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
