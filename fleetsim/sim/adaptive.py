@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 
 
-def steer(job: Job) -> Process:
+def steer(job: RunState) -> Process:
     """Looks at the fullest engine in every interval and moves the in-flight cap, for the whole run.
 
     The cap goes up by `grow` when the pool is full, but only after as many samples have finished as the pool holds. It

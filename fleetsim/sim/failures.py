@@ -6,11 +6,11 @@ import numpy as np
 
 from fleetsim.engine.kernel.tables import ACC_OFF, CMD_CLOSE, CMD_KILL, CMD_REOPEN, CMD_REVIVE, CMD_SWITCH_OFF, DOWN
 from fleetsim.sim.fleet_settings import most_groups
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 from fleetsim.workload.streams import stream
 
 
-def fail(job: Job, i: int) -> Process:
+def fail(job: RunState, i: int) -> Process:
     """Instance i fails at exponential intervals; its work is queued again, and it serves again after restart_s.
 
     Instances beyond `job.size` do not fail. Every instance has its own stream, so adding one does not move the
@@ -33,7 +33,7 @@ def fail(job: Job, i: int) -> Process:
         job.failures.append((i, down, job.now))
 
 
-def _revive(job: Job, i: int) -> None:
+def _revive(job: RunState, i: int) -> None:
     """The instance comes up, with the newest weights that it can load; it is a new process."""
     if job.scraper is not None:
         job.scraper.begin_again(i, job.now)
@@ -41,13 +41,13 @@ def _revive(job: Job, i: int) -> None:
     job.fleet.command(CMD_REVIVE, i, job.now)
 
 
-def lose(job: Job, i: int) -> None:
+def lose(job: RunState, i: int) -> None:
     """Instance i fails for good: its work is queued again, its GPUs stay on the bill."""
     job.lost.add(i)
     job.fleet.command(CMD_KILL, i, job.now)
 
 
-def resize(job: Job, instances: int) -> None:
+def resize(job: RunState, instances: int) -> None:
     """The rebalance: instances beyond the new count take no more work and are given back once empty."""
     rows = job.fleet.world.instances
     for i in range(min(job.size, instances), max(job.size, instances)):
@@ -62,7 +62,7 @@ def resize(job: Job, instances: int) -> None:
     job.fleet.set(cap_groups=most_groups(job.scenario, instances))
 
 
-def give_back_closed(job: Job) -> None:
+def give_back_closed(job: RunState) -> None:
     """Closed instances that have finished their work leave the bill."""
     rows = job.fleet.world.instances
     for i in range(job.size, job.fleet.own):

@@ -7,22 +7,22 @@ import math
 from fleetsim.engine.kernel.tables import CMD_MOVE, CMD_REVIVE, CMD_SWITCH_OFF
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.records import SWITCH, WAIT
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.waiting import wait_for_groups
 
 
-def threshold_groups(job: Job) -> int:
+def threshold_groups(job: RunState) -> int:
     """Groups that are ready when the trainer calls its GPUs back: return_at of a batch, one at least."""
     return max(1, math.ceil(job.scenario.fleet.lending.return_at * job.scenario.groups_per_step - 1e-9))
 
 
-def _enough(job: Job, step: int, wanted: int) -> bool:
+def _enough(job: RunState, step: int, wanted: int) -> bool:
     """Whether the rules would let the trainer take so many groups now."""
     batch, _ = pick(job.scenario, job.fleet, job.progress, wanted, step)
     return len(batch) == wanted
 
 
-def lend(job: Job, step: int) -> Process:
+def lend(job: RunState, step: int) -> Process:
     """Lends the GPUs until enough groups are ready, if fewer are now; returns the seconds that the switching took.
 
     Each of the two switches takes switch_s. After the first, all requests in flight are routed again, to the lent

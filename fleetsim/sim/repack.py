@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import CMD_MOVE
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 
 
-def repack(job: Job) -> Process:
+def repack(job: RunState) -> Process:
     """Looks at the fleet every `fleet.repack.every_s`, for the whole run."""
     settings = job.scenario.fleet.repack
     assert settings.every_s is not None

@@ -8,11 +8,11 @@ import simpy
 from fleetsim.engine.kernel.tables import CMD_REOPEN, DOWN, UNSENT
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.buffer import Ids
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.version import published, to_work_in_flight
 
 
-def offer(job: Job, version: int, step: int) -> Process:
+def offer(job: RunState, version: int, step: int) -> Process:
     """A version may be loaded publish_s seconds after the trainer has made it."""
     job.under_way += 1
     publish_s = job.times.publish_s  # an event may change it meanwhile
@@ -24,14 +24,14 @@ def offer(job: Job, version: int, step: int) -> Process:
     job.newer = None
 
 
-def news(job: Job) -> simpy.Event:
+def news(job: RunState) -> simpy.Event:
     """An event: another version may be loaded."""
     if job.newer is None:
         job.newer = job.env.event()
     return job.newer
 
 
-def follow(job: Job, i: int, turns: simpy.Resource) -> Process:
+def follow(job: RunState, i: int, turns: simpy.Resource) -> Process:
     """For the whole run, instance i loads the newest version whenever there is one and it is the instance's turn."""
     while True:
         if job.fleet.world.instances["version"][i] >= job.loadable:
@@ -45,7 +45,7 @@ def follow(job: Job, i: int, turns: simpy.Resource) -> Process:
             _note_published(job)
 
 
-def _load(job: Job, i: int) -> Process:
+def _load(job: RunState, i: int) -> Process:
     """Loads a version. `sync.in_flight` says what becomes of the work on the instance, as in a global sync; `drain`
     waits for this instance alone."""
     fleet, sync, rows = job.fleet, job.scenario.sync, job.fleet.world.instances
@@ -65,7 +65,7 @@ def _load(job: Job, i: int) -> Process:
         fleet.command(CMD_REOPEN, i)
 
 
-def _groups_on(job: Job, i: int) -> Ids:
+def _groups_on(job: RunState, i: int) -> Ids:
     """Unfinished groups with a sample on instance i."""
     groups = job.fleet.unfinished()
     if not IN_FLIGHT[job.scenario.sync.in_flight].discards or len(groups) == 0:
@@ -76,7 +76,7 @@ def _groups_on(job: Job, i: int) -> Ids:
     return groups[np.logical_or.reduceat(here, np.cumsum(size) - size)]
 
 
-def _note_published(job: Job) -> None:
+def _note_published(job: RunState) -> None:
     """A version is published once no instance that is up serves an older one."""
     up = job.fleet.up()
     up = up[up < job.fleet.own]

@@ -21,7 +21,7 @@ from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import FAILURE, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
-from fleetsim.sim.run_state import Job, Process, drive
+from fleetsim.sim.run_state import Process, RunState, drive
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import watch_of
 from fleetsim.sim.trainer import train
@@ -52,7 +52,7 @@ def simulate(
     """
     step_time, limits = engine or engine_of(scenario)
     fleet = Fleet(scenario, step_time, limits, replication)
-    job = Job(scenario, fleet, replication, scenario.fleet.instances)
+    job = RunState(scenario, fleet, replication, scenario.fleet.instances)
     job.watch = watch_of(on_step)
     if scrape_every_s is not None:
         job.scraper = Scraper(fleet, scenario.workload.group_size, job.steps_behind, scrape_every_s, scrape_between_s)
@@ -87,7 +87,7 @@ def simulate(
     )
 
 
-def _companions(job: Job) -> Iterator[Process]:
+def _companions(job: RunState) -> Iterator[Process]:
     """What goes on beside training for the whole run."""
     scenario = job.scenario
     if scenario.fleet.failures.mtbf_s is not None:

@@ -28,7 +28,7 @@ Process = Generator[simpy.Event, Any, Any]
 
 
 @dataclass(slots=True)
-class Job:
+class RunState:
     """One run in progress.
 
     size: instances that the fleet should have, lent ones apart. times: of a weight sync, given or derived. wanted:
@@ -135,7 +135,7 @@ class Job:
         return self.drained[i]
 
 
-def drive(job: Job) -> Process:
+def drive(job: RunState) -> Process:
     """Moves the fleet between the events of the other processes, never past the next of them.
 
     Raises StuckError when the trainer waits and nothing can ever happen again, or nothing but waste.
@@ -166,7 +166,7 @@ def drive(job: Job) -> Process:
             yield env.timeout(max(0.0, limit - env.now))
 
 
-def _tell_who_waited(job: Job) -> None:
+def _tell_who_waited(job: RunState) -> None:
     """The fleet is empty, or some of its instances are."""
     if job.empty is not None and job.fleet.get("in_flight") == 0:
         empty, job.empty = job.empty, None

@@ -10,11 +10,11 @@ from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.age import too_old
 from fleetsim.sim.buffer import drop, ready_groups
 from fleetsim.sim.rolling import offer
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.version import published, to_work_in_flight
 
 
-def hand_over(job: Job, step: int, updates: float) -> Process:
+def hand_over(job: RunState, step: int, updates: float) -> Process:
     """The trainer's part of a publication after optimizer step `step`; the version contains `updates` steps.
 
     An earlier global one must be over, then the trainer is held for trainer_block_s. With a barrier or on shared GPUs
@@ -40,7 +40,7 @@ def hand_over(job: Job, step: int, updates: float) -> Process:
         yield job.sync_done
 
 
-def leave_behind(job: Job) -> None:
+def leave_behind(job: RunState) -> None:
     """What the new version makes too old goes at once, if the age action is an eager one."""
     scenario, fleet, version = job.scenario, job.fleet, job.progress.triggered
     action = AGE_ACTIONS[scenario.admission.age_action]
@@ -54,7 +54,7 @@ def leave_behind(job: Job) -> None:
     job.top_up()
 
 
-def synchronise(job: Job, version: int, step: int) -> Process:
+def synchronise(job: RunState, version: int, step: int) -> Process:
     """Publishes `version`, made by optimizer step `step`, to all instances.
 
     publish_s pass while the engines go on; then `sync.in_flight` says what becomes of the work in flight

@@ -16,7 +16,7 @@ from fleetsim.sim.buffer import Ids, ready_groups
 from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.lending import lend
 from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
-from fleetsim.sim.run_state import Job, Process
+from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.sync import hand_over
 from fleetsim.sim.waiting import wait_for_groups
 
@@ -24,7 +24,7 @@ from fleetsim.sim.waiting import wait_for_groups
 _sum = np.add.reduce
 
 
-def train(job: Job) -> Process:
+def train(job: RunState) -> Process:
     """All optimizer steps of the run, or as many as its watch wants."""
     scenario, env = job.scenario, job.env
     colocated = scenario.fleet.placement == "colocated"
@@ -87,7 +87,7 @@ def train(job: Job) -> Process:
     job.done = True
 
 
-def _checkpoint(job: Job, step: int) -> Process:
+def _checkpoint(job: RunState, step: int) -> Process:
     """Saves where this step ends with a checkpoint. Returns the seconds that the trainer stands still for it."""
     saving = job.scenario.trainer.checkpoint
     if not saving.every_steps or (step + 1) % saving.every_steps or not saving.stall_s:
@@ -97,7 +97,7 @@ def _checkpoint(job: Job, step: int) -> Process:
     return saving.stall_s
 
 
-def _publishes(job: Job, step: int) -> bool:
+def _publishes(job: RunState, step: int) -> bool:
     """Whether a publication falls to the end of this step."""
     sync = job.scenario.sync
     if sync.trigger == "samples":
@@ -105,7 +105,7 @@ def _publishes(job: Job, step: int) -> bool:
     return sync.trigger == "steps" and (step + 1) % sync.every_steps == 0
 
 
-def _take_gpus(job: Job) -> Process:
+def _take_gpus(job: RunState) -> Process:
     """Colocated: engines stop, after their last sample if work in flight is drained, and the GPUs change hands."""
     if IN_FLIGHT[job.scenario.sync.in_flight].drains:
         job.fleet.set(halted=1)
@@ -115,14 +115,14 @@ def _take_gpus(job: Job) -> Process:
     yield job.env.timeout(job.scenario.fleet.switch_s)
 
 
-def compute_seconds(job: Job, tokens: int, share: float = 1.0) -> float:
+def compute_seconds(job: RunState, tokens: int, share: float = 1.0) -> float:
     """Seconds of one optimizer step, or of a `share` of it, on so many tokens: phases, then the update."""
     trainer = job.scenario.trainer
     phases: list[TrainerConfig | PhaseConfig] = [trainer, *trainer.phases]
     return sum(phase.fixed_s * share + phase.per_token_s * tokens for phase in phases)
 
 
-def _apply_events(job: Job, step: int) -> None:
+def _apply_events(job: RunState, step: int) -> None:
     """What the scenario says happens when this step begins."""
     for event in job.scenario.run.events:
         if event.step == step:
@@ -138,7 +138,7 @@ def _apply_events(job: Job, step: int) -> None:
                 lose(job, event.lose_instance)
 
 
-def _take(job: Job, batch: Ids, step: int, *, last: bool) -> None:
+def _take(job: RunState, batch: Ids, step: int, *, last: bool) -> None:
     """The groups leave the buffer; with the last part of a batch, what a first-finished rule does not need goes."""
     scenario, fleet = job.scenario, job.fleet
     buffer.take(fleet, batch, step, job.now)
@@ -160,7 +160,7 @@ def _take(job: Job, batch: Ids, step: int, *, last: bool) -> None:
     job.top_up()
 
 
-def _tokens(job: Job, batch: Ids) -> tuple[int, int]:
+def _tokens(job: RunState, batch: Ids) -> tuple[int, int]:
     """Prompt and output tokens of the batch, tool tokens counted with the prompts."""
     samples = job.fleet.world.samples
     rows = job.fleet.samples_of(batch)
@@ -169,7 +169,7 @@ def _tokens(job: Job, batch: Ids) -> tuple[int, int]:
     return prompt + extra, output
 
 
-def begin_round(job: Job) -> None:
+def begin_round(job: RunState) -> None:
     """Begins a round. It is a long one when the groups that were put off fill a batch: then it has these groups and no
     others."""
     batch = job.scenario.groups_per_step
@@ -180,14 +180,14 @@ def begin_round(job: Job) -> None:
         job.progress.round_groups = batch
 
 
-def put_off(job: Job) -> None:
+def put_off(job: RunState) -> None:
     """The round has its batch: unfinished groups are aborted and wait for a long round."""
     late = job.fleet.unfinished()
     job.deferred.extend(int(g) for g in late)
     job.discard(late)
 
 
-def fleet_state(job: Job) -> tuple[float, ...]:
+def fleet_state(job: RunState) -> tuple[float, ...]:
     """What the fleet looks like when the batch is complete: columns version .. credits of STEP."""
     fleet = job.fleet
     size = job.scenario.workload.group_size
@@ -209,7 +209,7 @@ def fleet_state(job: Job) -> tuple[float, ...]:
     )
 
 
-def totals(job: Job) -> tuple[float, ...]:
+def totals(job: RunState) -> tuple[float, ...]:
     """Totals since the start of the run: columns instances .. preemptions of STEP."""
     fleet = job.fleet
     fleet.advance(job.now)

@@ -6,10 +6,10 @@ from fleetsim.engine.kernel.tables import ALL, CMD_NEW_EPOCH, CMD_RECOMPUTE
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.admission import begin_window
 from fleetsim.sim.buffer import Ids
-from fleetsim.sim.run_state import Job
+from fleetsim.sim.run_state import RunState
 
 
-def to_work_in_flight(job: Job, unfinished: Ids, which: int = int(ALL)) -> int:
+def to_work_in_flight(job: RunState, unfinished: Ids, which: int = int(ALL)) -> int:
     """What the policy does to the work on an instance (or on all); returns how many groups were thrown away."""
     fleet, sync = job.fleet, job.scenario.sync
     discarded = 0
@@ -23,7 +23,7 @@ def to_work_in_flight(job: Job, unfinished: Ids, which: int = int(ALL)) -> int:
     return discarded
 
 
-def published(job: Job, version: int) -> None:
+def published(job: RunState, version: int) -> None:
     """Every instance serves `version` or a newer one."""
     job.progress.version = version
     begin_window(job.fleet, job.progress)

@@ -6,11 +6,11 @@ import numpy as np
 
 from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.sim import buffer
-from fleetsim.sim.run_state import MOST_WASTED_BATCHES, Job, Process
+from fleetsim.sim.run_state import MOST_WASTED_BATCHES, Process, RunState
 from fleetsim.sim.stuck import wasting_error
 
 
-def wait_for_groups(job: Job, step: int, want: int) -> Process:
+def wait_for_groups(job: RunState, step: int, want: int) -> Process:
     """Waits until the buffer holds `want` groups that the rules let the trainer take; returns them, still in it.
 
     Groups too old to train are dropped whenever the trainer comes upon them. What a drop lets in from the door is
@@ -41,7 +41,7 @@ def wait_for_groups(job: Job, step: int, want: int) -> Process:
             yield job.next_group()
 
 
-def _filtered(job: Job) -> int:
+def _filtered(job: RunState) -> int:
     """Groups filtered so far; counted only where a retry limit asks for it."""
     if job.scenario.workload.filter.retry_limit is None:
         return 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure
-    from fleetsim.size.size import SizeResult as Plan
+    from fleetsim.size.size import Sizing
     from fleetsim.tell.document import Document
 
 TARGETS = "Targets and prices"
@@ -74,7 +74,7 @@ class SizeResult(Recommendation):
     """
 
     asked: Job
-    plan: Plan
+    plan: Sizing
     _measure: Measure | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:

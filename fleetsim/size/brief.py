@@ -8,18 +8,18 @@ from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.observed import observed_line
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.size.knee import usd_per_h
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 from fleetsim.size.words import headline
 from fleetsim.tell.document import Brief, Document, Tone, brief
 
 
-def in_brief(result: SizeResult) -> Document:
+def in_brief(result: Sizing) -> Document:
     """The answer and the lines of its Brief, and nothing else."""
     kind, title = kind_of("size", result.scenario), headline(result)
     return Document(kind, title, (), (), result.warnings, (), brief=brief_of(result))
 
 
-def brief_of(result: SizeResult) -> Brief:
+def brief_of(result: Sizing) -> Brief:
     """What one must know of a plan; its headline is the answer."""
     return brief(
         ("missed", _missed(result)),
@@ -35,14 +35,14 @@ def brief_of(result: SizeResult) -> Brief:
     )
 
 
-def _tone(result: SizeResult) -> Tone:
+def _tone(result: Sizing) -> Tone:
     if not result.feasible:
         return "bad"
     doubtful = result.spread is not None and (result.spread.wide or not result.spread.held)
     return "unsure" if doubtful or result.missed else "good"
 
 
-def _missed(result: SizeResult) -> str:
+def _missed(result: Sizing) -> str:
     """Targets that the answer misses, those that somebody gave first, with what it comes to instead."""
     said = []
     for t in sorted(result.missed, key=lambda t: not t.given):
@@ -55,19 +55,19 @@ def _missed(result: SizeResult) -> str:
     return "; ".join(said)
 
 
-def _step(result: SizeResult) -> str:
+def _step(result: Sizing) -> str:
     of = result.recommended.estimates
     return step_line(of["step_s"].mean, of["trainer_idle_fraction"].mean, result.spans)
 
 
-def _cost(result: SizeResult) -> str:
+def _cost(result: Sizing) -> str:
     s, step = result.scenario, result.recommended.estimates["cost_per_step"].mean
     hour, own = units.money(usd_per_h(s, result.instances)), s.fleet.placement != "colocated"
     gpus = f"{result.instances * s.engine.gpus:,}{f' + {s.trainer.gpus:,}' if own else ''} GPUs"
     return f"{ranged('cost_per_step', step, result.spans)} a step, {hour} an hour for {gpus}"
 
 
-def _measure(result: SizeResult) -> str | None:
+def _measure(result: Sizing) -> str | None:
     """The input whose error costs most, and whether some case leaves no count."""
     if result.spread is None:
         return None

@@ -13,10 +13,10 @@ from fleetsim.tell.data import brief, estimate, head
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.trials import Trial
-    from fleetsim.size.size import SizeResult
+    from fleetsim.size.size import Sizing
 
 
-def size_document(result: SizeResult) -> dict[str, Any]:
+def size_document(result: Sizing) -> dict[str, Any]:
     """The document of `fleetsim size --json`."""
     return {
         **head("size", result.scenario),

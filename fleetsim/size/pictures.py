@@ -12,7 +12,7 @@ from fleetsim.size import words as size_words
 from fleetsim.size.alternatives import Alternative, Alternatives
 from fleetsim.size.explain import explained
 from fleetsim.size.neighbours import Around
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import Change, change_dots
@@ -24,7 +24,7 @@ from fleetsim.tell.document import Block, Bullets, Listed, Table, pair
 _LEAST = 0.0005
 
 
-def curves(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
+def curves(result: Sizing, around: Around) -> tuple[Block | None, ...]:
     """What depends on the count: idle over the whole width, step time and cost beside each other."""
     counts = [float(t.instances) for t in around.trials]
     runs = units.plural(result.scenario.run.replications, "replication")
@@ -130,7 +130,7 @@ def _less(gain_s: float) -> str:
     return units.seconds(gain_s) if gain_s >= 0 else f"-{units.seconds(-gain_s)}"
 
 
-def headroom_chart(result: SizeResult) -> Chart:
+def headroom_chart(result: Sizing) -> Chart:
     """From what the fleet would make without any loss to what the trainer consumes, which may be more than that."""
     h = result.headroom
     shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if part >= _LEAST]

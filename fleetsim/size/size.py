@@ -58,7 +58,7 @@ _NEAR = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeResult(Reasons[Spread]):
+class Sizing(Reasons[Spread]):
     """What `size` found.
 
     instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None;
@@ -121,7 +121,7 @@ def size(
     confidence: float | None = None,
     measure: Measure = simulated,
     tell: Tell | None = None,
-) -> SizeResult:
+) -> Sizing:
     """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored.
 
     given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
@@ -167,7 +167,7 @@ def size(
     binding = bound_by(chosen.binding, alternatives)
     larger_trainer = Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell))
     profile = engine_source(job, instances)
-    return SizeResult(
+    return Sizing(
         scenario=job,
         instances=instances,
         binding=binding,

@@ -12,7 +12,7 @@ from fleetsim.job.rests_on import worth_knowing
 from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.size import words
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 from fleetsim.size.spread import CountEnd, Spread
 from fleetsim.tell.document import Cell, Section, Table, estimated
 from fleetsim.tell.terminal import word_a_line
@@ -82,7 +82,7 @@ def _figure(trial: Trial, name: str) -> str:
     return units.written(trial.mean(name), unit)
 
 
-def rate_table(result: SizeResult) -> Table:
+def rate_table(result: Sizing) -> Table:
     """The two signatures of a wrong fleet: an idle trainer below the match, a growing backlog above it."""
     match = result.rate_matching
     rows = tuple(
@@ -100,7 +100,7 @@ def rate_table(result: SizeResult) -> Table:
     return Table("", headings, rows, left=0, marked=marked)
 
 
-def headroom_table(result: SizeResult) -> Table:
+def headroom_table(result: Sizing) -> Table:
     """The parts of the computed headroom, largest first."""
     parts = sorted(result.headroom.parts.items(), key=lambda item: -item[1])
     rows = tuple((units.share(part), words.PARTS.get(name, name)) for name, part in parts if part >= _LEAST)

@@ -19,7 +19,7 @@ from fleetsim.size import words
 from fleetsim.size.brief import brief_of
 from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 from fleetsim.size.tables import counts_table, headroom_table, how_sure, rate_table, trials_table
 from fleetsim.size.targets import RULE
 from fleetsim.tell.document import (
@@ -46,7 +46,7 @@ class Pictured:
     run: Records
 
 
-def document(result: SizeResult, pictured: Pictured | None = None) -> Document:
+def document(result: Sizing, pictured: Pictured | None = None) -> Document:
     """What `size` says. pictured: None without a page. Raises ValueError for a run whose activity was not recorded."""
     verdict, queue, headroom = words.verdict(result), words.queue(result), words.headroom(result)
     return Document(
@@ -107,26 +107,26 @@ def tried(trials: Sequence[Trial]) -> Document:
     return Document("fleetsim size", "", (), (), (), (Section(title, (trials_table(trials),)),))
 
 
-def _why(result: SizeResult) -> tuple[Block, ...]:
+def _why(result: Sizing) -> tuple[Block, ...]:
     return present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
 
 
-def _counts(result: SizeResult, around: Around) -> tuple[Block | None, ...]:
+def _counts(result: Sizing, around: Around) -> tuple[Block | None, ...]:
     return *curves(result, around), counts_table(around.trials, result.instances)
 
 
-def _on_paper(result: SizeResult) -> tuple[Block, ...]:
+def _on_paper(result: Sizing) -> tuple[Block, ...]:
     """The arithmetic, with its two rates where an instance has the same rate whatever it does."""
     constant = result.scenario.engine.kind == "constant"
     return present(words.arithmetic(result), rate_table(result) if constant else None)
 
 
-def _headroom(result: SizeResult) -> tuple[Block, ...]:
+def _headroom(result: Sizing) -> tuple[Block, ...]:
     on_paper = f"On paper: {words.arithmetic(result)}."
     return units.sentence(words.headroom(result)), headroom_chart(result), on_paper
 
 
-def _at_work(result: SizeResult, run: Records) -> Section:
+def _at_work(result: Sizing, run: Records) -> Section:
     """The recommended fleet's run in pictures."""
     return over_time(
         run,
@@ -137,7 +137,7 @@ def _at_work(result: SizeResult, run: Records) -> Section:
     )
 
 
-def targets_words(result: SizeResult) -> str:
+def targets_words(result: Sizing) -> str:
     """Which targets hold and which do not, with the figure that decides."""
     held, missed = [], []
     for target in result.targets:
@@ -152,7 +152,7 @@ def targets_words(result: SizeResult) -> str:
     return " ".join(part for part in (*parts, units.sentence(RULE)) if part)
 
 
-def _tiles(result: SizeResult) -> tuple[Tile, ...]:
+def _tiles(result: Sizing) -> tuple[Tile, ...]:
     of = result.recommended.estimates
     s = result.scenario
     return (

@@ -9,7 +9,7 @@ from fleetsim.job import brief
 from fleetsim.job.words import target
 from fleetsim.size.explain import cost_words
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
@@ -22,7 +22,7 @@ PARTS: Mapping[str, str] = {
 }
 
 
-def headline(result: SizeResult) -> str:
+def headline(result: Sizing) -> str:
     """The answer in one sentence, what is missed of what somebody asked for before it."""
     n, trainer = result.instances, units.plural(result.scenario.trainer.gpus, "trainer GPU")
     fleet = f"{units.plural(n, 'rollout instance')}{_likely(result)}"
@@ -39,7 +39,7 @@ def headline(result: SizeResult) -> str:
     return f"{fleet} {verb} {trainer} {busy}."
 
 
-def why_infeasible(result: SizeResult) -> str:
+def why_infeasible(result: Sizing) -> str:
     """What no fleet does of what was asked for."""
     if any(t.given for t in result.missed):
         return f"no fleet holds {asked(result, held=False)}"
@@ -47,7 +47,7 @@ def why_infeasible(result: SizeResult) -> str:
     return f"no fleet is enough in {_cases(result.confidence)}"
 
 
-def _likely(result: SizeResult) -> str:
+def _likely(result: Sizing) -> str:
     """The range of the count, where it is more than one."""
     if result.confidence is not None and result.enough:
         return f", enough in {_cases(result.confidence)},"
@@ -61,7 +61,7 @@ def _cases(share: float) -> str:
     return f"{units.limit(share)} of cases"
 
 
-def likely(result: SizeResult) -> str | None:
+def likely(result: Sizing) -> str | None:
     """How far the answer may be off, and what to measure first."""
     r = result.spread
     if r is None:
@@ -77,7 +77,7 @@ def likely(result: SizeResult) -> str | None:
     return f"{said}{broken} {measure_first(result)}"
 
 
-def measure_first(result: SizeResult) -> str:
+def measure_first(result: Sizing) -> str:
     """The input whose error costs most, and what settles it."""
     assert result.spread is not None
     first = result.spread.parts[0]
@@ -91,12 +91,12 @@ def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def asked(result: SizeResult, *, held: bool) -> str:
+def asked(result: Sizing, *, held: bool) -> str:
     """The targets that somebody gave and the answer holds, or misses: "a step of at most 36.0 s and ..."."""
     return " and ".join(target(t.name, t.limit) for t in result.targets if t.given and (t not in result.missed) == held)
 
 
-def reach(result: SizeResult) -> str | None:
+def reach(result: Sizing) -> str | None:
     """Why the answer is only the knee: what the largest fleet would reach. None when it is not."""
     if result.largest is None:
         return None
@@ -118,7 +118,7 @@ def reach(result: SizeResult) -> str | None:
     )
 
 
-def way_out(result: SizeResult) -> str | None:
+def way_out(result: Sizing) -> str | None:
     """The staleness budget that would do, when no fleet does without it."""
     w = result.way_out
     if w is None:
@@ -130,7 +130,7 @@ def way_out(result: SizeResult) -> str | None:
     )
 
 
-def larger_trainer(result: SizeResult) -> str | None:
+def larger_trainer(result: Sizing) -> str | None:
     """What more trainer GPUs would buy, where the trainer binds."""
     t = result.larger_trainer
     if t is None:
@@ -142,7 +142,7 @@ def larger_trainer(result: SizeResult) -> str | None:
     )
 
 
-def verdict(result: SizeResult) -> str:
+def verdict(result: Sizing) -> str:
     """The numbers behind the headline, in one line."""
     trial = result.recommended
     idle = trial.estimates["trainer_idle_fraction"]
@@ -153,7 +153,7 @@ def verdict(result: SizeResult) -> str:
     )
 
 
-def arithmetic(result: SizeResult) -> str:
+def arithmetic(result: Sizing) -> str:
     """The runbook's rate matching in one line, as it is worked out on paper."""
     r = result.rate_matching
     consumed, rate = units.count(round(r.consume_tok_s, 1)), units.count(round(r.instance_tok_s, 1))
@@ -167,7 +167,7 @@ def arithmetic(result: SizeResult) -> str:
     return f"{consumed} tok/s consumed / {each} = {units.plural(r.instances, 'instance')}"
 
 
-def headroom(result: SizeResult) -> str:
+def headroom(result: Sizing) -> str:
     """The computed headroom against the one of the arithmetic."""
     h = result.headroom
     return (
@@ -187,7 +187,7 @@ def _consumes(h: Headroom) -> str:
     return "the trainer consumes" if h.computed <= 1.0 else "a trainer that never waits would consume"
 
 
-def queue(result: SizeResult) -> str:
+def queue(result: Sizing) -> str:
     """The queue cap in one line."""
     q = result.queue_cap
     cost = "no step time" if q.step_cost < 0.0005 else f"{units.share(q.step_cost)} of step time"
@@ -201,7 +201,7 @@ def queue(result: SizeResult) -> str:
     )
 
 
-def next_commands(result: SizeResult) -> tuple[tuple[str, str], ...]:
+def next_commands(result: Sizing) -> tuple[tuple[str, str], ...]:
     """(command, why) pairs: what to type next."""
     found = [
         (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.split.runs import By
-    from fleetsim.split.split import SplitResult as Advice
+    from fleetsim.split.split import Advice
     from fleetsim.tell.document import Document
 
 RULES = "Ranking and prices"

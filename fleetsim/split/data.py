@@ -12,10 +12,10 @@ from fleetsim.tell.data import brief, estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.split.split import Outcome, SplitResult
+    from fleetsim.split.split import Advice, Outcome
 
 
-def split_document(result: SplitResult) -> dict[str, Any]:
+def split_document(result: Advice) -> dict[str, Any]:
     """The document of `fleetsim split --json`."""
     ratio = result.ratio
     return {

@@ -6,14 +6,14 @@ from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.split.ranking import shown_ways
 from fleetsim.split.runs import By
-from fleetsim.split.split import Outcome, SplitResult
+from fleetsim.split.split import Advice, Outcome
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import Change, change_dots
 from fleetsim.tell.charts.parts import Mark
 
 
-def way_chart(result: SplitResult, measure: By) -> Chart | None:
+def way_chart(result: Advice, measure: By) -> Chart | None:
     """One measure of all splits against their rollout GPUs, the colocated ways as lines across. None without splits."""
     q = quantity(measure)
     splits = sorted(
@@ -51,11 +51,11 @@ def way_chart(result: SplitResult, measure: By) -> Chart | None:
     )  # fmt: skip
 
 
-def _if_advised(result: SplitResult, outcome: Outcome) -> str:
+def _if_advised(result: Advice, outcome: Outcome) -> str:
     return ", advised" if outcome is result.chosen else ""
 
 
-def ratio_chart(result: SplitResult) -> Chart:
+def ratio_chart(result: Advice) -> Chart:
     """How far each way is from the first-ranked one, run by run under the same draws."""
     name = quantity(result.by).title
     first = result.outcomes[0]

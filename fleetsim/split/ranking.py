@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.split.split import Outcome, SplitResult
+from fleetsim.split.split import Advice, Outcome
 from fleetsim.tell.document import Cell, Table, Words
 from fleetsim.tell.terminal import word_a_line
 
@@ -18,7 +18,7 @@ _MOST_ROWS = 14
 _IDLE = "idle t/r"
 
 
-def ranking(result: SplitResult) -> Table:
+def ranking(result: Advice) -> Table:
     """Best first; what lies between the shown ones is left out and said to be.
 
     Where the terminal is narrow, intervals go first, then columns, before a name or a figure is cut in two.
@@ -27,7 +27,7 @@ def ranking(result: SplitResult) -> Table:
     return replace(widest, narrower=tuple(narrower))
 
 
-def _tables(result: SplitResult) -> Iterator[Table]:
+def _tables(result: Advice) -> Iterator[Table]:
     """From the widest to the narrowest."""
     intervals = [name for name in _INTERVALS if name != result.by]
     columns = [name for name in _COLUMNS if name != result.by]
@@ -42,7 +42,7 @@ def _tables(result: SplitResult) -> Iterator[Table]:
         yield replace(table, note=note)
 
 
-def _table(result: SplitResult, columns: list[str], bare: Collection[str]) -> Table:
+def _table(result: Advice, columns: list[str], bare: Collection[str]) -> Table:
     """bare: columns without their intervals."""
     rows: list[tuple[Cell, ...]] = []
     last, chosen = 0, -1
@@ -74,7 +74,7 @@ def ways_table(outcomes: Sequence[Outcome]) -> Table:
     return Table("", ("", *map(_heading, names), "runs"), rows)
 
 
-def shown_ways(result: SplitResult) -> list[Outcome]:
+def shown_ways(result: Advice) -> list[Outcome]:
     """The first few, every colocated way, and the one that is advised."""
     if len(result.outcomes) <= _MOST_ROWS + 2:
         return list(result.outcomes)
@@ -85,7 +85,7 @@ def shown_ways(result: SplitResult) -> list[Outcome]:
     ]
 
 
-def _sign(result: SplitResult, outcome: Outcome, place: int) -> str:
+def _sign(result: Advice, outcome: Outcome, place: int) -> str:
     """The advised way, and what ties with the first."""
     if outcome is result.chosen:
         return ">"

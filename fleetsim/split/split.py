@@ -77,7 +77,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitResult(Reasons[Spread]):
+class Advice(Reasons[Spread]):
     """What `split` found.
 
     scenario: the job, with the trainer's seconds as given. outcomes: ranked by `by`, best first: the two colocated ways
@@ -115,7 +115,7 @@ def split(
     notes: Sequence[str] = (),
     measure: Measure = simulated,
     tell: Tell | None = None,
-) -> SplitResult:
+) -> Advice:
     """Ranks all ways to use `gpus` GPUs for a job; its own instances and placement are ignored.
 
     rules: for the trainer's GPUs. given, notes, measure, tell: as for `size`.
@@ -143,7 +143,7 @@ def split(
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
-    return SplitResult(
+    return Advice(
         scenario=job,
         gpus=gpus,
         by=by,

@@ -19,7 +19,7 @@ from fleetsim.split import words
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
 from fleetsim.split.runs import By
-from fleetsim.split.split import Outcome, SplitResult
+from fleetsim.split.split import Advice, Outcome
 from fleetsim.split.spread import Spread
 from fleetsim.tell.document import (
     Block,
@@ -44,7 +44,7 @@ _SIGNS = (
 )
 
 
-def document(result: SplitResult, runs: Mapping[str, Records] | None = None) -> Document:
+def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Document:
     """What `split` says. runs: label of a way -> its first replication, for a page; None without a page.
 
     Raises ValueError for a run whose activity was not recorded.
@@ -109,7 +109,7 @@ def _how_sure(spread: Spread) -> Section:
     return worth_knowing(spread.parts, spread.confidence, "right there", lambda p: f"{p.low.way}; {p.high.way}")
 
 
-def _why(result: SplitResult) -> Iterator[Block]:
+def _why(result: Advice) -> Iterator[Block]:
     """What binds, in a picture, and the ways that cannot run."""
     bound = bound_by(result.chosen.binding, result.alternatives)
     yield from present(why(bound, result.alternatives, result.chosen.estimates))
@@ -117,7 +117,7 @@ def _why(result: SplitResult) -> Iterator[Block]:
         yield f"Ways that cannot run: {'; '.join(f'{label}: {reason}' for label, reason in result.stuck)}."
 
 
-def _every_way(result: SplitResult) -> Iterator[Block | None]:
+def _every_way(result: Advice) -> Iterator[Block | None]:
     """All ways in pictures, the measure that they are ranked by first; then in figures."""
     measures: tuple[By, ...] = (result.by, *(m for m in ("step_s", "cost_per_step") if m != result.by))
     first, *others = (way_chart(result, m) for m in measures)
@@ -128,7 +128,7 @@ def _every_way(result: SplitResult) -> Iterator[Block | None]:
     yield words.orders(result)
 
 
-def _tiles(result: SplitResult) -> tuple[Tile, ...]:
+def _tiles(result: Advice) -> tuple[Tile, ...]:
     way, of = result.chosen.arrangement, result.chosen.estimates
     shared = way.kind != "split"
     ratio = result.ratio
@@ -153,7 +153,7 @@ _MEANS = (
 )
 
 
-def every_way(result: SplitResult) -> Table:
+def every_way(result: Advice) -> Table:
     """Every way that was simulated, ranked."""
     rows = tuple(
         (
@@ -169,7 +169,7 @@ def every_way(result: SplitResult) -> Table:
     return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows)
 
 
-def brief_of(result: SplitResult) -> Brief:
+def brief_of(result: Advice) -> Brief:
     """What one must know of an advice; its headline is the answer."""
     spread = result.spread
     idle, step_s = (result.chosen.mean(name) for name in ("trainer_idle_fraction", "step_s"))
@@ -187,7 +187,7 @@ def brief_of(result: SplitResult) -> Brief:
     )
 
 
-def _cost(result: SplitResult) -> str:
+def _cost(result: Advice) -> str:
     step, cost = (result.chosen.mean(name) for name in ("step_s", "cost_per_step"))
     hour = units.money(3600.0 * cost / step)
     way = result.chosen.arrangement

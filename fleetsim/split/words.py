@@ -9,7 +9,7 @@ from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
 from fleetsim.quantities import quantity
-from fleetsim.split.split import Outcome, SplitResult
+from fleetsim.split.split import Advice, Outcome
 
 # A measure, what it is of a step, and how more and less of it are called.
 _MEASURES = {
@@ -20,7 +20,7 @@ _MEASURES = {
 _MOST_TIES = 6
 
 
-def headline(result: SplitResult) -> str:
+def headline(result: Advice) -> str:
     """The answer in one sentence."""
     way = result.chosen.arrangement
     each = instance_words(way.scenario)
@@ -30,7 +30,7 @@ def headline(result: SplitResult) -> str:
     return f"Do not split{_likely(result)}: {way.label} on all {units.plural(result.gpus, 'GPU')}, {fleet} ({each})."
 
 
-def _likely(result: SplitResult) -> str:
+def _likely(result: Advice) -> str:
     """The range of the advice, where it is more than one way."""
     spread = result.spread
     if spread is None:
@@ -38,7 +38,7 @@ def _likely(result: SplitResult) -> str:
     return likely(*spread.ways, spread.wide) if spread.held else " (unsure)"
 
 
-def beside(result: SplitResult) -> str | None:
+def beside(result: Advice) -> str | None:
     """The advised way against the better one of the other kind; None without one."""
     best, other, ratio = result.best_split, result.best_colocated, result.ratio
     if best is None or other is None or ratio is None:
@@ -50,7 +50,7 @@ def beside(result: SplitResult) -> str | None:
     return f"the best split, {best.arrangement.label}, is no better than by chance, and sharing is simpler"
 
 
-def age(result: SplitResult) -> str | None:
+def age(result: Advice) -> str | None:
     """How old the samples are, and what on-policy training would take."""
     sync = result.of("colocated_sync")
     if sync is None or sync is result.chosen:
@@ -59,7 +59,7 @@ def age(result: SplitResult) -> str | None:
     return f"up to {stale}; on-policy (colocated sync) a step is {units.seconds(sync.mean('step_s'))}"
 
 
-def verdict(result: SplitResult) -> str:
+def verdict(result: Advice) -> str:
     """Why: the best split against the better colocated way, with the interval of their paired ratio."""
     best, other = result.best_split, result.best_colocated
     chosen = _numbers(result.chosen)
@@ -79,7 +79,7 @@ def verdict(result: SplitResult) -> str:
     )
 
 
-def on_policy(result: SplitResult) -> str | None:
+def on_policy(result: Advice) -> str | None:
     """What staleness 0 would cost, where the advice is another way than colocated sync."""
     sync = result.of("colocated_sync")
     if sync is None or sync is result.chosen:
@@ -91,7 +91,7 @@ def on_policy(result: SplitResult) -> str | None:
     )
 
 
-def orders(result: SplitResult) -> str:
+def orders(result: Advice) -> str:
     """Whether the three measures agree on the best way, what ties with it, and how many ways were looked at."""
     names = {name: quantity(name).title.partition(",")[0] for name in _MEASURES}
     first = result.outcomes[0]
@@ -113,7 +113,7 @@ def orders(result: SplitResult) -> str:
     return " ".join(sentences)
 
 
-def law(result: SplitResult) -> str:
+def law(result: Advice) -> str:
     """The trainer's seconds where they matter, and the law behind them."""
     trainer, known = result.scenario.trainer, mean_step_s(result.scenario)
     course = course_of(result.scenario)
@@ -127,7 +127,7 @@ def law(result: SplitResult) -> str:
     )
 
 
-def rules(result: SplitResult) -> str:
+def rules(result: Advice) -> str:
     """What a split had to keep to."""
     least, unit = result.rules.trainer_least or 1, result.rules.trainer_unit
     whole = f", in multiples of {unit}" if unit is not None else ", in whole servers or a part that divides one"

@@ -14,7 +14,7 @@ from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.job.levers import CAP, STALENESS, levers_of
 from fleetsim.job.trials import with_instances
-from fleetsim.size.size import SizeResult, size
+from fleetsim.size.size import Sizing, size
 from tests.plan.fakes import fluid, metrics, one_ahead
 from tests.plan.typed import typed
 
@@ -36,7 +36,7 @@ def filled(s: Scenario, replication: int) -> Mapping[str, Any]:
     return metrics(step, max(0.0, 1.0 - train / step), cost_per_step=step / 3600.0 * 3.0 * gpus)
 
 
-def direct(s: Scenario) -> SizeResult:
+def direct(s: Scenario) -> Sizing:
     return size(s, measure=filled)
 
 

@@ -11,7 +11,7 @@ from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.job.trials import with_instances
-from fleetsim.size.size import SizeResult, size
+from fleetsim.size.size import Sizing, size
 from tests.plan.fakes import fluid, metrics, one_ahead
 
 
@@ -124,7 +124,7 @@ def test_warnings_name_the_number_and_the_way_out() -> None:
         return metrics(20.0, 0.0, staleness_p99=3.0, preemptions=40.0)
 
     given = ("admission.max_staleness",)  # a budget that nobody gave is told, and is no warning
-    result: SizeResult = size(job(), measure=measure, notes=("a note",), given=given)
+    result: Sizing = size(job(), measure=measure, notes=("a note",), given=given)
     assert result.warnings[0] == "a note"
     text = " ".join(result.warnings)
     assert "at most 3 steps old, the budget is 1" in text

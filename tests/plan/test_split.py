@@ -17,7 +17,7 @@ import pytest
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.split.arrangements import Rules
-from fleetsim.split.split import SplitResult
+from fleetsim.split.split import Advice
 from fleetsim.split.split import split as ways_of
 from tests.plan.fakes import metrics
 
@@ -44,12 +44,12 @@ DETERMINISTIC: dict[str, Any] = {
 GIVEN = frozenset({*DETERMINISTIC, "fleet.switch_s"})
 
 
-def advice(gpus: int, **changes: Any) -> SplitResult:
+def advice(gpus: int, **changes: Any) -> Advice:
     job = with_changes(default_scenario(), DETERMINISTIC | {k.replace("__", "."): v for k, v in changes.items()})
     return split(job, gpus, given=GIVEN)
 
 
-def steps(result: SplitResult) -> dict[str, float]:
+def steps(result: Advice) -> dict[str, float]:
     return {o.arrangement.label: o.mean("step_s") for o in result.outcomes}
 
 
@@ -141,7 +141,7 @@ def fake(step_s: Mapping[str, tuple[float, ...]], gpus: int = 4, price: Mapping[
 JOB = with_changes(default_scenario(), {"engine.kind": "constant", "engine.instance_tok_s": 1000.0})
 
 
-def advised(step_s: Mapping[str, tuple[float, ...]], **more: Any) -> SplitResult:
+def advised(step_s: Mapping[str, tuple[float, ...]], **more: Any) -> Advice:
     return split(JOB, 4, measure=fake(step_s, price=more.pop("price", None)), **more)
 
 

@@ -19,7 +19,7 @@ from fleetsim.errors import InputError
 from fleetsim.job.trials import Trials, simulated, with_instances
 from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN
 from fleetsim.size.best import best_of
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 from fleetsim.size.spread import Doubt, Spread
 from fleetsim.size.targets import Target, targets_of
 from fleetsim.size.words import headline, likely
@@ -31,7 +31,7 @@ JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
 IDLE = Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05, given=False)
 
 
-def planned(**options: Any) -> SizeResult:
+def planned(**options: Any) -> Sizing:
     confidence = options.pop("confidence", None)
     return fs.load(**{**JOB, **options}).size(confidence=confidence).plan
 

@@ -15,9 +15,9 @@ from fleetsim.sim.run import simulate
 from fleetsim.simulate.counted_steps import warmups_of
 from fleetsim.simulate.run_view import RunView, trained_staleness
 from fleetsim.size.neighbours import Around, around
-from fleetsim.size.size import SizeResult
+from fleetsim.size.size import Sizing
 from fleetsim.size.size import size as plan_size
-from fleetsim.split.split import SplitResult
+from fleetsim.split.split import Advice
 from fleetsim.split.split import split as plan_split
 
 NAME = "<b>job</b> & <script>alert(1)</script> 'one' \"two\" %{x}"
@@ -47,7 +47,7 @@ def job(**changes: object) -> Scenario:
 class Sized:
     """What the page of `size` is made of."""
 
-    result: SizeResult
+    result: Sizing
     around: Around
     run: Records
 
@@ -102,7 +102,7 @@ def simulated_run() -> Simulated:
 class Split:
     """What the page of `split` is made of."""
 
-    result: SplitResult
+    result: Advice
     runs: dict[str, Records]
 
 

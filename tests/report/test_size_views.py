@@ -15,7 +15,7 @@ from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.job import words
 from fleetsim.job.binding import BINDINGS, binding_words
 from fleetsim.size.data import size_document
-from fleetsim.size.size import SizeResult, size
+from fleetsim.size.size import Sizing, size
 from fleetsim.size.targets import Target
 from fleetsim.size.told import document
 from fleetsim.size.words import reach
@@ -24,12 +24,12 @@ from fleetsim.tell.terminal import draw
 from tests.plan.fakes import fluid, one_ahead
 
 
-def plan(**changes: object) -> SizeResult:
+def plan(**changes: object) -> Sizing:
     constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
     return size(with_changes(default_scenario(), {**constant, **changes}), measure=fluid())
 
 
-def rendered(result: SizeResult, width: int = 80) -> str:
+def rendered(result: Sizing, width: int = 80) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, highlight=False).print(draw(document(result), explain=True))
     return stream.getvalue()

@@ -11,7 +11,7 @@ from rich.console import Console
 from fleetsim.config import with_changes
 from fleetsim.split import words as split_words
 from fleetsim.split.data import split_document
-from fleetsim.split.split import SplitResult
+from fleetsim.split.split import Advice
 from fleetsim.split.told import document
 from fleetsim.tell.data import dumps
 from fleetsim.tell.terminal import draw
@@ -28,11 +28,11 @@ LOSE = WIN | {"2 + 2": (12.0, 12.2, 11.9), "3 + 1": (13.0,)}
 DRAW = WIN | {"2 + 2": (10.1, 9.9, 10.0), "3 + 1": (13.0,)}
 
 
-def advised(times: dict[str, tuple[float, ...]], replications: int = 3, **more: object) -> SplitResult:
+def advised(times: dict[str, tuple[float, ...]], replications: int = 3, **more: object) -> Advice:
     return split(with_changes(JOB, {"run.replications": replications}), 4, measure=fake(times), **more)  # type: ignore[arg-type]
 
 
-def rendered(result: SplitResult, width: int = 80, explain: bool = True) -> str:
+def rendered(result: Advice, width: int = 80, explain: bool = True) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, highlight=False).print(draw(document(result), explain))
     return stream.getvalue()

@@ -20,7 +20,7 @@ from fleetsim.replay.implied.implied import Implied
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
-from fleetsim.size.size import SizeResult, size
+from fleetsim.size.size import Sizing, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Recommendation:
     changes: Mapping[str, Any]
     predicted: Mapping[str, Estimate]
     now: Mapping[str, Estimate]
-    size: SizeResult
+    size: Sizing
     extrapolated: Extrapolated | None = None
 
     @property
@@ -72,7 +72,7 @@ def recommend(
     )
 
 
-def _beyond(implied: Implied, result: SizeResult) -> Extrapolated | None:
+def _beyond(implied: Implied, result: Sizing) -> Extrapolated | None:
     """Whether the recommended fleet runs at a load that the window never saw: by one run of it."""
     if implied.engine is None or implied.speed is None:
         return None
@@ -81,7 +81,7 @@ def _beyond(implied: Implied, result: SizeResult) -> Extrapolated | None:
     return extrapolated(implied.speed, running_per_instance(scenario, implied.engine, step_s), context_of(scenario))
 
 
-def _at_the_ends(implied: Implied, result: SizeResult, beyond: Extrapolated | None) -> list[Mapping[str, Estimate]]:
+def _at_the_ends(implied: Implied, result: Sizing, beyond: Extrapolated | None) -> list[Mapping[str, Estimate]]:
     """What the recommended fleet does at both ends of the doubt about its engines' speed."""
     if beyond is None or implied.engine is None:
         return []
@@ -109,7 +109,7 @@ def _with_profile(implied: Implied, folder: str) -> Scenario:
     )
 
 
-def _now(implied: Implied, result: SizeResult) -> Trial:
+def _now(implied: Implied, result: Sizing) -> Trial:
     """The fleet as it is, as many steps and replications as the recommendation had."""
     known = next((c for c in result.candidates if c.instances == implied.scenario.fleet.instances), None)
     if known is not None:
