@@ -46,7 +46,7 @@ def row(job: Job) -> tuple[str, int]:
     cells, hits = judgements(job, [judged(job, history, way).verdict for way in WAYS])
     gain = "-"
     if job.removal is not None:
-        share, hours = gain_of(job, job.removal)
+        share, hours = gain_of(job, job.removal, 2)
         gain = f"{100 * share:.0f} % of a step, {hours:.0f} GPU-h/day"
     return f"| {job.name} | {job.cause or NOTHING} | {gain} | {' | '.join(cells)} |", hits
 
@@ -66,7 +66,7 @@ def section() -> list[str]:
     misses = [f"- {job.name}, {_way(way)}: {reason}." for job in JOBS for way, (_, reason) in job.misses.items()]
     for job in JOBS:
         for way, (changes, reason) in job.told.items():
-            share, hours = gain_of(job, changes)
+            share, hours = gain_of(job, changes, 2)
             does = f"in the job itself it saves {100 * share:.0f} % of a step, {hours:.0f} GPU-h/day"
             misses.append(f"- {job.name}, {_way(way)}: the price is that of the change that is told; {does}. {reason}.")
     verdicts = len(WAYS) * len(JOBS)

@@ -44,7 +44,7 @@ def the_truth_is_the_truth(name: str) -> None:
     """By simulation: no other change that costs no GPU gives more step time back than removing the cause."""
     job = BY_NAME[name]
     assert job.removal is not None
-    share, hours = gain_of(job, job.removal, 1)
+    share, hours = gain_of(job, job.removal)
     if job.cause == "backlog":  # too many GPUs: fewer do as well
         assert share > -0.03
         assert hours > 0
@@ -52,7 +52,7 @@ def the_truth_is_the_truth(name: str) -> None:
     assert share > 0.03
     for check, changes in OTHERS.items():
         if check != job.cause:
-            other, _ = gain_of(job, changes, 1)
+            other, _ = gain_of(job, changes)
             assert other <= share + 0.01, check
 
 
@@ -76,7 +76,7 @@ def the_next_step_is_the_remedy_and_its_size_is_its_gain(name: str, way: str) ->
     assert job.removal is not None
     change, reason = job.told.get(way, (job.removal, "it is the removal"))
     assert reason
-    _, hours = gain_of(job, change, 1)
+    _, hours = gain_of(job, change)
     least, most = (end * found.gpu_h_per_day for end in told_ends(found))
     if job.cause != "rollout" or "instances" not in str(job.removal):  # more GPUs are paid for with what they give
         assert LEAST * hours <= most
@@ -90,7 +90,7 @@ def the_next_command_runs_and_helps(name: str) -> None:
     first = next(line for line in (found.next or "").splitlines() if line.startswith("fleetsim replay "))
     changes = dict(parse_override(text) for text in re.findall(r"--set (\S+)", first))
     assert changes
-    share, _ = gain_of(BY_NAME[name], changes, 1)
+    share, _ = gain_of(BY_NAME[name], changes)
     assert share > 0.02
 
 

@@ -39,7 +39,8 @@ class Job:
     who waits. removal: changes that take the cause away; None where there is none. next: what the next command must
     name. misses: way -> what the verdict says instead of `cause` in honest expectation, and why it cannot know better.
     told: way -> the change that is told in place of `removal`, as a change of the job, and why it is another one: the
-    price is held against what that gives.
+    price is held against what that gives. replications: runs that say what a change gives; more where one run's luck is
+    as large as the gain.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Job:
     next: str = ""
     misses: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
     told: Mapping[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
+    replications: int = 1
 
     @property
     def scenario(self) -> Scenario:
@@ -370,6 +372,7 @@ JOBS = (
         "trainer",
         NO_SYNC,
         "sync.",
+        replications=6,
     ),
     Job(
         "areal",
@@ -405,8 +408,10 @@ JOBS = (
 )
 
 
-def gain_of(job: Job, changes: Mapping[str, Any], replications: int = 2) -> tuple[float, float]:
-    """What a change gives, paired: (share of step time, GPU-hours a day that the same training needs less)."""
+def gain_of(job: Job, changes: Mapping[str, Any], least: int = 1) -> tuple[float, float]:
+    """What a change gives, paired: (share of step time, GPU-hours a day that the same training needs less), the mean of
+    the job's replications, or of `least` where that is more."""
+    replications = max(job.replications, least)
     before = with_changes(job.scenario, {"run.warmup_steps": WARM, "run.steps": max(TRIED_STEPS, _events_end(job))})
     after = with_changes(before, changes)
     if after == before:
