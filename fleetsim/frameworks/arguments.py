@@ -22,6 +22,7 @@ _LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "uv")
 _LAUNCHER_MODULES = ("torch.distributed", "accelerate.commands", "deepspeed.launcher")
 _PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines"}
 _COMMANDS = ("trl", "rl", "openrlhf")
+_SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size"}
 
 
 def add_arguments(settings: Settings, words: Sequence[tuple[str, bool]], where: str) -> None:
@@ -70,6 +71,22 @@ def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, Settings] | N
         if _base(text) in _COMMANDS:
             return _base(text), i + 1, launcher
     return None
+
+
+def server_of(words: Sequence[tuple[str, bool]]) -> tuple[str, list[tuple[str, bool]]] | None:
+    """A vLLM server that a trainer sends its weights to: its command, `trl vllm-serve` or `vllm serve`, and its flags.
+
+    None for every other command, a `vllm serve` that takes no weights (a judge) among them.
+    """
+    texts = [text for text, _ in words]
+    if "vllm-serve" in texts:
+        return "trl vllm-serve", list(words[texts.index("vllm-serve") + 1 :])
+    at = texts.index("serve") if "serve" in texts else 0
+    if not at or "vllm" not in _base(texts[at - 1]) or not any("weight-transfer" in t.replace("_", "-") for t in texts):
+        return None
+    own = [(_SHORT.get(text, text), known) for text, known in words[at + 1 :]]
+    named = bool(own) and not own[0][0].startswith("-")
+    return "vllm serve", [("--model", True), *own] if named else own
 
 
 def _processes(launcher: Settings, words: Sequence[tuple[str, bool]]) -> None:

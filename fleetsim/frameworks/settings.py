@@ -15,6 +15,7 @@ from fleetsim.config.paths import is_at
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
+from fleetsim.frameworks.requirement import Requirement
 
 _POINTER = re.compile(r"\$\{([^${}]*)\}")
 _MOST_POINTERS = 50  # followed for one value
@@ -45,7 +46,7 @@ class Settings:
 
     programs: what a script starts (`train_async.py`, `verl.trainer.main_ppo`). parents: configurations that the file
     builds on and that were not read. not_understood: settings that could not be followed. remarks: expressions of a
-    script that could not, but need not hold a setting.
+    script that could not, but need not hold a setting. pinned: package -> the versions that a script asks for.
     """
 
     found: dict[str, Setting] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Settings:
     parents: list[str] = field(default_factory=list)
     not_understood: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    pinned: dict[str, Requirement] = field(default_factory=dict)
     looked_at: set[str] = field(default_factory=set)
     pointers_left: int = 0
     drops_left: int = 100
@@ -86,6 +88,7 @@ class Settings:
             [*base.parents, *self.parents],
             [*base.not_understood, *self.not_understood],
             [*base.remarks, *self.remarks],
+            {**base.pinned, **self.pinned},
         )
 
     def get(self, *keys: str) -> tuple[Setting, Any] | None:

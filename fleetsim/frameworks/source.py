@@ -14,9 +14,10 @@ from typing import Any
 
 from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arguments import add_arguments, entry_of
+from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
 from fleetsim.frameworks.printed import printed_config
 from fleetsim.frameworks.python_source import settings_of_python
+from fleetsim.frameworks.requirement import requirements_of
 from fleetsim.frameworks.settings import Settings
 from fleetsim.frameworks.shell import Words, expanded
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
@@ -70,9 +71,15 @@ def parsed_source(
 
 
 def settings_of_words(words: Sequence[str]) -> Settings:
-    """Settings of the words that a user typed after `--`: the program's flags, with or without the program."""
+    """Settings of the words that a user typed after `--`: the program's flags, with or without the program.
+
+    A word may be a version instead, as it is installed: `trl==1.10.0`.
+    """
     pairs: Words = [(word.encode("utf-8", "replace").decode(), True) for word in words]
-    return _command(pairs, "command line")
+    versions = {text: found for text, _ in pairs for found in requirements_of(text).values() if found.text == text}
+    settings = _command([pair for pair in pairs if pair[0] not in versions], "command line")
+    settings.pinned |= {found.package: found for found in versions.values()}
+    return settings
 
 
 def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | None, depth: int) -> Settings:
@@ -82,7 +89,9 @@ def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | Non
     if ending in _SCRIPTS or (ending != ".py" and _LOOKS_LIKE_SHELL.search(text)):
         return _of_script(text, name, folder, depth)
     if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
-        return settings_of_python(text, classes, name)
+        settings = settings_of_python(text, classes, name)
+        settings.pinned = requirements_of(text)
+        return settings
     if text.lstrip().startswith("{"):
         return _of_tree(tree_of_json(text, name), name, folder, depth)
     if _LOOKS_LIKE_TOML.search(text):
@@ -140,24 +149,26 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> Setting
     script = expanded(text)
     all_words: Words = [w for words, _ in script.commands for w in words]
     best: tuple[int, Words, int] = (-1, all_words, 1)
-    others: list[tuple[Words, int]] = []
+    others: list[tuple[str, Words, int]] = []
     commands = list(script.commands)
     for words, line in script.commands:
         # `srun bash -c "python ... --flags"`: a script in a word
         inner = [w for w, _ in words if len(w) > _SHORTEST_SCRIPT and "python" in w and any(c in w for c in " \n")]
         commands += [(found, line) for word in inner[:10] for found, _ in expanded(word).commands]
     for words, line in commands:
-        entry = entry_of(words)
-        if entry is None:
+        server = server_of(words)
+        if server is not None:
+            others.append((*server, line))
             continue
-        if "vllm-serve" in [t for t, _ in words]:
-            others.append((words, line))
-        elif len(words) - entry[1] > best[0]:
+        entry = entry_of(words)
+        if entry is not None and len(words) - entry[1] > best[0]:
             best = (len(words) - entry[1], words, line)
     settings = _command(best[1], f"{name}:{best[2]}" if best[0] >= 0 else name)
-    for words, line in others:
+    settings.pinned = requirements_of(text)
+    for program, words, line in others:
+        settings.programs.append(program)
         served = Settings()
-        add_arguments(served, words[1 + [t for t, _ in words].index("vllm-serve") :], f"{name}:{line}")
+        add_arguments(served, words, f"{name}:{line}")
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
     settings.not_understood += script.not_understood

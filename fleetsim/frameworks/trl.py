@@ -1,7 +1,8 @@
-"""TRL (huggingface/trl at f2cd57710): GRPOTrainer and AsyncGRPOTrainer: flags, YAML, `GRPOConfig(...)`.
+"""TRL (huggingface/trl, 1.10 to 1.16): GRPOTrainer and AsyncGRPOTrainer: flags, YAML, `GRPOConfig(...)`.
 
 Names and defaults: trl/trainer/grpo_config.py, trl/experimental/async_grpo/async_grpo_config.py and
-async_grpo_trainer.py. TRL leaves the number of processes to the launcher: `num_processes` is read from it.
+async_grpo_trainer.py. TRL leaves the number of processes to the launcher: `num_processes` is read from it. Which
+server runs depends on TRL's version, which a script may pin (`trl==1.10.0`); without a pin it is taken to be new.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from fleetsim.frameworks import recipe
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
+    engine_limits,
     entry_point,
     hardware_and_times,
     lengths,
@@ -27,6 +29,9 @@ from fleetsim.frameworks.speculation import frozen, vllm_drafts
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
 _REMEDY = "-- --num_processes 8, as the launcher is told"
+# huggingface/trl pull request 6765: from this version on `trl vllm-serve` starts vLLM's own server. Until then it held
+# one LLM per replica, and weights went tensor by tensor.
+_OWN_SERVER = (1, 11)
 
 NOT_MODELLED = {
     "max_tool_calling_iterations": "tool calls: --set workload.turns.count=N, and tool_latency_s",
@@ -161,10 +166,9 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
         draft.note(str(used), "generation by transformers: vLLM stands in, which is several times faster")
     mode = draft.choice("vllm_mode", default="colocate", known=("colocate", "server"))
     barrier(draft, "the whole batch is generated before it is trained")
-    draft.semantics("fleet.group_placement", "together", "a prompt's completions are asked for at once")
     if mode.value == "server":
         _server(draft)
-        entry_point(draft, "llm", "trl vllm-serve holds an LLM")  # trl/scripts/vllm_serve.py
+        _started(draft)
     else:
         tp = draft.count("vllm_tensor_parallel_size", default=1)
         draft.put("engine.tp", tp.value, tp)
@@ -181,7 +185,35 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
             draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=_slept(sleep))
         else:
             draft.could("fleet.switch_s", None, _slept(sleep))
+        _equal_parts(draft)
+
+
+def _equal_parts(draft: Draft) -> None:
+    draft.semantics("fleet.group_placement", "together", "a prompt's completions are asked for at once")
     draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
+
+
+def _one_by_one(draft: Draft) -> None:
+    """vllm/v1/engine/async_llm.py: the n completions of a request become n, and each goes to a replica of its own."""
+    draft.semantics("fleet.group_placement", "spread", "each completion is a request of its own")
+    draft.semantics("fleet.routing", "least_loaded", "the server spreads requests over its replicas")
+
+
+def _started(draft: Draft) -> None:
+    """How the synchronous trainer's server was started, and what that means for its limits, its routing, its sync."""
+    pin = draft.settings.pinned.get("trl")
+    if pin is not None and pin.only_before(_OWN_SERVER) and not draft.settings.runs("vllm serve"):
+        entry_point(draft, "llm", f"{pin.text}: trl vllm-serve holds an LLM before 1.11")
+        _equal_parts(draft)
+        slow = "weights go tensor by tensor before 1.11, longer than their bytes take: --set sync.pause_s=SECONDS"
+        draft.note(pin.text, slow)
+        return
+    if draft.settings.runs("vllm serve") or (pin is not None and pin.only_from(_OWN_SERVER)):
+        entry_point(draft, "api_server", "vLLM's own server")
+    else:
+        why = "TRL's version is not known; from 1.11 on the server is vLLM's own"
+        draft.assume("engine.entry_point", "api_server", why, "-- trl==1.10.0, for an older TRL")
+    _one_by_one(draft)
 
 
 def _slept(sleep: Read[bool]) -> Back:
@@ -201,13 +233,19 @@ def _server(draft: Draft) -> None:
         draft.put("fleet.instances", replicas.value, replicas)
     draft.could("engine.model", None, Read("vllm_serve.model", "", False).written)
     draft.semantics("fleet.placement", "disaggregated", "the vLLM server has GPUs of its own")
-    share = draft.settings.get("vllm_serve.gpu_memory_utilization")
-    path = "engine.gpu_memory_utilization"
-    read = draft.number("vllm_serve.gpu_memory_utilization", default=0.9, most=1.0)
-    if share is None:
-        draft.could(path, None, read.written)
+    share = draft.number("vllm_serve.gpu_memory_utilization", default=0.9, most=1.0)
+    # trl vllm-serve hands its default on; vllm serve has its own.
+    if share.given or (draft.settings.has("vllm_serve") and not draft.settings.runs("vllm serve")):
+        draft.put("engine.gpu_memory_utilization", share.value, share)
     else:
-        draft.put(path, read.value, read)
+        draft.could("engine.gpu_memory_utilization", None, share.written)
+    prefix = draft.flag("vllm_serve.enable_prefix_caching", default=True)
+    off = draft.flag("vllm_serve.no_enable_prefix_caching", default=False)
+    if prefix.given or off.given:
+        draft.put("engine.prefix_caching", prefix.value and not off.value, off if off.given else prefix)
+    else:
+        draft.could("engine.prefix_caching", True, prefix.written, True)
+    engine_limits(draft, "vllm_serve.")
     if vllm_drafts(draft, "vllm_serve.speculative_config."):
         frozen(draft, "vllm_serve.speculative_config")
 
@@ -215,7 +253,7 @@ def _server(draft: Draft) -> None:
 def _async(draft: Draft, samples: Read[int]) -> None:
     _server(draft)
     entry_point(draft, "api_server", "vllm serve")  # docs/source/async_grpo_trainer.md
-    draft.semantics("fleet.group_placement", "spread", "each completion is a request of its own")
+    _one_by_one(draft)
     staleness = draft.count("max_staleness", default=4, least=0)
     every = draft.count("weight_sync_steps", default=1)
     queue = draft.count("queue_maxsize", default=1024)
@@ -240,7 +278,6 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     draft.semantics("buffer.on_full", "block", "a full queue blocks the rollout worker")
     draft.semantics("buffer.batch_rule", "fifo", "groups in the order of completion")
     draft.semantics("sync.in_flight", "keep", "the server pauses, loads and goes on")
-    draft.semantics("fleet.routing", "least_loaded", "the server spreads requests over its replicas")
 
 
 _COLOCATE = {"use_vllm": True, "vllm_mode": "colocate"}

@@ -317,6 +317,27 @@ CASES = (
         words=("--max_inflight_tasks", "-1", "--max_staleness=3"),
     ),
     Case(
+        "trl_server.sh",
+        "trl-grpo",
+        {
+            "engine.tp": 2,
+            "engine.entry_point": "llm",
+            "engine.gpu_memory_utilization": 0.9,
+            "fleet.instances": 2,
+            "fleet.placement": "disaggregated",
+            "fleet.group_placement": "together",
+            "fleet.routing": "round_robin",
+            "admission.law": "barrier",
+        },
+        ("1.10.0",),
+    ),
+    Case(
+        "trl_server.sh",
+        "trl-grpo",
+        {"engine.entry_point": "api_server", "fleet.group_placement": "spread", "fleet.routing": "least_loaded"},
+        words=("trl==1.11.0",),
+    ),
+    Case(
         "areal.yaml",
         "areal",
         {

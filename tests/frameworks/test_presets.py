@@ -41,11 +41,12 @@ OTHER_PASSES = {
     "roll_agentic.yaml",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
-# in_flight_weight_updates.
+# in_flight_weight_updates, vllm_mode server.
 SAID_OTHERWISE = {
     "slime_sync.sh": {"buffer.leftover"},
     "openrlhf_async.sh": {"buffer.batch_rule", "buffer.leftover"},
     "nemo_rl_async.yaml": {"sync.in_flight"},
+    "trl_server.sh": {"fleet.placement"},
 }
 
 

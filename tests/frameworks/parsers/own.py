@@ -111,8 +111,10 @@ def trl(words: Sequence[str], text: str) -> Any:
     from trl.scripts import grpo, vllm_serve
 
     if "vllm-serve" in words:
-        (served,) = vllm_serve.make_parser().parse_args_and_config(words[words.index("vllm-serve") + 1 :])
-        return {"vllm_serve": vars(served)}
+        own = words[words.index("vllm-serve") + 1 :]
+        served, rest = vllm_serve.make_parser().parse_args_and_config(own, return_remaining_strings=True)
+        handed_on = {name.lstrip("-"): json.loads(value) for name, value in zip(rest[::2], rest[1::2], strict=True)}
+        return {"vllm_serve": {**vars(served), **handed_on}, "starts": vllm_serve.build_command(served, rest)}
     at = words.index("--num_processes") + 1
     TrainingArguments.world_size = int(words[at])  # the launcher's
     own = [*words[at + 1 :], *YOURS["trl"]]
