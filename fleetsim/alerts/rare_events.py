@@ -12,8 +12,6 @@ from fleetsim.dataclass import dataclass
 MONTH_H = 730.0
 EULER = 0.5772156649015329
 RESAMPLES, SEED, LEVEL = 200, 20, 0.95
-# More expected alarms than this are not told apart.
-MOST = 1e4
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from fleetsim.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-# Prometheus forgets a sample without a successor after five minutes.
-LOOKBACK_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ class Rehearsal:
 
     expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
     mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
-    it begins, none where the plan cannot have it. end_s: how long after its begin a fault is watched. other: healthy
-    runs of fleets whose engines are faster or slower than a guess, none where the speed is known.
+    it begins, none where the plan cannot have it. other: healthy runs of fleets whose engines are faster or slower than
+    a guess, none where the speed is known.
     """
 
     scenario: Scenario
@@ -67,7 +67,6 @@ class Rehearsal:
     windows_s: tuple[float, ...]
     healthy: tuple[Scraped, ...]
     onsets: Mapping[str, tuple[Onset, ...]]
-    end_s: float
     other: tuple[Scraped, ...] = ()
 
     @property
@@ -140,7 +139,7 @@ def rehearse(
 
     others = tuple(scraped for scraped in side_by_side(other, GUESSED if guessed else ()) if scraped is not None)
     expected = expected_of(scenario)
-    return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, end_s, others)
+    return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, others)
 
 
 def _step_s(pilot: Records) -> float:

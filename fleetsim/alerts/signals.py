@@ -25,10 +25,9 @@ class StandingSignal:
 
     name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. expression: PromQL for
     (names, window, plan). trace: the same on a View. alerts_when: above or below the threshold. source: whose metrics
-    it needs. per_step: it grows once a step, so its window must hold several. symptom: several faults move it, so it is
-    the last to speak. fault: what it is there to find (a name in `faults.py`). unit, title: for people. severity: of
-    the alert. least: the smallest distance between threshold and healthy level that means anything. summary, advice:
-    of the alert; the advice says what to do first.
+    it needs. per_step: it grows once a step, so its window must hold several. fault: what it is there to find (a name
+    in `faults.py`). unit, title: for people. severity: of the alert. least: the smallest distance between threshold and
+    healthy level that means anything. summary, advice: of the alert; the advice says what to do first.
     """
 
     name: str
@@ -45,7 +44,6 @@ class StandingSignal:
     summary: str
     advice: str
     per_step: bool = False
-    symptom: bool = False
     severity: Literal["critical", "warning"] = "warning"
 
 
@@ -279,7 +277,6 @@ STANDING: tuple[StandingSignal, ...] = (
         alerts_when="above",
         source="trainer",
         per_step=True,
-        symptom=True,
         fault="engines_slow",
         unit=_of("trainer_idle_fraction"),
         title=_title("trainer_idle_fraction"),

@@ -36,8 +36,6 @@ class Result:
     """A result as it was written. scenario: None where this version cannot read the one in it. notes: what to know."""
 
     side: Side
-    command: str
-    version: str
     scenario: Scenario | None
     notes: tuple[str, ...]
 
@@ -69,7 +67,7 @@ def result_of(document: Mapping[str, Any], label: str, where: str) -> Result:
     version = str(document["fleetsim_version"])
     if version != fleetsim.__version__:
         notes = (*notes, f"{label} was written by fleetsim {version}, this is {fleetsim.__version__}")
-    return Result(side, command, version, scenario, notes)
+    return Result(side, scenario, notes)
 
 
 def _simulated(document: Mapping[str, Any], label: str) -> Side:

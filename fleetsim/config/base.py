@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,5 +51,3 @@ def _beside_the_scenario(given: str, info: ValidationInfo) -> str:
 
 
 ModelName = Annotated[Name, AfterValidator(_beside_the_scenario)]
-
-Check = Callable[[Any], Any]

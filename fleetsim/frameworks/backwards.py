@@ -50,7 +50,6 @@ class Settled:
     says: setting -> the scenario paths that it stands for. problems: why the framework refuses these settings.
     """
 
-    framework: str
     mode: Mode
     settings: Mapping[str, Any]
     says: Mapping[str, tuple[str, ...]]
@@ -97,8 +96,8 @@ def _in_mode(framework: str, known: Framework, mode: Mode, wanted: Wanted) -> Se
         leaner = _read(framework, known, mode, lean)
         if (leaner.values, leaner.problems) == (draft.values, draft.problems):
             draft, values = leaner, lean
-    left_out, problems = _compared(framework, draft, wanted)
-    return Settled(framework, mode, values, says, left_out, (*draft.problems, *problems))
+    left_out, problems = _compared(draft, wanted)
+    return Settled(mode, values, says, left_out, (*draft.problems, *problems))
 
 
 def _said(draft: Draft, values: Mapping[str, Any], wanted: Wanted) -> dict[str, tuple[str, ...]]:
@@ -129,7 +128,7 @@ def _asked(link: Link, wanted: Wanted) -> Mapping[str, Any] | None:
     return link.back(want)
 
 
-def _compared(framework: str, draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
+def _compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
     """What differs between the scenario and what the settings come to; or why these make no scenario."""
     target = wanted.scenario
     raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in SECTIONS}

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.paths import put
-from fleetsim.frameworks.framework import Form, Framework
+from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import scenario_yaml
 
 _COMMENT_COLUMN = 60
 _WIDTH = 118
-ENDINGS: Mapping[Form, str] = {"yaml": ".yaml", "toml": ".toml"}
 
 
 def written(
@@ -43,11 +42,6 @@ def written(
     for key, text in inside.items():
         start = start.replace(f"{{{key}}}", text)
     return "\n".join([*lines, f'{start} "${{SETTINGS[@]}}" "$@"']) + "\n"
-
-
-def ending(form: Form) -> str:
-    """Of a file in this form."""
-    return ENDINGS.get(form, ".sh")
 
 
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:

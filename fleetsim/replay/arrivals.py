@@ -32,13 +32,12 @@ Engine = tuple[StepTime, EngineLimits]
 @dataclass(frozen=True, slots=True)
 class Sent:
     """at_s: per instance, when requests came, seconds from the window's start, ascending; those in flight at the start
-    come at 0 and are `early` of them. paces: of each instance. end_s: of each, when it was last seen. request_s: mean
-    seconds of a request as the engines count them, None where they do not."""
+    come at 0 and are `early` of them. paces: of each instance. request_s: mean seconds of a request as the engines
+    count them, None where they do not."""
 
     at_s: tuple[Floats, ...]
     early: tuple[int, ...]
     paces: tuple[float, ...]
-    end_s: tuple[float, ...]
     prefix_hit: float
     request_s: float | None
 
@@ -90,7 +89,7 @@ def sent_of(history: History, observed: Observed) -> Sent | None:
     waiting = history.values.get("waiting")
     in_flight = running if waiting is None else running + waiting
     ended = mended(finished)
-    at_s, early, end_s, who = [], [], [], []
+    at_s, early, who = [], [], []
     for i, name in enumerate(history.instances):
         there = np.isfinite(in_flight[i]) & np.isfinite(ended[i])
         if np.count_nonzero(there) < 2:
@@ -103,14 +102,13 @@ def sent_of(history: History, observed: Observed) -> Sent | None:
         later = np.interp(first + 0.5 + np.arange(count), came[rising], when[rising])
         at_s.append(np.concatenate([np.full(first, when[0]), later]))
         early.append(first)
-        end_s.append(float(when[-1]))
         who.append(str(name))
     if not at_s or not sum(map(len, at_s)):
         return None
     paces = own_paces(observed.instances)
     hit = observed.fleet.prefix_hit if observed.fleet is not None else None
     return Sent(
-        tuple(at_s), tuple(early), tuple(paces.get(name, 1.0) for name in who), tuple(end_s), hit or 0.0,
+        tuple(at_s), tuple(early), tuple(paces.get(name, 1.0) for name in who), hit or 0.0,
         _request_s(history.histograms.get("e2e_s")),
     )  # fmt: skip
 

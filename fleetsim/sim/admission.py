@@ -58,7 +58,7 @@ def begin_window(fleet: Fleet, progress: Progress) -> None:
     progress.window_start = fleet.started() - fleet.outstanding() - held
 
 
-def give_back(scenario: Scenario, fleet: Fleet, progress: Progress, groups: int) -> None:
+def give_back(fleet: Fleet, progress: Progress, groups: int) -> None:
     """Unfinished groups were aborted: a law that allows groups with every step no longer counts them."""
     if isinstance(fleet.law.lets_in, EachStep) and groups:
         _grant(fleet, progress, fleet.get("credits") + groups)

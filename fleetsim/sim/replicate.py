@@ -34,11 +34,6 @@ class Replicated:
     values: tuple[dict[str, Any], ...]
     runs: tuple[Records, ...]
 
-    @property
-    def seeds(self) -> tuple[tuple[int, int], ...]:
-        """(seed, replication) of each run."""
-        return tuple((run.seed, run.replication) for run in self.runs)
-
 
 def replicate(
     scenario: Scenario,

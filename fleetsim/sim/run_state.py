@@ -99,7 +99,7 @@ class RunState:
         if self.scraper is not None:
             self.scraper.discarded(doomed, self.now)
         n = self.fleet.discard(doomed, self.now)
-        give_back(self.scenario, self.fleet, self.progress, n)
+        give_back(self.fleet, self.progress, n)
         return n
 
     def begin_wait(self) -> None:

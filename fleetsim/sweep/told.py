@@ -41,7 +41,7 @@ def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -
         kind=kind_of("sweep", result.scenario),
         title=f"{title}.",
         headline="" if ran else f"{result.scenario.name}: {_count(result)}, {_shape(result)}",
-        brief=_brief(result, call) if ran else None,
+        brief=_brief(result) if ran else None,
         lede=(terminal_only(*_opening(result)), page_only(*_lede(result))),
         tiles=tuple(_tiles(result)),
         warnings=tuple(warnings),
@@ -54,7 +54,7 @@ def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -
     )
 
 
-def _brief(result: Sweep, call: Sequence[str]) -> Brief:
+def _brief(result: Sweep) -> Brief:
     """What one must know of a sweep; its headline is the best cell by the first objective."""
     failed = [row for row in result.rows if row.status != "ok"]
     runs = units.plural(result.design.replications, "replication")

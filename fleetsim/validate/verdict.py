@@ -138,7 +138,7 @@ def judge(case: Case, fitted: Fitted | None, figures: dict[str, Figures]) -> Cas
                 None if arm.bottleneck is None else _matches(arm.bottleneck, side),
             )
         )
-    return CaseResult(case, fitted, tuple(arms), _wrong_order(case, arms))
+    return CaseResult(case, fitted, tuple(arms), _wrong_order(arms))
 
 
 def summary(results: Sequence[CaseResult]) -> Summary:
@@ -173,7 +173,7 @@ def _apart(ratio: float, by: float) -> bool:
     return max(ratio, 1 / ratio) > 1 + by
 
 
-def _wrong_order(case: Case, arms: Sequence[ArmResult]) -> tuple[tuple[str, str], ...]:
+def _wrong_order(arms: Sequence[ArmResult]) -> tuple[tuple[str, str], ...]:
     known = [a for a in arms if a.arm.published and a.arm.gated and not a.arm.reference]
     wrong = []
     for a, b in combinations(known, 2):

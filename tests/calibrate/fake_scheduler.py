@@ -154,8 +154,8 @@ class VirtualPlayer:
         after, late = list(play.then), False
 
         def send(ask: Ask, is_late: bool) -> Job:
-            for choice in range(ask.n):
-                s = Stream(ask, choice, late=is_late, submitted_s=self.clock_s, prompt_tokens=ask.prompt_tokens)
+            for _ in range(ask.n):
+                s = Stream(ask, late=is_late, submitted_s=self.clock_s, prompt_tokens=ask.prompt_tokens)
                 job = Job((ask.prompt, ask.prompt_tokens), ask.prompt_tokens, ask.max_tokens)
                 streams[id(job)] = s
                 keep.append(job)

@@ -144,7 +144,7 @@ def test_a_metrics_page_of_vllm() -> None:
     g = gauges_of(VLLM)
     assert g is not None
     assert (g.family, g.running, g.waiting, g.busy, g.ended) == ("vllm", 3, 2, 5, 5)
-    assert (g.hit_tokens, g.kv_usage, g.engines, g.models) == (128, 0.5, 1, ("m",))
+    assert (g.hit_tokens, g.kv_usage, g.engines) == (128, 0.5, 1)
     assert (g.cache["num_gpu_blocks"], g.cache["block_size"]) == ("100", "16")
 
 

@@ -22,7 +22,6 @@ from fleetsim.config.unread import reader_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.export import Exported, left_out_words, scenario_to
-from fleetsim.frameworks.forms import ending
 from fleetsim.frameworks.reading import nodes_of
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.frameworks.wanted import NOTHING, Wanted, policies_of
@@ -37,7 +36,8 @@ def written(framework: str, scenario: Scenario) -> Exported:
 
 
 def read_again(made: Exported) -> Scenario:
-    settings = parsed_source(made.text, f"made{ending(FRAMEWORKS[made.framework].form)}")
+    form = FRAMEWORKS[made.framework].form
+    settings = parsed_source(made.text, f"made.{form if form in ('yaml', 'toml') else 'sh'}")
     assert not settings.not_understood
     return scenario_from(made.framework, settings, speed=lambda model, gpu, gpus: (1e-6, 1e-6)).scenario
 

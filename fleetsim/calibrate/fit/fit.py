@@ -132,7 +132,7 @@ def _model(o: Observations, rows: Array, basis: Basis, w: Weights, groups: _Grou
     grams = sum_up(rows / w.scale_s[:, None], o.seconds / w.scale_s, w.unit, w.row, w.load, w.weight)
     fold = folds(held_by(o, w.unit, len(w.load)), w.load)
     thin = basis.merged(_every_other(len(basis.knots)))
-    free, assumed = separable(o, thin.T @ grams.total()[0] @ thin)
+    free, assumed = separable(thin.T @ grams.total()[0] @ thin)
     model = _chosen(rows, basis, grams, fold, free, groups, assumed)
     if free[SEQ] and model.c[len(model.c) - len(LINEAR) + SEQ] == 0.0:
         other = free.copy()

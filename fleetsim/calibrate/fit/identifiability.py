@@ -78,7 +78,7 @@ def _span(values: Array) -> str:
     return f"{values.min():g} to {values.max():g}" if len(values) else "none"
 
 
-def separable(o: Observations, xx: Array) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+def separable(xx: Array) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
     """Which linear coefficients may be above 0, and what was taken as 0 because nothing tells it.
 
     xx: the weighted X'X of everything, f's columns first. per_prefill_token_s is left at 0: t does not change when c

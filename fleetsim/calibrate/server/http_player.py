@@ -119,7 +119,7 @@ class HttpPlayer:
 
     async def _stream(self, state: _State, ask: Ask, body: bytes, *, late: bool, at: Callable[[], None] | None) -> None:
         """One request from its sending to its end."""
-        streams = [Stream(ask, i, late=late, prompt_tokens=ask.prompt_tokens) for i in range(ask.n)]
+        streams = [Stream(ask, late=late, prompt_tokens=ask.prompt_tokens) for _ in range(ask.n)]
         state.streams += streams
         self._count(ask.n)
         response = Response(streams, self.dialect.tokens_per_chunk)

@@ -39,7 +39,6 @@ class Gauges:
     kv_usage: float | None
     total_kv_tokens: int | None
     cache: dict[str, str]
-    models: tuple[str, ...]
     engines: int
     drafts: DraftCounts | None = None
 
@@ -79,7 +78,6 @@ def gauges_of(page: str) -> Gauges | None:
         kv_usage=_first(found, USAGE),
         total_kv_tokens=int(total) if total else None,
         cache=next((labels for labels, _ in found.get("cache_config_info", ())), {}),
-        models=tuple(sorted({labels["model_name"] for labels in rows if labels.get("model_name")})),
         engines=max(1, len({(r.get("engine", ""), r.get("dp_rank", "")) for r in rows})),
         drafts=_drafts(found),
     )

@@ -43,7 +43,6 @@ class Stream:
     """
 
     ask: Ask
-    choice: int
     late: bool = False
     submitted_s: float = -1.0
     times: list[float] = field(default_factory=list)

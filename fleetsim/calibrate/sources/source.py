@@ -15,7 +15,6 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 Array = NDArray[np.float64]
-ITERATION = PER_ITERATION[:4]
 
 
 def config_of(model: str | None) -> str | None:

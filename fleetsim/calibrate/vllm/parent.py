@@ -59,7 +59,7 @@ class Outcome:
     """How a measurement ended. said: in words, with the remedy, empty where all went well.
 
     loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. lines: the last
-    telling lines of the engine's log. started: whether an engine came up. restarts: fresh engines after a crash.
+    telling lines of the engine's log. started: whether an engine came up.
     """
 
     end: End
@@ -69,7 +69,6 @@ class Outcome:
     failed: int = 0
     lines: tuple[str, ...] = ()
     started: bool = False
-    restarts: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -179,7 +178,6 @@ def _with_restart(spec: Spec, tell: Tell) -> Outcome:
         loads=first.loads + second.loads,
         failed=first.failed + second.failed,
         started=True,
-        restarts=1,
         said=second.said or f"one load was left out, the engine was lost in it: {first.said}",
     )
 

@@ -36,10 +36,6 @@ def _groups(w: Any) -> tuple[int, ...]:
     return (w["n_groups"],)
 
 
-def _instances(w: Any) -> tuple[int, ...]:
-    return (w["n_instances"],)
-
-
 def _rows(w: Any) -> tuple[int, ...]:
     return (w["n_rows"],)
 

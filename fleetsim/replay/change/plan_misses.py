@@ -21,7 +21,6 @@ class Miss:
     a staleness that the user tolerates that itself, which no prediction moves."""
 
     name: Promised
-    target: float
     predicted: float
     bound: float
     text: str
@@ -34,26 +33,25 @@ def misses_of(plan: Plan) -> dict[Promised, Miss]:
     idle = _predicted(plan, "trainer_idle_fraction")
     if idle is not None and idle.mean > targets.trainer_idle_fraction:
         text = f"trainer idle at most {units.share(targets.trainer_idle_fraction)}, {units.share(idle.mean)} predicted"
-        limit = targets.trainer_idle_fraction
-        found.append(Miss("trainer_idle", limit, idle.mean, idle.ci_high + IDLE_SLACK, text))
+        found.append(Miss("trainer_idle", idle.mean, idle.ci_high + IDLE_SLACK, text))
     queue = _predicted(plan, "queue_depth")
     if queue is not None and targets.queue_samples is not None and queue.mean > targets.queue_samples:
         text = f"queue at most {targets.queue_samples:,} samples, {queue.mean:,.0f} predicted without that cap"
         bound = queue.ci_high + QUEUE_SLACK * max(queue.mean, float(batch))
-        found.append(Miss("queue", targets.queue_samples, queue.mean, bound, text))
+        found.append(Miss("queue", queue.mean, bound, text))
     ages = [a for name in ("oldest_sample_age_steps", "staleness_steps.p99") if (a := _predicted(plan, name))]
     if ages and targets.staleness_steps is not None:
         age = max(ages, key=lambda a: a.ci_high)
         if age.mean > targets.staleness_steps:
             text = f"oldest sample at most {targets.staleness_steps:g} steps, {age.mean:.3g} predicted"
             bound = targets.staleness_steps if is_tolerance(plan) else age.ci_high + AGE_SLACK
-            found.append(Miss("oldest_age", targets.staleness_steps, age.mean, bound, text))
+            found.append(Miss("oldest_age", age.mean, bound, text))
     cost = _predicted(plan, "cost_per_step")
     if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
         most, mean = (units.money(x) for x in (targets.cost_per_step, cost.mean))
         text = f"cost per step at most {most}, {mean} predicted"
         bound = cost.ci_high * (1.0 + COST_SLACK)
-        found.append(Miss("cost_per_step", targets.cost_per_step, cost.mean, bound, text))
+        found.append(Miss("cost_per_step", cost.mean, bound, text))
     return {miss.name: miss for miss in found}
 
 

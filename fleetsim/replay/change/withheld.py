@@ -40,7 +40,7 @@ def withheld(case: Case, drafts: Sequence[Draft], binding: Check | None) -> With
     if binding in first:
         return _mend(first, by_check, trusted)
     if not trusted:
-        return Withheld("model", _untrusted(case, model))
+        return Withheld("model", _untrusted(case))
     if (waits := _waits_too_long(case)) is not None:
         return Withheld("model", waits)
     if case.colocated or (case.says("fleet.placement") and case.scenario.fleet.placement == "colocated"):
@@ -70,7 +70,7 @@ def _joined(first: Sequence[Mend]) -> str:
     return " and ".join(MENDS[check] for check in first)
 
 
-def _untrusted(case: Case, model: Draft) -> str:
+def _untrusted(case: Case) -> str:
     """Why the simulation is not believed, with the likeliest place to look."""
     back = case.backtest
     if back is None:

@@ -64,11 +64,9 @@ _BOUNDS = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """changes: dotted paths of the law. distance: root mean square of the relative differences, None where nothing
-    could be compared. text: the choice in a line."""
+    """changes: dotted paths of the law. text: the choice in a line."""
 
     changes: Mapping[str, Any]
-    distance: float | None
     text: str
 
 
@@ -83,17 +81,17 @@ def admission_like(
     law is tried with them."""
     facts = facts or {}
     if "admission" in facts:
-        return Chosen({}, None, "admission: as set")
+        return Chosen({}, "admission: as set")
     own = any(path == "admission.law" or path in _READ_BY for path in facts)
     if scenario.fleet.placement != "disaggregated" and not own:
-        return Chosen({"admission.law": "barrier"}, None, "admission: barrier, as colocated pools take turns")
+        return Chosen({"admission.law": "barrier"}, "admission: barrier, as colocated pools take turns")
     fleet = observed.fleet
     if fleet is None or not fleet.in_flight_mean or not fleet.in_flight_peak:
         if own:
             (law,) = _with_facts([{}], facts, scenario)[:1]
-            return Chosen(law, None, f"admission: {_words(law)}, as set")
+            return Chosen(law, f"admission: {_words(law)}, as set")
         one = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
-        return Chosen(one, None, "admission: one batch ahead; no requests in flight were read")
+        return Chosen(one, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None and not own:
         pool = _pool(scenario, engine, fleet.in_flight_mean, in_pauses=observed.pauses is None)
@@ -103,7 +101,7 @@ def admission_like(
         ebbs = f", although observed they ebb from {peak:,.0f}" if peak > _EBBS * mean else ""
         flight = f"of which {mean:,.0f} are in flight on average as observed{ebbs}"
         text = f"admission: always {pool:,} samples{of}, {flight}; no trainer was read"
-        return Chosen(always, None, text)
+        return Chosen(always, text)
     growing = grows(observed, scenario.trainer.batch_samples) is not None
     every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
     tried = _with_facts(every, facts, scenario)
@@ -128,7 +126,7 @@ def admission_like(
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
     text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
-    return Chosen(law, off, f"{text} ({units.share(off, 0)} off)")
+    return Chosen(law, f"{text} ({units.share(off, 0)} off)")
 
 
 def _with_facts(

@@ -65,7 +65,7 @@ def take_engine(
     if pinned and own is not None:
         draft.taken.append(f"engine speed: {own[0].source or scenario.engine.kind}, as given")
         return None, own
-    limits = own[1] if own is not None else _limits(draft, history, scenario)
+    limits = own[1] if own is not None else _limits(draft, scenario)
     roofline = own[0] if own is not None else None
     known_kv = float(limits.kv_tokens) if own is not None or observed.kv_blocks is not None else None
     pause = sync_times(scenario).pause_s if scenario.fleet.placement == "disaggregated" else None
@@ -126,7 +126,7 @@ def _ceiling(history: History) -> int | None:
     return round(most) if float((full >= most - 0.5).mean()) >= _FULL_SHARE else None
 
 
-def _limits(draft: ScenarioDraft, history: History, scenario: Scenario) -> EngineLimits:
+def _limits(draft: ScenarioDraft, scenario: Scenario) -> EngineLimits:
     """Limits where no GPU and model are known: what the window shows, else the engine's defaults for a large GPU."""
     e = scenario.engine
     seqs, tokens = e.max_num_seqs or 1024, e.max_num_batched_tokens or 16_384

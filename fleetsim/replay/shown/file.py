@@ -9,7 +9,6 @@ from typing import Any
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.paths import is_touched
-from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
@@ -19,11 +18,10 @@ from fleetsim.replay.shown.shown import with_run
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """text: YAML with comments, of `scenario`. raw: the same as a mapping. notes: what the reader must know of it."""
+    """text: YAML with comments. raw: the same as a mapping. notes: what the reader must know of it."""
 
     text: str
     raw: Mapping[str, Any]
-    scenario: Scenario
     notes: tuple[str, ...]
 
 
@@ -43,7 +41,8 @@ def run_file(start: Mapping[str, Any] | None, sets: Sequence[str], run: str) -> 
     comments = {record.path: f"{record_words(record)}, in {record.source}" for record in scenario.observed}
     header = ["What a run showed, as a job. `observed` says how sure its values are: plans take their ranges from it."]
     text = scenario_yaml(raw, comments, header)
-    return RunFile(text, raw, scenario_from_mapping(from_yaml(text, "scenario")), notes)
+    scenario_from_mapping(from_yaml(text, "scenario"))
+    return RunFile(text, raw, notes)
 
 
 def _place(key: str) -> int:
